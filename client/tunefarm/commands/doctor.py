@@ -1,0 +1,25 @@
+"""``tunefarm doctor``: is this machine fit for tuning, and what to do where it is not."""
+
+from typing import Annotated
+
+import typer
+
+from tunefarm.exit_code import ExitCode
+from tunefarm.tables import print_json
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> int:
+    """Check this machine: TVM, processor, confinement, memory, settings."""
+    from tunefarm.diagnosis import diagnose
+
+    findings = diagnose()
+    wrong = [finding for finding in findings if finding.level == "wrong"]
+    if as_json:
+        print_json({"fit": not wrong, "findings": [finding.model_dump(mode="json") for finding in findings]})
+    else:
+        for finding in findings:
+            print(f"{finding.level:6} {finding.subject}: {finding.text}")
+            if finding.fix:
+                print(f"       {finding.fix}")
+        print("this machine is fit for tuning" if not wrong else f"{len(wrong)} things have to be put right first")
+    return ExitCode.FINE if not wrong else ExitCode.BAD_INPUT

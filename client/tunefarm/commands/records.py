@@ -1,0 +1,163 @@
+"""``tunefarm records``: look at what was learnt, carry it elsewhere, take it back."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from tunefarm.early_zygote import take_zygote
+from tunefarm.exit_code import ExitCode
+from tunefarm.quantities import latency_text, ratio_text
+from tunefarm.tables import print_json, print_rows
+from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
+
+records = typer.Typer(help="Look at what was learnt, carry it elsewhere, take it back.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+RecordId = Annotated[str, typer.Argument(metavar="RECORD", help="Id of a record, or its first characters.")]
+ModuleName = Annotated[str, typer.Argument(metavar="MODULE", help="What tunefarm tune takes.")]
+TargetText = Annotated[str, typer.Option(help="host, host:THREADS, or a TVM target as JSON.")]
+AbiName = Literal["stable", "packed"]
+
+
+@records.command("list")
+def list_records(
+    status: Annotated[RecordStatus | None, typer.Option(help="Only records in this status.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10000, help="At most so many.")] = 50,
+    as_json: AsJson = False,
+) -> int:
+    """List tuning records, the newest first."""
+    from tunefarm.embedded import Embedded
+    from tunefarm.record_queries import listed
+
+    with Embedded() as embedded:
+        found = listed(embedded.store, status, limit)
+        names = {record.key.workload_id: embedded.workload_name(record) for record in found}
+    if as_json:
+        print_json([record.model_dump(mode="json") for record in found])
+    else:
+        rows = [_row(record, names[record.key.workload_id]) for record in found]
+        print_rows(HEADINGS, rows, empty="no records")
+    return ExitCode.FINE
+
+
+@records.command()
+def best(
+    module: ModuleName,
+    function: Annotated[str | None, typer.Option(help="Which of the module's functions.")] = None,
+    target: TargetText = "",
+    abi: Annotated[AbiName, typer.Option(help="Of the record.")] = "stable",
+    as_json: AsJson = False,
+) -> int:
+    """Find the best record for a module on this machine, and what matched."""
+    from tunefarm.embedded import Embedded
+    from tunefarm.record_queries import best_matches
+
+    with Embedded(zygote=take_zygote()) as embedded:
+        matches = best_matches(embedded, module, function=function, target=target, abi=abi)
+        names = {match.record.key.workload_id: embedded.workload_name(match.record) for match in matches}
+    if as_json:
+        print_json([match.model_dump(mode="json") for match in matches])
+    else:
+        rows = [_match_row(match, names[match.record.key.workload_id]) for match in matches]
+        print_rows(("match", *HEADINGS), rows, empty="no record; make one: tunefarm tune MODULE")
+    return ExitCode.FINE
+
+
+@records.command()
+def show(record_id: RecordId, as_json: AsJson = False) -> int:
+    """Show a record: the scheduled program, its trace as Python, and what changed."""
+    from tunefarm.embedded import Embedded
+    from tunefarm.record_queries import named_record, schedule_view
+
+    with Embedded(zygote=take_zygote()) as embedded:
+        record = named_record(embedded.store, record_id)
+        view = schedule_view(embedded, record)
+        name = embedded.workload_name(record)
+    if as_json:
+        print_json({"record": record.model_dump(mode="json"), "view": view.model_dump(mode="json")})
+        return ExitCode.FINE
+    print_rows(HEADINGS, [_row(record, name)], empty="")
+    for title, text in (("Scheduled", view.script), ("Trace", view.trace_python), ("Changes", view.difference)):
+        print(f"\n# {title}\n{text}")
+    return ExitCode.FINE
+
+
+@records.command()
+def export(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder to write TVM's JSON database into.")],
+    record_ids: Annotated[list[str] | None, typer.Option("--record", help="Only this record. Repeatable.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Write records as a TVM MetaSchedule JSON database."""
+    from tunefarm.database_exchange import export_records
+    from tunefarm.embedded import Embedded
+
+    with Embedded(zygote=take_zygote()) as embedded:
+        written = export_records(embedded, folder, record_ids or ())
+    if as_json:
+        print_json({"records": written, "folder": folder})
+    else:
+        print(f"{written} records are in {folder}: database_workload.json, database_tuning_record.json")
+    return ExitCode.FINE
+
+
+@records.command("import")
+def import_records(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder that holds TVM's JSON database.")],
+    as_json: AsJson = False,
+) -> int:
+    """Take in records of a TVM MetaSchedule JSON database, as claims that seed later searches."""
+    from tunefarm.database_exchange import import_database
+    from tunefarm.embedded import Embedded
+
+    with Embedded(zygote=take_zygote()) as embedded:
+        outcome = import_database(embedded, folder)
+    if as_json:
+        print_json(outcome.model_dump(mode="json"))
+        return ExitCode.FINE
+    taken, known, refused = len(outcome.record_ids), outcome.already_there, len(outcome.refusals)
+    print(f"{taken} records imported as claimed, {known} were there already, {refused} lines refused")
+    for refusal in outcome.refusals:
+        print(f"  {refusal.file}, line {refusal.line}: {refusal.reason}")
+    return ExitCode.FINE
+
+
+@records.command()
+def retract(
+    record_id: RecordId,
+    reason: Annotated[str, typer.Option(help="Why it must not be used any more.")],
+    as_json: AsJson = False,
+) -> int:
+    """Take a record back. It stays, with the reason, and is never used again."""
+    from tunefarm.embedded import Embedded
+    from tunefarm.record_queries import named_record
+    from tunefarm_services.store import LOCAL_TENANT
+
+    with Embedded() as embedded:
+        record = named_record(embedded.store, record_id)
+        embedded.store.retract(LOCAL_TENANT, record.record_id, reason)
+    if as_json:
+        print_json({"record_id": record.record_id, "status": RecordStatus.RETRACTED.value})
+    else:
+        print(f"record {record.record_id} is retracted")
+    return ExitCode.FINE
+
+
+HEADINGS = ("record", "workload", "latency", "gain", "status", "abi", "source", "created")
+
+
+def _row(record: TuningRecord, name: str) -> tuple[str, ...]:
+    return (
+        record.record_id,
+        name,
+        latency_text(record.latency_s),
+        ratio_text(record.untuned_latency_s, record.latency_s),
+        record.status.value,
+        record.key.abi,
+        record.source,
+        record.created_at[:19],
+    )
+
+
+def _match_row(match: RecordMatch, name: str) -> tuple[str, ...]:
+    return (match.match.value, *_row(match.record, name))

@@ -1,0 +1,41 @@
+"""``tunefarm report``: one page on what happened in a job."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tunefarm.exit_code import ExitCode
+from tunefarm.tables import print_json
+from tunefarm_schemas.bad_input import BadInput
+
+
+def report(
+    job_id: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="Id of a job; the latest when left out.")
+    ] = None,
+    output: Annotated[str, typer.Option(help="HTML file to write.")] = "report.html",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead.")] = False,
+) -> int:
+    """Write one HTML page on a job: latencies, failures, the model, and where the time went."""
+    from tunefarm.embedded import Embedded
+    from tunefarm.installation import private_folder
+    from tunefarm.report.job_report import job_report, latest_job
+    from tunefarm.report.page import render_page
+    from tunefarm.report.plots import prepare_matplotlib
+
+    with Embedded() as embedded:
+        figures = job_report(embedded.store, latest_job(embedded.store, job_id))
+        prepare_matplotlib(private_folder(embedded.settings, "matplotlib"))
+    if as_json:
+        print_json(figures.model_dump(mode="json"))
+        return ExitCode.FINE
+    path = Path(output).expanduser()
+    page = render_page(figures)
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        fix = "Give a file in a folder that exists and can be written."
+        raise BadInput("output", f"{output!r} cannot be written ({error.strerror}).", fix) from error
+    print(path.resolve())
+    return ExitCode.FINE

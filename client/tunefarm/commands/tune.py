@@ -1,0 +1,174 @@
+"""``tunefarm tune``: from a module to its fastest schedule on this machine."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from tunefarm.early_zygote import take_zygote
+from tunefarm.exit_code import ExitCode
+from tunefarm.host_cores import usable_physical_cores
+from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
+from tunefarm.intake.module_source import BuiltinSource, ModuleSource, parse_module_source
+from tunefarm.job_options import JobOptions, output_folder
+from tunefarm.python_input import schedule_source, seed_source_of_text
+from tunefarm.resume_option import LATEST
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.job import Job, JobOutcome
+
+if TYPE_CHECKING:
+    from tunefarm.embedded import Embedded
+    from tunefarm.progress_display import ProgressDisplay
+    from tunefarm_services.tuner.summary import JobSummary
+
+StrategyName = Literal["random", "evolutionary", "tvm", "replay"]
+AbiName = Literal["stable", "packed"]
+
+
+def tune(
+    module: Annotated[
+        str | None,
+        typer.Argument(help="TVMScript or te file, TVM JSON, FILE.py:FUNCTION, te:NAME or builtin:NAME[:SHAPE]."),
+    ] = None,
+    function: Annotated[str | None, typer.Option(help="Which of the module's functions.")] = None,
+    all_functions: Annotated[bool, typer.Option("--all-functions", help="All of the module's functions.")] = False,
+    target: Annotated[str, typer.Option(help="host, host:THREADS, or a TVM target as JSON.")] = "",
+    trials: Annotated[int, typer.Option(help="How many candidates to measure at most.")] = 512,
+    seconds: Annotated[float | None, typer.Option(help="How long to search at most.")] = None,
+    plateau: Annotated[int | None, typer.Option(help="Stop after this many trials without a gain.")] = None,
+    target_latency_us: Annotated[float | None, typer.Option(help="Stop at this latency, in microseconds.")] = None,
+    strategy: Annotated[StrategyName, typer.Option(help="How candidates are chosen.")] = "evolutionary",
+    space: Annotated[str | None, typer.Option(help="FILE.py:FUNCTION, a schedule function of your own.")] = None,
+    seed_trace: Annotated[
+        list[str] | None, typer.Option(help="Measure this first: JSON of a trace, or FILE.py:FUNCTION. Repeatable.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    resume: Annotated[str | None, typer.Option(metavar="[JOB]", help="Go on with that or the latest job.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore what the store knows.")] = False,
+    abi: Annotated[AbiName, typer.Option(help="packed: constant arguments may change layout.")] = "stable",
+    output: Annotated[str | None, typer.Option(help="Folder for the library, a plot and a report.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> int:
+    """Tune a tensor program on this machine.
+
+    The same command again answers from the store. Ctrl-C keeps everything measured; --resume goes on.
+    """
+    options = JobOptions(
+        trials=trials,
+        seconds=seconds,
+        plateau_trials=plateau,
+        target_latency_us=target_latency_us,
+        strategy=strategy,
+        seed=seed,
+        fresh=fresh,
+        abi=abi,
+    )
+    options.effort()
+    folder = None if output is None else output_folder(output)
+    source = None if resume is not None else _module_source(module)
+    request = None
+    if source is not None:
+        request = IntakeRequest(
+            module=source,
+            function=function,
+            all_functions=all_functions,
+            target=target,
+            abi=abi,
+            space=None if space is None else schedule_source("space", space),
+            seeds=tuple(seed_source_of_text("seed_traces", text) for text in seed_trace or ()),
+            host_cores=usable_physical_cores(),
+        )
+    return _tune(request, options, resume, folder, as_json=as_json)
+
+
+def _module_source(text: str | None) -> ModuleSource:
+    if text is None:
+        raise BadInput("module", "nothing to tune was named.", "Try: tunefarm tune builtin:matmul_bias_relu")
+    return parse_module_source(text)
+
+
+def _tune(
+    request: IntakeRequest | None, options: JobOptions, resume: str | None, folder: Path | None, *, as_json: bool
+) -> int:
+    from tunefarm.embedded import Embedded
+    from tunefarm.progress_display import progress_display
+
+    with Embedded(zygote=take_zygote()) as embedded:
+        with progress_display() as display:
+            job = _job(embedded, request, options, resume, display)
+            summary = _work(embedded, job, display)
+        numpy_latency_s = _numpy_latency_s(embedded, job, summary)
+        _write_outputs(embedded, summary, folder, numpy_latency_s)
+    return _tell(summary, folder, numpy_latency_s, as_json=as_json)
+
+
+def _job(
+    embedded: "Embedded",
+    request: IntakeRequest | None,
+    options: JobOptions,
+    resume: str | None,
+    display: "ProgressDisplay",
+) -> Job:
+    if request is None:
+        return embedded.unfinished_job(None if resume == LATEST else resume)
+    # Opened before the answer is awaited: the database is ready by the time TVM is.
+    store_is_open = embedded.store is not None
+    assert store_is_open
+    answer = embedded.understand(request)
+    _say_notes(answer, display)
+    labels = {"module": str(request.module.reference)} if isinstance(request.module, BuiltinSource) else {}
+    return embedded.create_job(answer, options.model_copy(update={"labels": labels}))
+
+
+def _say_notes(answer: IntakeAnswer, display: "ProgressDisplay") -> None:
+    for note in answer.notes:
+        display.say(note)
+
+
+def _work(embedded: "Embedded", job: Job, display: "ProgressDisplay") -> "JobSummary":
+    from tunefarm.interruption import Interruption
+    from tunefarm.process_start import process_started_at_s
+
+    supervisor = embedded.supervisor(started_at_s=process_started_at_s(), on_progress=display.show)
+    with Interruption(supervisor.stop, display.say):
+        return embedded.work(supervisor, job)
+
+
+def _numpy_latency_s(embedded: "Embedded", job: Job, summary: "JobSummary") -> float | None:
+    from tunefarm.builtin.catalogue import parse_builtin
+    from tunefarm.builtin.numpy_equivalent import time_by_numpy
+
+    label = job.spec.labels.get("module", "")
+    if not label.startswith("builtin:") or summary.outcome is not JobOutcome.SUCCEEDED:
+        return None
+    num_cores = embedded.store.target(job.spec.tasks[0].target_id).num_cores
+    return time_by_numpy(parse_builtin(label.removeprefix("builtin:")), num_cores)
+
+
+def _write_outputs(
+    embedded: "Embedded", summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None
+) -> None:
+    if folder is None or summary.outcome is not JobOutcome.SUCCEEDED:
+        return
+    from tunefarm.installation import private_folder
+    from tunefarm.output_folder import write_outputs
+    from tunefarm.report.plots import prepare_matplotlib
+
+    prepare_matplotlib(private_folder(embedded.settings, "matplotlib"))
+    write_outputs(embedded.store, summary, folder, numpy_latency_s)
+
+
+def _tell(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None, *, as_json: bool) -> int:
+    from tunefarm.summary_text import summary_json, summary_text
+
+    print(summary_json(summary, numpy_latency_s) if as_json else summary_text(summary, numpy_latency_s))
+    if summary.outcome is None:
+        print(f"interrupted; go on with: tunefarm tune --resume {summary.job_id}", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    if summary.outcome is not JobOutcome.SUCCEEDED:
+        print(f"tunefarm: {summary.message}", file=sys.stderr)
+        return ExitCode.NO_VALID_KERNEL
+    if folder is not None and not as_json:
+        print(f"library, manifest, plot and report are in {folder}")
+    return ExitCode.FINE

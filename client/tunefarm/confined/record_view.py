@@ -1,0 +1,46 @@
+"""The child that applies a record's trace and prints what came of it."""
+
+from typing import Final
+
+from pydantic import Field
+
+from tunefarm.confined.answering import answer
+from tunefarm_sandbox.channel import Channel
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.trace import Trace
+
+ENTRY: Final = "tunefarm.confined.record_view:main"
+
+
+class ViewRequest(Frozen):
+    """A workload's module and a trace for it."""
+
+    module_json: str = Field(repr=False)
+    trace: Trace
+
+
+class RecordView(Frozen):
+    """A record for the eye: the scheduled script, the trace as Python, the unified difference to the original."""
+
+    script: str
+    trace_python: str
+    difference: str
+
+
+def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Entry of the child: a ``ViewRequest`` in, a ``RecordView`` or a refusal out."""
+    del descriptors
+    request = ViewRequest.model_validate_json(payload)
+    answer(channel, lambda: view(request))
+
+
+def view(request: ViewRequest) -> RecordView:
+    """Apply the trace and print.
+
+    Raises:
+        BadInput: it does not apply.
+    """
+    from tunefarm_search.schedule_view import schedule_view
+
+    shown = schedule_view(request.module_json, request.trace)
+    return RecordView(script=shown.script, trace_python=shown.python, difference=shown.difference)

@@ -1,0 +1,39 @@
+"""What TVM says of itself and of this machine."""
+
+from typing import Final
+
+from tunefarm.confined.answering import answer
+from tunefarm_sandbox.channel import Channel
+from tunefarm_schemas.frozen import Frozen
+
+ENTRY: Final = "tunefarm.confined.tvm_facts:main"
+
+
+class NoQuestion(Frozen):
+    """A request without content."""
+
+
+class TvmFacts(Frozen):
+    """Versions and the name that LLVM has for this processor."""
+
+    tvm_version: str
+    llvm_version: str
+    host_cpu: str
+
+
+def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Entry of the child."""
+    del payload, descriptors
+    answer(channel, facts)
+
+
+def facts() -> TvmFacts:
+    """Ask TVM."""
+    import tvm
+    from tvm.target import codegen
+
+    return TvmFacts(
+        tvm_version=str(tvm.__version__),
+        llvm_version=str(codegen.llvm_version_major()),
+        host_cpu=str(codegen.llvm_get_system_cpu()),
+    )

@@ -1,0 +1,133 @@
+"""Records to and from TVM's JSON database."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tunefarm.confined.call import call
+from tunefarm.confined.tvm_exchange import READ_ENTRY, WRITE_ENTRY, DatabaseText, Entries, Entry, Refusal
+from tunefarm.intake.module_source import readable_file
+from tunefarm.job_options import output_folder
+from tunefarm.record_queries import listed, named_record
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.frozen import Frozen, canonical_json, digest
+from tunefarm_schemas.record import RecordKey, RecordStatus, TuningRecord
+from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
+
+if TYPE_CHECKING:
+    from tunefarm.embedded import Embedded
+
+WORKLOADS_NAME: Final = "database_workload.json"
+RECORDS_NAME: Final = "database_tuning_record.json"
+UNKNOWN: Final = "unknown"
+"""In the key of an imported record: a TVM database tells neither the device nor how time was taken."""
+MOST_RECORDS: Final = 100_000
+TIMEOUT_S: Final = 300.0
+
+
+class ImportOutcome(Frozen):
+    """What an import did: ids of the records that are new, how many were there already, and the lines refused."""
+
+    record_ids: tuple[str, ...]
+    already_there: int
+    refusals: tuple[Refusal, ...]
+
+
+def export_records(embedded: "Embedded", folder_text: str, record_ids: Sequence[str]) -> int:
+    """Write the named records, or all verified ones, as a TVM database; how many were written.
+
+    Raises:
+        BadInput: a record is not known, has an ABI of ours only, or the folder cannot be written.
+    """
+    folder = output_folder(folder_text, field="folder")
+    store = embedded.store
+    if record_ids:
+        records: Sequence[TuningRecord] = [_exportable(named_record(store, each)) for each in record_ids]
+    else:
+        verified = listed(store, RecordStatus.VERIFIED, MOST_RECORDS)
+        records = [record for record in verified if record.key.abi == "stable"]
+    entries = Entries(accepted=tuple(_entry(store, record) for record in records))
+    text = call(embedded.zygote, WRITE_ENTRY, entries, DatabaseText, field="record", timeout_s=TIMEOUT_S)
+    (folder / WORKLOADS_NAME).write_text(text.workloads, encoding="utf-8")
+    (folder / RECORDS_NAME).write_text(text.records, encoding="utf-8")
+    return len(records)
+
+
+def import_database(embedded: "Embedded", folder_text: str) -> ImportOutcome:
+    """Take in every usable line of a TVM database as a claim.
+
+    Raises:
+        BadInput: there is no database in the folder, or reading it crashes TVM.
+    """
+    folder = Path(folder_text).expanduser()
+    fix = f"Give a folder with {WORKLOADS_NAME} and {RECORDS_NAME}."
+    text = DatabaseText(
+        workloads=_text_of(readable_file("folder", str(folder / WORKLOADS_NAME), fix=fix)),
+        records=_text_of(readable_file("folder", str(folder / RECORDS_NAME), fix=fix)),
+    )
+    entries = call(embedded.zygote, READ_ENTRY, text, Entries, field="folder", timeout_s=TIMEOUT_S)
+    taken = [_take_in(embedded.store, entry) for entry in entries.accepted]
+    return ImportOutcome(
+        record_ids=tuple(record_id for record_id in taken if record_id is not None),
+        already_there=taken.count(None),
+        refusals=entries.refused,
+    )
+
+
+def _exportable(record: TuningRecord) -> TuningRecord:
+    if record.key.abi != "stable":
+        problem = f"{record.record_id} has the packed ABI, which TVM's database cannot describe."
+        raise BadInput("record", problem, "Export records of the stable ABI.")
+    return record
+
+
+def _entry(store: Store, record: TuningRecord) -> Entry:
+    return Entry(
+        workload=store.workload(LOCAL_TENANT, record.key.workload_id),
+        target=store.target(record.key.target_id),
+        trace=record.trace,
+        latency_s=record.latency_s,
+    )
+
+
+def _take_in(store: Store, entry: Entry) -> str | None:
+    """Store one claim; None when it is there already."""
+    key = RecordKey(
+        workload_id=entry.workload.workload_id,
+        target_id=entry.target.target_id,
+        device_class_id=UNKNOWN,
+        code_generator=UNKNOWN,
+        protocol_id=UNKNOWN,
+        abi="stable",
+    )
+    record_id = digest(canonical_json([key.model_dump(), entry.trace.trace_id]))[:32]
+    try:
+        store.record(LOCAL_TENANT, record_id)
+    except NotFound:
+        store.put_workload(LOCAL_TENANT, entry.workload)
+        store.put_target(LOCAL_TENANT, entry.target)
+        store.put_record(LOCAL_TENANT, None, _claim(record_id, key, entry))
+        return record_id
+    return None
+
+
+def _claim(record_id: str, key: RecordKey, entry: Entry) -> TuningRecord:
+    return TuningRecord(
+        record_id=record_id,
+        tenant=LOCAL_TENANT,
+        key=key,
+        trace=entry.trace,
+        latency_s=entry.latency_s,
+        interval_s=None,
+        untuned_latency_s=None,
+        status=RecordStatus.CLAIMED,
+        status_reason="imported from a TVM database; not measured here",
+        source="imported",
+        exploration_id=None,
+        created_at=utc_now(),
+    )
+
+
+def _text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")

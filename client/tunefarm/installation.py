@@ -1,0 +1,42 @@
+"""The folders and the store that the settings name."""
+
+import os
+from pathlib import Path
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_services.settings import Settings
+from tunefarm_services.store import Store
+
+
+def open_store(settings: Settings, *, create: bool = True, upgrade: bool = False) -> Store:
+    """Open the store. Raises what ``Store.open`` raises."""
+    return Store.open(
+        settings.database(),
+        settings.blobs(),
+        create=create,
+        upgrade=upgrade,
+        busy_timeout_s=settings.busy_timeout_s,
+    )
+
+
+def private_folder(settings: Settings, name: str) -> Path:
+    """A folder of that name under TUNEFARM_HOME, made if it is missing.
+
+    Raises:
+        BadInput: it cannot be made or written.
+    """
+    folder = settings.home.expanduser().absolute() / name
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        problem = f"{folder} cannot be made ({error.strerror})."
+        raise BadInput("TUNEFARM_HOME", problem, "Set it to a folder that you may write.") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise BadInput("TUNEFARM_HOME", f"{folder} cannot be written.", "Set it to a folder that you may write.")
+    return folder
+
+
+def database_file(settings: Settings) -> Path | None:
+    """The SQLite file, or None where the database is a server's."""
+    scheme, _, path = settings.database().partition(":///")
+    return Path(path) if scheme.startswith("sqlite") else None

@@ -1,0 +1,101 @@
+"""The intake child: understands a module, a target and a space, in a confined process that may die."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm.target import codegen
+
+from tunefarm.confined.answering import answer
+from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
+from tunefarm.intake.module_reader import read_module
+from tunefarm.intake.schedule_function import schedule_function_of, seed_trace, tersely_failing
+from tunefarm.intake.target_text import parse_target_text
+from tunefarm_sandbox.channel import Channel
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Space, Trace
+from tunefarm_schemas.workload import Workload
+from tunefarm_search.space import sketches_of
+from tunefarm_search.target import canonical_target, reason_it_cannot_run_here
+from tunefarm_search.workload import functions_of, workload_of
+
+
+def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Entry of the child: an ``IntakeRequest`` in, an ``IntakeAnswer`` or a refusal out."""
+    del descriptors
+    request = IntakeRequest.model_validate_json(payload)
+    answer(channel, lambda: understand(request))
+
+
+def understand(request: IntakeRequest) -> IntakeAnswer:
+    """Everything of a job that takes TVM to understand.
+
+    Raises:
+        BadInput: any part of it cannot be tuned.
+    """
+    target, notes = understand_target(request.target, request.host_cores)
+    module, name = read_module(request.module)
+    workloads = chosen_workloads(module, name, request.function, all_functions=request.all_functions)
+    return IntakeAnswer(
+        workloads=workloads,
+        target=target,
+        space=_space(request, workloads, target),
+        seed_traces=_seed_traces(request, workloads),
+        notes=notes,
+    )
+
+
+def understand_target(text: str, host_cores: int) -> tuple[Target, tuple[str, ...]]:
+    """The canonical target that ``text`` names, and notes on what was filled in.
+
+    Raises:
+        BadInput: TVM does not know it, or this machine cannot run it.
+    """
+    attributes, notes = parse_target_text(text, host_cores=host_cores, host_cpu=str(codegen.llvm_get_system_cpu()))
+    known = canonical_target(attributes, host_cores)
+    reason = reason_it_cannot_run_here(known.target)
+    if reason is not None:
+        raise BadInput("target", f"{reason}.", "Tune on a machine that can run it, or for this one: --target host.")
+    return known.target, (*notes, *known.notes)
+
+
+def chosen_workloads(module: Any, name: str, function: str | None, *, all_functions: bool) -> tuple[Workload, ...]:
+    """The functions of a module that are meant, normalised.
+
+    Raises:
+        BadInput: there is none of that name, several and no choice, or one cannot be tuned.
+    """
+    present = functions_of(module)
+    if all_functions:
+        return tuple(workload_of(module, each) for each in sorted(present))
+    if function is None and len(present) > 1:
+        fix = "Say --function NAME or --all-functions."
+        raise BadInput("module", f"it has several functions: {', '.join(sorted(present))}.", fix)
+    return (workload_of(module, function, name=name if function is None else function),)
+
+
+def _space(request: IntakeRequest, workloads: Sequence[Workload], target: Target) -> Space:
+    if request.space is None:
+        return Space()
+    module = only_module(workloads, "space")
+    function = tersely_failing(schedule_function_of("space", request.space))
+    return Space(automatic=False, sketches=tuple(sketches_of(function, module, target)))
+
+
+def _seed_traces(request: IntakeRequest, workloads: Sequence[Workload]) -> tuple[Trace, ...]:
+    if not request.seeds:
+        return ()
+    module = only_module(workloads, "seed_traces")
+    return tuple(seed_trace(seed, module) for seed in request.seeds)
+
+
+def only_module(workloads: Sequence[Workload], field: str) -> Any:
+    """The one workload's module.
+
+    Raises:
+        BadInput: there are several, and schedules fit one function only.
+    """
+    if len(workloads) > 1:
+        raise BadInput(field, "a schedule fits one function, and several are tuned.", "Choose one with --function.")
+    return tvm.ir.load_json(workloads[0].module_json)

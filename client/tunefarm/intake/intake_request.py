@@ -1,0 +1,50 @@
+"""What the intake child is asked, and what it answers."""
+
+from typing import Literal
+
+from tunefarm.intake.module_source import ModuleSource
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Space, Trace
+from tunefarm_schemas.workload import Abi, Workload
+
+
+class ScheduleSource(Frozen):
+    """A Python function that takes a schedule and transforms it."""
+
+    path: str
+    symbol: str
+
+
+class SeedSource(Frozen):
+    """A schedule to be measured first: a trace as JSON text, or a schedule function without random choices."""
+
+    name: str
+    text: str = ""
+    function: ScheduleSource | None = None
+
+
+class IntakeRequest(Frozen):
+    """Everything of a job that only a process with TVM can understand."""
+
+    module: ModuleSource
+    function: str | None
+    """Which of several functions; None when there is one, or all are meant."""
+    all_functions: bool
+    target: str
+    """JSON text, or empty for this host's processor."""
+    abi: Abi
+    space: ScheduleSource | None
+    seeds: tuple[SeedSource, ...]
+    host_cores: int
+
+
+class IntakeAnswer(Frozen):
+    """A module understood. ``weights`` has one entry for each workload; ``notes`` say what was filled in."""
+
+    kind: Literal["understood"] = "understood"
+    workloads: tuple[Workload, ...]
+    target: Target
+    space: Space
+    seed_traces: tuple[Trace, ...]
+    notes: tuple[str, ...]

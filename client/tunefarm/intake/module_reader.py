@@ -1,0 +1,150 @@
+"""Turns what MODULE names into an IRModule. Only ever called inside a confined child."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import tvm
+from tvm import te
+from tvm.s_tir.meta_schedule.testing import te_workload
+from tvm.tirx import PrimFunc
+
+from tunefarm.builtin.expressions import create_builtin
+from tunefarm.intake.module_source import (
+    FORMS,
+    BuiltinSource,
+    JsonSource,
+    ModuleSource,
+    PythonSource,
+    TeWorkloadSource,
+)
+from tunefarm.intake.user_file import describe, own_names, run_user_file, user_object
+from tunefarm_schemas.bad_input import BadInput
+
+FIELD = "module"
+
+
+def read_module(source: ModuleSource) -> tuple[Any, str]:
+    """The IRModule that ``source`` names, and a name for it.
+
+    Raises:
+        BadInput: it cannot be turned into one.
+    """
+    match source:
+        case BuiltinSource(reference=reference):
+            return _module_of({"main": create_builtin(reference)}), reference.name
+        case TeWorkloadSource(name=name):
+            return _te_workload(name), name
+        case JsonSource(name=name, text=text):
+            return _from_json(name, text), Path(name).stem
+        case PythonSource(path=path, symbol=symbol):
+            stem = Path(path).stem
+            return (_from_symbol(path, symbol), symbol) if symbol else (_from_file(path), stem)
+
+
+def _te_workload(name: str) -> Any:
+    if name not in te_workload.CONFIGS:
+        names = ", ".join(te_workload.CONFIGS)
+        raise BadInput(FIELD, f"TVM has no workload {name!r}.", f"Use one of: {names}.")
+    try:
+        return _module_of({"main": te_workload.create_te_workload(name, 0)})
+    except Exception as error:
+        raise BadInput(FIELD, f"TVM cannot create {name}: {describe(error)}.", "Use another workload.") from error
+
+
+def _from_json(name: str, text: str) -> Any:
+    try:
+        loaded = tvm.ir.load_json(text)
+    except Exception as error:
+        raise BadInput(FIELD, f"{name} is not a module that TVM can load: {describe(error)}.", FORMS) from error
+    return as_module(loaded, name)
+
+
+def _from_symbol(path: str, symbol: str) -> Any:
+    found = user_object(FIELD, path, symbol)
+    if _is_module_like(found) or not callable(found):
+        return as_module(found, symbol)
+    return as_module(_called(found, symbol), symbol)
+
+
+def _called(function: Callable[..., Any], symbol: str) -> Any:
+    required = [
+        parameter.name
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if required:
+        fix = "Give the name of a function without parameters, which returns tensors or a module."
+        raise BadInput(FIELD, f"{symbol} needs the arguments {', '.join(required)}.", fix)
+    try:
+        return function()
+    except Exception as error:
+        fix = "Run it with Python to see the whole error, and correct it."
+        raise BadInput(FIELD, f"calling {symbol} failed: {describe(error)}", fix) from error
+
+
+def _from_file(path: str) -> Any:
+    module = run_user_file(FIELD, path)
+    found = {name: value for name in own_names(module) if _is_module_like(value := getattr(module, name))}
+    modules = {name: value for name, value in found.items() if isinstance(value, tvm.IRModule)}
+    if len(modules) == 1:
+        return next(iter(modules.values()))
+    if len(modules) > 1:
+        raise _choose(path, f"defines several modules: {', '.join(modules)}", next(iter(modules)))
+    functions = {name: value for name, value in found.items() if isinstance(value, PrimFunc)}
+    if functions:
+        return _module_of(functions)
+    raise _nothing_found(path, module)
+
+
+def _nothing_found(path: str, module: ModuleType) -> BadInput:
+    callables = [name for name in own_names(module) if inspect.isfunction(getattr(module, name))]
+    if callables:
+        return _choose(path, f"defines no module, only functions: {', '.join(callables)}", callables[0])
+    return BadInput(
+        FIELD,
+        f"{Path(path).name} defines neither a module nor a function of TVM.",
+        f"Decorate one with T.prim_func. {FORMS}",
+    )
+
+
+def _choose(path: str, problem: str, example: str) -> BadInput:
+    name = Path(path).name
+    return BadInput(FIELD, f"{name} {problem}.", f"Say which, such as {name}:{example}.")
+
+
+def _is_module_like(value: object) -> bool:
+    return isinstance(value, tvm.IRModule | PrimFunc | tvm.relax.Function)
+
+
+def as_module(value: Any, name: str) -> Any:
+    """The IRModule that an object stands for: a module, a function, or te tensors.
+
+    Raises:
+        BadInput: it is something else.
+    """
+    if isinstance(value, tvm.IRModule):
+        return value
+    if isinstance(value, PrimFunc | tvm.relax.Function):
+        return _module_of({"main": value})
+    if isinstance(value, te.Tensor):
+        value = [value]
+    if isinstance(value, list | tuple) and value and all(isinstance(tensor, te.Tensor) for tensor in value):
+        return _from_tensors(list(value), name)
+    fix = "It must be an IRModule, a TIR function, or a list of te tensors: inputs first, outputs last."
+    raise BadInput(FIELD, f"{name} gives a {type(value).__name__}, which is not a module.", fix)
+
+
+def _from_tensors(tensors: list[Any], name: str) -> Any:
+    try:
+        return _module_of({"main": te.create_prim_func(tensors)})
+    except Exception as error:
+        fix = "Return inputs first and outputs last, all of the same program."
+        raise BadInput(FIELD, f"the tensors of {name} do not make a function: {describe(error)}", fix) from error
+
+
+def _module_of(functions: dict[str, Any]) -> Any:
+    return tvm.IRModule({name: function.with_attr("global_symbol", name) for name, function in functions.items()})

@@ -1,0 +1,107 @@
+"""What the MODULE argument names. Checks what can be checked without running anything."""
+
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from tunefarm.builtin.catalogue import BuiltinReference, parse_builtin
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import Frozen
+
+LARGEST_FILE_BYTES: Final = 64 << 20
+FORMS: Final = "Give a TVMScript or te file (.py), TVM JSON (.json), FILE.py:FUNCTION, te:NAME or builtin:NAME."
+MODEL_SUFFIXES: Final = {".onnx", ".pt", ".pth", ".pt2", ".tflite", ".pb", ".h5", ".safetensors"}
+
+
+class PythonSource(Frozen):
+    """A Python file, and which function or object in it is meant (empty: all modules and functions it defines)."""
+
+    kind: Literal["python"] = "python"
+    path: str
+    symbol: str = ""
+
+
+class JsonSource(Frozen):
+    """Text that ``tvm.ir.save_json`` wrote."""
+
+    kind: Literal["json"] = "json"
+    name: str
+    text: str = Field(repr=False)
+
+
+class TeWorkloadSource(Frozen):
+    """One of the workloads that TVM's own tests tune."""
+
+    kind: Literal["te"] = "te"
+    name: str
+
+
+class BuiltinSource(Frozen):
+    """One of the workloads that come with tunefarm."""
+
+    kind: Literal["builtin"] = "builtin"
+    reference: BuiltinReference
+
+
+ModuleSource = Annotated[PythonSource | JsonSource | TeWorkloadSource | BuiltinSource, Field(discriminator="kind")]
+
+
+def parse_module_source(text: str) -> ModuleSource:
+    """Read the MODULE argument.
+
+    Raises:
+        BadInput: it names nothing that can be read.
+    """
+    scheme, _, rest = text.partition(":")
+    if scheme == "builtin":
+        return BuiltinSource(reference=parse_builtin(rest))
+    if scheme == "te":
+        return TeWorkloadSource(name=rest)
+    path_text, symbol = split_symbol(text)
+    path = readable_file("module", path_text, fix=FORMS)
+    if path.suffix == ".py":
+        return PythonSource(path=str(path), symbol=symbol)
+    if symbol:
+        raise BadInput("module", f"only a .py file has functions to choose, not {path_text}.", FORMS)
+    if path.suffix in MODEL_SUFFIXES:
+        raise BadInput(
+            "module",
+            f"{path.name} is a whole model, which is not read yet.",
+            "Import it with TVM's frontend, legalize and fuse it, and give the TIR functions as TVM JSON.",
+        )
+    return JsonSource(name=path.name, text=_text_of(path))
+
+
+def split_symbol(text: str) -> tuple[str, str]:
+    """Split ``FILE.py:FUNCTION`` into its two parts; the second is empty when no function is named."""
+    path, colon, symbol = text.rpartition(":")
+    return (path, symbol) if colon and path.endswith(".py") else (text, "")
+
+
+def readable_file(field: str, text: str, *, fix: str) -> Path:
+    """The absolute path of a file that exists and is of a sensible size.
+
+    Raises:
+        BadInput: there is no such file, it cannot be read, or it is too large.
+    """
+    try:
+        path = Path(text).expanduser().resolve()
+        size_bytes = path.stat().st_size if path.is_file() else None
+    except (OSError, ValueError, RuntimeError) as error:
+        raise BadInput(field, f"{text!r} cannot be read ({error}).", fix) from error
+    if size_bytes is None:
+        problem = "is not a file." if path.exists() else "does not exist."
+        raise BadInput(field, f"{text!r} {problem}", fix)
+    if size_bytes > LARGEST_FILE_BYTES:
+        raise BadInput(
+            field, f"{text!r} is larger than {LARGEST_FILE_BYTES >> 20} MiB.", "Give one function at a time."
+        )
+    return path
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput("module", f"{path.name} is not text ({error}).", FORMS) from error

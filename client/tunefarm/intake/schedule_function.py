@@ -1,0 +1,82 @@
+"""Schedules that users write: a Python function, or a trace. Only ever called inside a confined child."""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from tvm.s_tir import Schedule
+from tvm.s_tir.schedule import Trace as TvmTrace
+
+from tunefarm.intake.intake_request import ScheduleSource, SeedSource
+from tunefarm.intake.user_file import describe, user_object
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.trace import Trace
+from tunefarm_search.tvm_trace import trace_of
+
+SEED_FIELD: Final = "seed_traces"
+SEED_FIX: Final = "Give the JSON of a trace of this very function, or FILE.py:FUNCTION, a function that schedules it."
+
+
+def schedule_function_of(field: str, source: ScheduleSource) -> Callable[[Any], Any]:
+    """The user's function that takes a schedule.
+
+    Raises:
+        BadInput: the file defines no such function.
+    """
+    found: Any = user_object(field, source.path, source.symbol)
+    if not callable(found):
+        problem = f"{source.symbol} is a {type(found).__name__}, not a function."
+        raise BadInput(field, problem, "Name a function that takes a schedule and transforms it.")
+    function: Callable[[Any], Any] = found
+    return function
+
+
+def tersely_failing(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same function, whose errors are one line: TVM's hold the whole module."""
+
+    def call(schedule: Any) -> Any:
+        try:
+            return function(schedule)
+        except Exception as error:
+            raise RuntimeError(describe(error)) from error
+
+    return call
+
+
+def seed_trace(source: SeedSource, module: Any) -> Trace:
+    """The trace that ``source`` stands for, proven to apply to ``module``.
+
+    Raises:
+        BadInput: it is not a trace, or not one of this function.
+    """
+    if source.function is not None:
+        return trace_of_function(schedule_function_of(SEED_FIELD, source.function), module)
+    schedule = Schedule(module)
+    _apply(source, schedule)
+    return trace_of(schedule)
+
+
+def trace_of_function(function: Callable[[Any], Any], module: Any) -> Trace:
+    """The trace, with its decisions, that a schedule function makes on ``module``.
+
+    Raises:
+        BadInput: the function fails.
+    """
+    schedule = Schedule(module)
+    try:
+        returned = function(schedule)
+    except Exception as error:
+        fix = "Run it on a tvm Schedule of this module to see the whole error, and correct it."
+        raise BadInput(SEED_FIELD, f"the schedule function failed: {describe(error)}.", fix) from error
+    return trace_of(returned if isinstance(returned, Schedule) else schedule)
+
+
+def _apply(source: SeedSource, schedule: Any) -> None:
+    try:
+        value = json.loads(source.text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(SEED_FIELD, f"{source.name} is not JSON ({error}).", SEED_FIX) from error
+    try:
+        TvmTrace.apply_json_to_schedule(value, schedule)
+    except Exception as error:
+        raise BadInput(SEED_FIELD, f"{source.name} does not apply: {describe(error)}.", SEED_FIX) from error

@@ -1,0 +1,53 @@
+"""What --target says, before TVM checks it. Only ever called inside a confined child for the host's own name."""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from tunefarm_schemas.bad_input import BadInput
+
+FIELD: Final = "target"
+FIX: Final = (
+    'Write host, host:THREADS, or a TVM target as JSON, such as \'{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}\'.'
+)
+
+
+def parse_target_text(text: str, *, host_cores: int, host_cpu: str) -> tuple[Mapping[str, object], tuple[str, ...]]:
+    """The target's attributes, and notes on what was filled in.
+
+    Raises:
+        BadInput: it is neither the name of a preset nor a JSON object.
+    """
+    name, _, threads_text = text.strip().partition(":")
+    if not name:
+        note = f"target: this host, {host_cpu} on {host_cores} core{'s' if host_cores != 1 else ''}"
+        return _host(host_cpu, host_cores), (note,)
+    if name == "host":
+        return _host(host_cpu, _threads(threads_text, host_cores)), ()
+    attributes = _parse_json(text)
+    if attributes.get("kind") == "llvm" and "num-cores" not in attributes:
+        note = f"target: num-cores was not given; taking this host's {host_cores}"
+        return {**attributes, "num-cores": host_cores}, (note,)
+    return attributes, ()
+
+
+def _host(host_cpu: str, cores: int) -> dict[str, object]:
+    return {"kind": "llvm", "mcpu": host_cpu, "num-cores": cores}
+
+
+def _threads(text: str, host_cores: int) -> int:
+    if not text:
+        return host_cores
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise BadInput(FIELD, f"{text!r} is not a number of threads.", FIX)
+    return int(text)
+
+
+def _parse_json(text: str) -> dict[str, object]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(FIELD, f"{text!r} is neither a preset nor JSON.", FIX) from error
+    if not isinstance(value, dict):
+        raise BadInput(FIELD, f"{text!r} is not a JSON object.", FIX)
+    return value

@@ -1,0 +1,82 @@
+"""Runs a user's Python file and finds what it defines. Only ever called inside a confined child."""
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from tvm.script import ir as script_ir
+from tvm.script import relax as script_relax
+from tvm.script import tirx as script_tir
+
+from tunefarm_schemas.bad_input import BadInput
+
+MODULE_NAME: Final = "user_module"
+PREDEFINED: Final[Mapping[str, Any]] = {"I": script_ir, "T": script_tir, "R": script_relax}
+"""Names that TVM's own printed scripts use without importing them."""
+
+
+def run_user_file(field: str, path: str) -> ModuleType:
+    """The module that the file defines, run once.
+
+    Raises:
+        BadInput: the file does not compile or raises.
+    """
+    file = Path(path)
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    name = f"{MODULE_NAME}_{file.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise BadInput(field, f"{file.name} is not a Python file.", "Give a file whose name ends in .py.")
+    module = importlib.util.module_from_spec(spec)
+    module.__dict__.update(PREDEFINED)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise BadInput(field, f"running {file.name} failed: {describe(error)}", _fix_of(error)) from error
+    return module
+
+
+def user_object(field: str, path: str, symbol: str) -> Any:
+    """The object of that name in the file.
+
+    Raises:
+        BadInput: there is none.
+    """
+    module = run_user_file(field, path)
+    found: Any = module
+    for part in symbol.split("."):
+        found = getattr(found, part, None)
+    if found is None or symbol in PREDEFINED:
+        names = ", ".join(own_names(module)) or "nothing"
+        raise BadInput(field, f"{Path(path).name} does not define {symbol!r}.", f"It defines {names}.")
+    return found
+
+
+def own_names(module: ModuleType) -> list[str]:
+    """Names that the file gave to objects, without what it imported as modules and without private ones."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and name not in PREDEFINED and not isinstance(value, ModuleType)
+    ]
+
+
+def describe(error: BaseException) -> str:
+    """One line on what went wrong: the kind of error and the last line of its message."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    location = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
+    return f"{type(error).__name__}{location}: {lines[-1][:400] if lines else 'no message'}"
+
+
+def _fix_of(error: BaseException) -> str:
+    if isinstance(error, ImportError):
+        return "Install what it imports into the environment that tunefarm runs in."
+    return "Run the file with Python to see the whole error, and correct it."

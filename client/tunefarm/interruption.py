@@ -1,0 +1,45 @@
+"""Ctrl-C: the first stops the work cleanly, the second ends the process at once."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Final, Self
+
+from tunefarm.exit_code import ExitCode
+
+SHOW_CURSOR: Final = b"\x1b[?25h"
+
+
+class Interruption:
+    """While entered, SIGINT, SIGTERM and SIGHUP call ``stop`` once; another one ends the process.
+
+    What the process leaves behind then is safe: everything measured is committed, and its children die with it.
+    """
+
+    def __init__(self, stop: Callable[[], None], say: Callable[[str], None]) -> None:
+        self._stop = stop
+        self._say = say
+        self._previous: dict[int, object] = {}
+        self.happened = False
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if self.happened:
+            if sys.stderr.isatty():
+                os.write(2, SHOW_CURSOR)
+            os._exit(ExitCode.INTERRUPTED)
+        self.happened = True
+        self._say("stopping: everything measured is kept (press again to end at once)")
+        self._stop()

@@ -1,0 +1,61 @@
+"""What a user asks of one tuning job, as typed: the same for the command line and for Python."""
+
+import tempfile
+from pathlib import Path
+
+from pydantic import Field
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.job import Effort, Strategy
+from tunefarm_schemas.workload import Abi
+
+
+class JobOptions(Frozen):
+    """Everything of a job but its module, its target and its space."""
+
+    trials: int = 512
+    seconds: float | None = None
+    plateau_trials: int | None = None
+    target_latency_us: float | None = None
+    strategy: Strategy = "evolutionary"
+    seed: int = 0
+    fresh: bool = False
+    abi: Abi = "stable"
+    labels: dict[str, str] = Field(default_factory=dict)
+
+    def effort(self) -> Effort:
+        """The bounds of the job.
+
+        Raises:
+            BadInput: one of them is not positive.
+        """
+        for field, value in (
+            ("trials", self.trials),
+            ("seconds", self.seconds),
+            ("plateau_trials", self.plateau_trials),
+            ("target_latency_us", self.target_latency_us),
+        ):
+            if value is not None and not value > 0:
+                raise BadInput(field, f"{value:g} is not a positive number.", "Give at least 1, or leave it out.")
+        return Effort(
+            trials=self.trials,
+            seconds=self.seconds,
+            plateau_trials=self.plateau_trials,
+            target_latency_s=None if self.target_latency_us is None else self.target_latency_us * 1e-6,
+        )
+
+
+def output_folder(text: str, *, field: str = "output") -> Path:
+    """The folder for results, made if it is missing.
+
+    Raises:
+        BadInput: it cannot be made or written.
+    """
+    folder = Path(text).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder.resolve()
+    except (OSError, ValueError) as error:
+        raise BadInput(field, f"{text!r} cannot be written ({error}).", "Give another folder.") from error

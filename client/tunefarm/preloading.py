@@ -1,0 +1,15 @@
+"""Loads, into the zygote, everything that its children need: an import takes a second, a fork takes milliseconds."""
+
+import importlib
+from typing import Final
+
+MODULES: Final = ("tunefarm.intake.child", "tunefarm_services.tuner.search_child")
+
+
+def load() -> None:
+    """Load what each kind of child imports. Runs no kernel: a process that ran one cannot fork."""
+    from tunefarm_workers.preload import preload
+
+    preload()
+    for name in MODULES:
+        importlib.import_module(name)

@@ -1,0 +1,117 @@
+"""Shows a running job: a live panel on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Final, Protocol, Self, TextIO
+
+from tunefarm.quantities import duration_text, failures_text, latency_text, ratio_text
+from tunefarm_services.tuner.summary import Progress
+
+PLAIN_LINE_INTERVAL_S: Final = 5.0
+BAR_CELLS: Final = 30
+REFRESH_HZ: Final = 4
+
+
+class ProgressDisplay(AbstractContextManager["ProgressDisplay"], Protocol):
+    """Something a job's progress can be shown on."""
+
+    def show(self, progress: Progress) -> None:
+        """Show the latest state. Called often; must be cheap."""
+
+    def say(self, text: str) -> None:
+        """Leave one line of text on the screen."""
+
+
+def progress_display(stream: TextIO | None = None) -> ProgressDisplay:
+    """A live panel when ``stream`` (standard error by default) is a terminal, plain lines otherwise."""
+    stream = stream or sys.stderr
+    return LivePanel(stream) if stream.isatty() else PlainLines(stream)
+
+
+class PlainLines:
+    """One line for each improvement, change of stage, and every few seconds."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._last_shown_s = 0.0
+        self._last_mark: tuple[object, ...] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to put back."""
+
+    def show(self, progress: Progress) -> None:
+        """Print a line when there is news, or when none was printed for a while."""
+        now_s = time.monotonic()
+        mark = (progress.stage, progress.task_name, progress.best_latency_s)
+        if mark == self._last_mark and now_s - self._last_shown_s < PLAIN_LINE_INTERVAL_S:
+            return
+        self._last_shown_s, self._last_mark = now_s, mark
+        self.say(progress_line(progress))
+
+    def say(self, text: str) -> None:
+        """Print the line."""
+        print(text, file=self._stream, flush=True)
+
+
+class LivePanel:
+    """A panel of a few lines that is drawn again in place."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(file=stream)
+        self._live = Live(console=self._console, refresh_per_second=REFRESH_HZ, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def show(self, progress: Progress) -> None:
+        """Put the latest state into the panel."""
+        from rich.panel import Panel
+        from rich.text import Text
+
+        title = f"{progress.task_name or 'tunefarm'}: {progress.stage}"
+        self._live.update(Panel(Text("\n".join(panel_lines(progress))), title=Text(title), title_align="left"))
+
+    def say(self, text: str) -> None:
+        """Print the line above the panel."""
+        self._console.print(text, markup=False, highlight=False)
+
+
+def panel_lines(progress: Progress) -> list[str]:
+    """The lines of the panel: how far, how fast, how good, what failed."""
+    filled = round(BAR_CELLS * min(1.0, progress.trials_done / max(1, progress.trials_budget)))
+    bar = "#" * filled + "." * (BAR_CELLS - filled)
+    accuracy = "" if progress.model_rank_accuracy is None else f"   model accuracy {progress.model_rank_accuracy:.2f}"
+    return [
+        f"[{bar}] {progress.trials_done}/{progress.trials_budget} trials   {progress.trials_per_s:.1f}/s   "
+        f"{duration_text(progress.elapsed_s)} gone, {duration_text(progress.seconds_left)} left",
+        f"best {latency_text(progress.best_latency_s)}   untuned {latency_text(progress.untuned_latency_s)}   "
+        f"{ratio_text(progress.untuned_latency_s, progress.best_latency_s)} faster",
+        f"failures {failures_text(progress.failures)}{accuracy}",
+    ]
+
+
+def progress_line(progress: Progress) -> str:
+    """One line for logs: words a person reads and ``name=value`` pairs a machine finds."""
+    speedup = ratio_text(progress.untuned_latency_s, progress.best_latency_s)
+    return (
+        f"{progress.elapsed_s:7.1f}s {progress.stage} {progress.task_name} "
+        f"trials={progress.trials_done}/{progress.trials_budget} rate={progress.trials_per_s:.1f}/s "
+        f"best={latency_text(progress.best_latency_s).replace(' ', '')} speedup={speedup} "
+        f"failures={sum(progress.failures.values())} left={duration_text(progress.seconds_left)}"
+    )

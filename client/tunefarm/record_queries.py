@@ -1,0 +1,105 @@
+"""Questions about records, for the command line."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from tunefarm.confined.call import call
+from tunefarm.confined.record_view import ENTRY as VIEW_ENTRY
+from tunefarm.confined.record_view import RecordView, ViewRequest
+from tunefarm.host_cores import usable_physical_cores
+from tunefarm.intake.intake_request import IntakeRequest
+from tunefarm.intake.module_source import parse_module_source
+from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.device import HOT_CACHE
+from tunefarm_schemas.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.workload import Abi
+from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
+
+if TYPE_CHECKING:
+    from tunefarm.embedded import Embedded
+
+
+PAGE: Final = 1000
+
+
+def listed(store: Store, status: RecordStatus | None, limit: int) -> Sequence[TuningRecord]:
+    """Records, the newest first, at most ``limit``."""
+    found: list[TuningRecord] = []
+    after: str | None = None
+    while page := store.records(LOCAL_TENANT, status=status, limit=PAGE, after=after):
+        found += page
+        after = page[-1].record_id
+    return sorted(found, key=lambda record: record.created_at, reverse=True)[:limit]
+
+
+def named_record(store: Store, record_id: str) -> TuningRecord:
+    """The record whose id is, or begins with, ``record_id``.
+
+    Raises:
+        BadInput: there is none, or several.
+    """
+    # Ids come in their order, so those that begin with this text stand right behind it.
+    try:
+        return store.record(LOCAL_TENANT, record_id)
+    except NotFound:
+        following = store.records(LOCAL_TENANT, limit=2, after=record_id) if record_id else []
+    found = [record for record in following if record.record_id.startswith(record_id)]
+    if len(found) == 1:
+        return found[0]
+    problem = f"several records begin with {record_id!r}." if found else f"no record is called {record_id!r}."
+    raise BadInput("record", problem, "See: tunefarm records list")
+
+
+def best_matches(
+    embedded: "Embedded", module: str, *, function: str | None, target: str, abi: Abi
+) -> Sequence[RecordMatch]:
+    """The best records for a module on this machine.
+
+    Raises:
+        BadInput: the module or the target cannot be understood.
+    """
+    request = IntakeRequest(
+        module=parse_module_source(module),
+        function=function,
+        all_functions=False,
+        target=target,
+        abi=abi,
+        space=None,
+        seeds=(),
+        host_cores=usable_physical_cores(),
+    )
+    answer = embedded.understand(request)
+    key = RecordKey(
+        workload_id=answer.workloads[0].workload_id,
+        target_id=answer.target.target_id,
+        device_class_id=embedded.farm.device.device_class.device_class_id,
+        code_generator=embedded.farm.code_generator,
+        protocol_id=HOT_CACHE.protocol_id,
+        abi=abi,
+    )
+    return embedded.store.best_record(LOCAL_TENANT, key)
+
+
+def schedule_view(embedded: "Embedded", record: TuningRecord) -> RecordView:
+    """Apply a record's trace in a confined child and print what came of it.
+
+    Raises:
+        BadInput: the trace does not apply any more.
+    """
+    workload = embedded.store.workload(LOCAL_TENANT, record.key.workload_id)
+    request = ViewRequest(module_json=workload.module_json, trace=record.trace)
+    return call(embedded.zygote, VIEW_ENTRY, request, RecordView, field="record")
+
+
+def stored_artifact(store: Store, record: TuningRecord) -> tuple[ArtifactManifest, bytes]:
+    """The artifact of a record.
+
+    Raises:
+        BadInput: the record has none, because it was never verified here.
+    """
+    manifests = store.artifacts(LOCAL_TENANT, record_id=record.record_id)
+    if not manifests:
+        fix = "Tune its workload here, with the record as a claim in the store: tunefarm tune MODULE"
+        raise BadInput("record", f"{record.record_id} is {record.status.value} and was never built here.", fix)
+    return store.artifact(LOCAL_TENANT, manifests[0].artifact_id)

@@ -1,0 +1,17 @@
+"""Lets ``--resume`` stand with or without the id of a job."""
+
+import re
+from typing import Final
+
+LATEST: Final = "latest"
+JOB_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}")
+
+
+def with_resume_value(words: list[str]) -> list[str]:
+    """The words, with ``latest`` after every ``--resume`` that no job id follows."""
+    completed: list[str] = []
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        completed.append(word)
+        if word == "--resume" and not (JOB_ID.fullmatch(following) or following == LATEST):
+            completed.append(LATEST)
+    return completed

@@ -1,0 +1,49 @@
+"""How a job ended, as text for a person and as JSON for a program."""
+
+import json
+
+from tunefarm.quantities import duration_text, failures_text, latency_text, ratio_text
+from tunefarm_schemas.frozen import JsonValue
+from tunefarm_services.tuner.summary import JobSummary, TaskSummary
+
+
+def summary_json(summary: JobSummary, numpy_latency_s: float | None) -> str:
+    """One JSON object on one line. Latencies are in seconds."""
+    value: dict[str, JsonValue] = {**summary.model_dump(mode="json"), "numpy_latency_s": numpy_latency_s}
+    return json.dumps(value)
+
+
+def summary_text(summary: JobSummary, numpy_latency_s: float | None) -> str:
+    """A few lines for each task."""
+    blocks = [task_text(task, numpy_latency_s) for task in summary.tasks]
+    total = f"{duration_text(summary.seconds.get('total'))} in all, job {summary.job_id}"
+    return "\n".join([*blocks, total])
+
+
+def task_text(task: TaskSummary, numpy_latency_s: float | None) -> str:
+    """One task: untuned, tuned, numpy, and what it took."""
+    lines = [f"{task.name}", f"  untuned  {latency_text(task.untuned_latency_s)}"]
+    lines.append(f"  tuned    {latency_text(task.best_latency_s)}{_interval(task)}{_gain(task)}")
+    if numpy_latency_s is not None:
+        faster = ratio_text(numpy_latency_s, task.best_latency_s)
+        lines.append(f"  numpy    {latency_text(numpy_latency_s)}, so {faster} as fast as numpy")
+    trials = "answered from the store, 0 trials" if task.answered_from_store else f"{task.trials} trials"
+    lines.append(f"  {trials} ({task.trials_in_store} in the store), failures {failures_text(task.failures)}")
+    if task.record_id:
+        lines.append(f"  record   {task.record_id}")
+    if task.best_latency_s is None and task.first_failure_message:
+        lines.append(f"  first failure: {task.first_failure_message.strip()[:400]}")
+    return "\n".join(lines)
+
+
+def _interval(task: TaskSummary) -> str:
+    if task.interval_s is None:
+        return ""
+    low_s, high_s = task.interval_s
+    return f" ({latency_text(low_s)} to {latency_text(high_s)} over fresh processes)"
+
+
+def _gain(task: TaskSummary) -> str:
+    if task.untuned_latency_s is None or task.best_latency_s is None:
+        return ""
+    return f", {ratio_text(task.untuned_latency_s, task.best_latency_s)} faster"

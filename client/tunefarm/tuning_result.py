@@ -1,0 +1,76 @@
+"""What tuning from Python gives back."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tunefarm.artifact_folder import write_artifact
+from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm_schemas.record import TuningRecord
+from tunefarm_services.store import LOCAL_TENANT, Store
+from tunefarm_services.tuner.summary import JobSummary, TaskSummary
+
+
+class NothingToCompile(Exception):
+    """Tuning ended without a kernel that is correct; the message says why."""
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """How a job of one function ended.
+
+    ``record`` is the verified record, ``manifest`` and ``library`` the compiled function that was measured; each is
+    None when no candidate was valid.
+    """
+
+    summary: JobSummary
+    record: TuningRecord | None
+    manifest: ArtifactManifest | None
+    library: bytes | None
+
+    @classmethod
+    def of(cls, store: Store, summary: JobSummary) -> "TuningResult":
+        """Fetch what the summary names."""
+        task = summary.tasks[0]
+        record = None if task.record_id is None else store.record(LOCAL_TENANT, task.record_id)
+        if task.artifact_id is None:
+            return cls(summary=summary, record=record, manifest=None, library=None)
+        manifest, library = store.artifact(LOCAL_TENANT, task.artifact_id)
+        return cls(summary=summary, record=record, manifest=manifest, library=library)
+
+    @property
+    def task(self) -> TaskSummary:
+        """The summary of the only task."""
+        return self.summary.tasks[0]
+
+    @property
+    def best_latency_s(self) -> float | None:
+        """Latency in seconds of the function that ships."""
+        return self.task.best_latency_s
+
+    @property
+    def untuned_latency_s(self) -> float | None:
+        """Latency in seconds of the function as it was given."""
+        return self.task.untuned_latency_s
+
+    def write(self, folder: Path) -> Path:
+        """Write the library and its manifest into ``folder``; the path of the library.
+
+        Raises:
+            NothingToCompile: there is no valid kernel.
+        """
+        if self.manifest is None or self.library is None:
+            raise NothingToCompile(self.summary.message)
+        return write_artifact(folder, self.manifest, self.library)
+
+    def compile(self) -> Any:
+        """The compiled function as a TVM runtime module, the very library that was measured.
+
+        Raises:
+            NothingToCompile: there is no valid kernel.
+        """
+        import tvm
+
+        with tempfile.TemporaryDirectory(prefix="tunefarm-") as folder:
+            return tvm.runtime.load_module(str(self.write(Path(folder))))

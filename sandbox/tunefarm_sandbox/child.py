@@ -1,0 +1,156 @@
+"""A forked child, as its parent holds it."""
+
+import contextlib
+import os
+import select
+import signal
+import socket
+from typing import TYPE_CHECKING, Literal, Self
+
+from tunefarm_sandbox import linux
+from tunefarm_sandbox.captured_output import CapturedOutput
+from tunefarm_sandbox.channel import Channel
+from tunefarm_sandbox.fork_request import EXIT_STATUS
+from tunefarm_schemas.frozen import Frozen
+
+if TYPE_CHECKING:
+    from tunefarm_sandbox.fork_server import ForkServer
+
+
+class Exit(Frozen):
+    """How a child ended. ``code`` is its exit code or the number of the signal that killed it.
+
+    ``peak_memory_bytes`` is the most it had resident, with the pages it shared with its server; 0 when unknown.
+    """
+
+    kind: Literal["exited", "signaled"]
+    code: int
+    peak_memory_bytes: int
+
+    def described(self) -> str:
+        """In words: "exited with code 1" or "killed by SIGSEGV"."""
+        if self.kind == "exited":
+            return f"exited with code {self.code}"
+        try:
+            return f"killed by {signal.Signals(self.code).name}"
+        except ValueError:
+            return f"killed by signal {self.code}"
+
+
+class Child:
+    """A confined child. Its parent owns it: a child whose handle is garbage-collected is killed.
+
+    Attributes:
+        pid: its process id, which is its process group as well.
+        channel: the parent's end of its channel. What arrives there was written by code that is not trusted.
+    """
+
+    def __init__(self, pid: int, channel: Channel, pidfd: int, status: socket.socket, output: CapturedOutput) -> None:
+        self.pid = pid
+        self.channel = channel
+        self._pidfd = pidfd
+        self._status = status
+        self._output = output
+        self._exit: Exit | None = None
+        self._server: ForkServer | None = None
+
+    def stop(self) -> None:
+        """Hold the child still, with the processes it has started and, if it is a server, its children."""
+        self._signal(signal.SIGSTOP)
+        if self._server is not None:
+            for child in self._server.children():
+                child.stop()
+
+    def resume(self) -> None:
+        """Let it go on after ``stop``."""
+        if self._server is not None:
+            for child in self._server.children():
+                child.resume()
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill it and all that it started, stopped or not. ``exit`` tells when it is gone."""
+        self._signal(signal.SIGKILL)
+
+    def exit(self, timeout_s: float | None = 0) -> Exit | None:
+        """How it ended, or None when it did not within ``timeout_s``; None waits for ever.
+
+        A child that went down with its server counts as killed by SIGKILL.
+        """
+        if self._exit is None and self._status.fileno() >= 0 and self._has_status(timeout_s):
+            try:
+                data = self._status.recv(EXIT_STATUS.size)
+            except OSError:
+                data = b""
+            self._exit = _decoded(data)
+            self._status.close()
+            os.close(self._pidfd)
+            self._pidfd = -1
+        return self._exit
+
+    def exit_fileno(self) -> int:
+        """Becomes readable when ``exit`` has something to tell; -1 after it has."""
+        return self._status.fileno()
+
+    def output(self, tail_bytes: int = 8192) -> str:
+        """The last of what the child and its native code printed to standard output and error, kept after its end."""
+        return self._output.tail(tail_bytes)
+
+    def as_server(self) -> "ForkServer":
+        """The fork server that this child has become, or is about to become, by calling ``serve`` on its channel."""
+        from tunefarm_sandbox.fork_server import ForkServer  # each is made of the other
+
+        if self._server is None:
+            self._server = ForkServer.within(self)
+        return self._server
+
+    def close(self) -> None:
+        """Kill it if it still runs, and let go of everything it held in this process; harmless when repeated."""
+        if self._exit is None:
+            self.kill()
+        self.channel.close()
+        self._status.close()
+        self._output.close()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+        self._pidfd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_server"):
+            self.close()
+
+    def _has_status(self, timeout_s: float | None) -> bool:
+        waiting = select.poll()
+        waiting.register(self._status, select.POLLIN)
+        return bool(waiting.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000))
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._pidfd < 0:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            try:
+                signal.pidfd_send_signal(self._pidfd, number, None, linux.PIDFD_SIGNAL_PROCESS_GROUP)
+            except OSError as error:
+                if isinstance(error, ProcessLookupError):
+                    raise
+                self._signal_without_group_flag(number)
+
+    def _signal_without_group_flag(self, number: signal.Signals) -> None:
+        """For kernels before 6.9. The pidfd tells that the number is not yet another process's."""
+        signal.pidfd_send_signal(self._pidfd, 0)
+        os.killpg(self.pid, number)
+
+
+def _decoded(data: bytes) -> Exit:
+    if len(data) != EXIT_STATUS.size:
+        return Exit(kind="signaled", code=int(signal.SIGKILL), peak_memory_bytes=0)
+    status, peak_memory_bytes = EXIT_STATUS.unpack(data)
+    if os.WIFSIGNALED(status):
+        return Exit(kind="signaled", code=os.WTERMSIG(status), peak_memory_bytes=peak_memory_bytes)
+    return Exit(kind="exited", code=os.WEXITSTATUS(status), peak_memory_bytes=peak_memory_bytes)

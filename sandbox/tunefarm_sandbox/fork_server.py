@@ -1,0 +1,222 @@
+"""A fork server, as its parent holds it."""
+
+import array
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Final, Self
+
+from tunefarm_sandbox.captured_output import CapturedOutput
+from tunefarm_sandbox.channel import MAX_DESCRIPTORS, Channel, ChannelClosed
+from tunefarm_sandbox.child import Child, Exit
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_failed import ForkFailed
+from tunefarm_sandbox.fork_request import (
+    DESCRIPTORS_OF_REQUEST,
+    Forked,
+    ForkRequest,
+    Ready,
+    Refused,
+)
+from tunefarm_sandbox.limits import Limits
+from tunefarm_sandbox.server_environment import server_environment
+
+__all__ = ["Child", "Exit", "ForkFailed", "ForkServer"]
+
+FORK_TIMEOUT_S: Final = 60.0
+"""How long a fork may take, the server's preloading included."""
+
+_END_TIMEOUT_S: Final = 2.0
+_FAILURE_BYTES: Final = 4096
+_STATUS_BYTES: Final = 64 << 10
+
+
+class ForkServer:
+    """The handle of a fork server. Threads may share it."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        output: CapturedOutput | None,
+        process: "subprocess.Popen[bytes] | None",
+        host: Child | None,
+    ) -> None:
+        """Used by ``start`` and ``within``."""
+        self._channel = channel
+        self._output = output
+        self._process = process
+        self._host = host
+        self._sending = threading.Lock()
+        self._receiving = threading.Lock()
+        self._children: weakref.WeakSet[Child] = weakref.WeakSet()
+        self._ready: Ready | None = None
+
+    @classmethod
+    def start(cls, preload: Sequence[str], *, environment: Mapping[str, str] | None = None) -> "ForkServer":
+        """Start a server process and return at once, while it preloads; requests to fork wait for that.
+
+        It imports each "package.module" of ``preload`` and calls each "package.module:function". It dies with this
+        process. Of this process's environment it gets a short list of harmless variables, and ``environment``.
+        """
+        channel, far = Channel.pair()
+        output = CapturedOutput()
+        starter = os.getpid() if threading.current_thread() is threading.main_thread() else 0
+        command = [sys.executable, "-P", "-m", "tunefarm_sandbox.server", str(far), str(starter), *preload]
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output.fileno(),
+                stderr=output.fileno(),
+                pass_fds=(far,),
+                env=server_environment(environment or {}),
+                start_new_session=True,
+                cwd="/",
+            )
+        finally:
+            os.close(far)
+        return cls(channel, output, process, None)
+
+    @classmethod
+    def within(cls, host: Child) -> "ForkServer":
+        """The handle of the server that ``host`` has become; used by ``Child.as_server``."""
+        return cls(host.channel, None, None, host)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server process runs."""
+        if self._process is not None:
+            return self._process.poll() is None
+        return self._host is not None and self._host.exit() is None
+
+    @property
+    def failure(self) -> str:
+        """Why the server never became ready, with what it printed; empty when nothing is known."""
+        said = self._ready.failure if self._ready is not None else ""
+        printed = self._output.tail(_FAILURE_BYTES) if self._output is not None else ""
+        return f"{said} {printed}".strip()
+
+    def ready(self, timeout_s: float | None) -> bool:
+        """Wait until everything is preloaded; False when it takes longer than ``timeout_s`` or failed."""
+        with self._receiving:
+            if self._ready is None:
+                try:
+                    self._ready = Ready.model_validate_json(self._channel.receive(timeout_s))
+                except (TimeoutError, ChannelClosed):
+                    return False
+            return not self._ready.failure
+
+    def fork(
+        self,
+        entry: str,
+        payload: bytes = b"",
+        *,
+        limits: Limits,
+        confinement: Confinement,
+        descriptors: Sequence[int] = (),
+        timeout_s: float = FORK_TIMEOUT_S,
+    ) -> Child:
+        """Fork a child that confines itself and calls ``entry``.
+
+        ``entry`` is "package.module:function", called as ``function(channel, payload, descriptors)``; the caller keeps
+        its own copies of ``descriptors``. A child whose confinement could not be put on runs nothing and exits with
+        code 125; its output says why.
+
+        Raises:
+            ForkFailed: there is no child. Unless its kind is "server_lost", the server goes on.
+        """
+        if len(descriptors) > MAX_DESCRIPTORS - DESCRIPTORS_OF_REQUEST:
+            raise ValueError(f"{len(descriptors)} descriptors are too many")
+        request = ForkRequest(entry=entry, limits=limits, confinement=confinement)
+        deadline_s = time.monotonic() + timeout_s
+        channel, child_end = Channel.pair()
+        status, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        output = CapturedOutput()
+        try:
+            self._ask(request, (child_end, server_end.fileno(), output.fileno(), *descriptors), timeout_s)
+            server_end.close()
+            pid, pidfd = self._answer(status, deadline_s)
+        except BaseException:
+            status.close()
+            output.close()
+            channel.close()
+            raise
+        finally:
+            os.close(child_end)
+            server_end.close()
+        child = Child(pid, channel, pidfd, status, output)
+        self._children.add(child)
+        with contextlib.suppress(ChannelClosed, TimeoutError):  # then it is dead, and its exit says so
+            channel.send(payload, timeout_s=max(0.0, deadline_s - time.monotonic()))
+        return child
+
+    def children(self) -> list[Child]:
+        """The children it forked whose handles are held."""
+        return list(self._children)
+
+    def close(self) -> None:
+        """End the server and all its children, and wait until they are gone; harmless when repeated."""
+        self._channel.close()
+        if self._host is not None:
+            self._host.kill()
+            self._host.exit(_END_TIMEOUT_S)
+        if self._process is not None:
+            self._end_process(self._process)
+        if self._output is not None:
+            self._output.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_process", None) is not None:
+            self.close()
+
+    def _ask(self, request: ForkRequest, descriptors: tuple[int, ...], timeout_s: float) -> None:
+        try:
+            with self._sending:
+                self._channel.send(request.model_dump_json().encode(), descriptors, timeout_s=timeout_s)
+        except (ChannelClosed, TimeoutError) as error:
+            raise self._lost() from error
+
+    def _answer(self, status: socket.socket, deadline_s: float) -> tuple[int, int]:
+        waiting = select.poll()
+        waiting.register(status, select.POLLIN)
+        if not waiting.poll(max(0.0, deadline_s - time.monotonic()) * 1000):
+            raise ForkFailed("server_lost", "the fork server did not answer in time")
+        room = socket.CMSG_SPACE(array.array("i").itemsize)
+        try:
+            data, ancillary, _, _ = status.recvmsg(_STATUS_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+        except OSError as error:
+            raise self._lost() from error
+        if not data:
+            raise self._lost()
+        if not ancillary:
+            refused = Refused.model_validate_json(data)
+            raise ForkFailed(refused.kind, refused.reason)
+        received = array.array("i")
+        received.frombytes(ancillary[0][2])
+        return Forked.model_validate_json(data).pid, received[0]
+
+    def _lost(self) -> ForkFailed:
+        self.ready(0)
+        return ForkFailed("server_lost", f"the fork server is gone. {self.failure}".strip())
+
+    @staticmethod
+    def _end_process(process: "subprocess.Popen[bytes]") -> None:
+        try:
+            process.wait(_END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()

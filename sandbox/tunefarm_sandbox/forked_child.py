@@ -1,0 +1,134 @@
+"""From the instant after the fork to the entry function, and out."""
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn
+
+from tunefarm_sandbox import landlock_domain, linux, system_call_filter
+from tunefarm_sandbox.abilities import Abilities
+from tunefarm_sandbox.channel import Channel, ChannelClosed
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.limits import Limits, MemoryInUse, impose
+from tunefarm_sandbox.process_user import CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, give_up_root
+from tunefarm_schemas.frozen import Frozen
+
+NOT_CONFINED: Final = 125
+"""Exit code of a child that could not put on its confinement, and so ran nothing."""
+
+_PAYLOAD_TIMEOUT_S: Final = 60.0
+
+
+class Setting(Frozen):
+    """All that a child needs to know of its server, gathered before the fork."""
+
+    server_pid: int
+    limits: Limits
+    confinement: Confinement
+    outer: Confinement | None
+    """What the server itself is confined to; None when it is not."""
+    abilities: Abilities
+    memory: MemoryInUse | None
+    filter: bytes | None
+    """The seccomp program to put on."""
+
+
+def live(
+    setting: Setting, function: Callable[[Channel, bytes, list[int]], Any], channel: int, output: int, others: list[int]
+) -> NoReturn:
+    """Confine this process, call ``function`` with its channel, the payload and ``others``, and exit."""
+    code = NOT_CONFINED
+    try:
+        _confine(setting, channel, output, others)
+        code = 1
+        code = _run(function, channel, others)
+    except BaseException:  # noqa: BLE001 - whatever it was, this copy of the server must not go on
+        with contextlib.suppress(BaseException):
+            traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _run(function: Callable[[Channel, bytes, list[int]], Any], channel_descriptor: int, others: list[int]) -> int:
+    channel = Channel(channel_descriptor)
+    try:
+        payload = channel.receive(_PAYLOAD_TIMEOUT_S)
+        gc.enable()
+        function(channel, payload, others)
+        code = 0
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    except ChannelClosed:
+        code = 1
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code & 0xFF
+
+
+def _confine(setting: Setting, channel: int, output: int, others: Sequence[int]) -> None:
+    confinement = setting.confinement
+    os.setpgid(0, 0)
+    _keep_only_descriptors(channel, output, others)
+    if setting.outer is None:
+        _be_the_first_to_die_of_memory_shortage()
+    _settle_in_folders(confinement)
+    _change_user(setting)
+    impose(setting.limits, setting.memory)
+    if setting.abilities.no_new_privileges:
+        linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+    if setting.abilities.landlock_abi and (setting.outer is None or confinement.narrows_files_of(setting.outer)):
+        landlock_domain.enter(confinement, setting.abilities.landlock_abi)
+    _die_with(setting.server_pid)
+    if setting.filter is not None:
+        system_call_filter.put_on(setting.filter)
+
+
+def _keep_only_descriptors(channel: int, output: int, others: Sequence[int]) -> None:
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(null, 0)
+    first = 3
+    for kept in sorted({channel, *others}):
+        os.closerange(first, kept)
+        first = kept + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+
+
+def _be_the_first_to_die_of_memory_shortage() -> None:
+    with contextlib.suppress(OSError):
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        os.write(descriptor, b"1000")
+        os.close(descriptor)
+
+
+def _settle_in_folders(confinement: Confinement) -> None:
+    os.umask(0o077)
+    if confinement.writable:
+        os.environ["TMPDIR"] = confinement.writable[0]
+        tempfile.tempdir = None
+    os.chdir(confinement.writable[0] if confinement.writable else "/")
+
+
+def _change_user(setting: Setting) -> None:
+    if os.geteuid() != 0 or setting.outer is not None:
+        return
+    confinement = setting.confinement
+    kept: tuple[int, ...] = ()
+    if setting.abilities.landlock_abi:
+        # Landlock says which files; without these the other user could not reach those below folders private to root.
+        kept = (CAP_DAC_OVERRIDE,) if confinement.writable else (CAP_DAC_READ_SEARCH,)
+    user_id = confinement.user_id if setting.abilities.can_change_user else None
+    give_up_root(user_id, kept_capabilities=kept, across_exec=confinement.may_exec)
+
+
+def _die_with(server_pid: int) -> None:
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server_pid:
+        os._exit(NOT_CONFINED)

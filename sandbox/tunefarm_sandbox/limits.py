@@ -1,0 +1,68 @@
+"""How much a child may use of the machine."""
+
+import os
+import resource
+
+from pydantic import Field
+
+from tunefarm_schemas.frozen import Frozen
+
+THREAD_RESERVATION_BYTES = 72 << 20
+"""Address space that a thread reserves without using it: an allocator arena and a stack."""
+
+
+class Limits(Frozen):
+    """Limits of one child; None leaves what it inherits. A limit can only become tighter than the parent's own.
+
+    ``memory_bytes`` is private memory that the child may add to what it inherits; beyond it allocations fail.
+    ``cpu_s`` is rounded up to whole seconds: at the limit SIGXCPU is sent, a second later SIGKILL.
+    ``file_size_bytes`` bounds every file it writes; ``open_files`` its descriptors; ``core_bytes`` its core dump.
+    """
+
+    memory_bytes: int | None = Field(default=None, gt=0)
+    cpu_s: float | None = Field(default=None, gt=0)
+    file_size_bytes: int | None = Field(default=None, ge=0)
+    open_files: int | None = Field(default=None, gt=0)
+    core_bytes: int = Field(default=0, ge=0)
+
+
+class MemoryInUse(Frozen):
+    """What a process has mapped, in bytes: everything, and the private writable part."""
+
+    mapped_bytes: int
+    private_bytes: int
+
+    @classmethod
+    def of_this_process(cls) -> "MemoryInUse":
+        """Read it from the kernel, for a child inherits exactly this."""
+        descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            pages = os.read(descriptor, 256).split()
+        finally:
+            os.close(descriptor)
+        page_bytes = resource.getpagesize()
+        return cls(mapped_bytes=int(pages[0]) * page_bytes, private_bytes=int(pages[5]) * page_bytes)
+
+
+def impose(limits: Limits, inherited: MemoryInUse | None) -> None:
+    """Put ``limits`` on the calling process for good. ``inherited`` is needed where memory is limited."""
+    if limits.memory_bytes is not None and inherited is not None:
+        threads_bytes = THREAD_RESERVATION_BYTES * (os.cpu_count() or 1)
+        _tighten(resource.RLIMIT_DATA, inherited.private_bytes + limits.memory_bytes)
+        _tighten(resource.RLIMIT_AS, inherited.mapped_bytes + limits.memory_bytes + threads_bytes)
+    if limits.cpu_s is not None:
+        whole_s = int(-(-limits.cpu_s // 1))
+        _tighten(resource.RLIMIT_CPU, whole_s, hard=whole_s + 1)
+    if limits.file_size_bytes is not None:
+        _tighten(resource.RLIMIT_FSIZE, limits.file_size_bytes)
+    if limits.open_files is not None:
+        _tighten(resource.RLIMIT_NOFILE, limits.open_files)
+    _tighten(resource.RLIMIT_CORE, limits.core_bytes)
+
+
+def _tighten(kind: int, soft: int, *, hard: int | None = None) -> None:
+    ceiling = resource.getrlimit(kind)[1]
+    wanted_hard = soft if hard is None else hard
+    if ceiling != resource.RLIM_INFINITY:
+        wanted_hard = min(wanted_hard, ceiling)
+    resource.setrlimit(kind, (min(soft, wanted_hard), wanted_hard))

@@ -1,0 +1,75 @@
+"""What measures: hardware classes and instances."""
+
+from functools import cached_property
+
+from tunefarm_schemas.frozen import Frozen, digest
+
+
+class ReferenceKernelTimes(Frozen):
+    """Latencies in seconds of the three reference kernels on one device."""
+
+    compute_s: float
+    bandwidth_s: float
+    launch_s: float
+
+
+class DeviceClass(Frozen):
+    """Hardware that gives the same numbers.
+
+    The buckets are powers of a coarse ratio of the three reference kernels' latencies, because virtual machines hide
+    what the other fields would tell.
+    """
+
+    kind: str
+    vendor: str
+    family: str
+    model: str
+    stepping: str
+    name: str
+    isa_flags_digest: str
+    caches_bytes: tuple[int, ...]
+    cores: int
+    compute_bucket: int
+    bandwidth_bucket: int
+    launch_bucket: int
+
+    @cached_property
+    def device_class_id(self) -> str:
+        """Digest of every field."""
+        return digest(self.model_dump_json())
+
+
+class Device(Frozen):
+    """One instance of a device class. ``fingerprint`` tells hosts apart and survives a restart of this software."""
+
+    fingerprint: str
+    host_name: str
+    device_class: DeviceClass
+    reference: ReferenceKernelTimes
+
+
+class Environment(Frozen):
+    """Circumstances of a measurement that are not part of the device class."""
+
+    governor: str = "unknown"
+    microcode: str = "unknown"
+    hypervisor: str = "unknown"
+    load_average: float = 0.0
+
+
+class Protocol(Frozen):
+    """A named, versioned policy of taking time; not a repeat count."""
+
+    name: str
+    version: int
+    cold_cache: bool = False
+
+    @property
+    def protocol_id(self) -> str:
+        """Name and version in one word."""
+        return f"{self.name}/{self.version}"
+
+
+HOT_CACHE = Protocol(name="cpu-hot-cache", version=1)
+COLD_CACHE = Protocol(name="cpu-cold-cache", version=1, cold_cache=True)
+PROTOCOLS = {protocol.protocol_id: protocol for protocol in (HOT_CACHE, COLD_CACHE)}

@@ -1,0 +1,170 @@
+"""Candidates on their way to a device, and what comes back."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tunefarm_schemas.device import Environment
+from tunefarm_schemas.failure import TrialFailure
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.workload import Abi, TensorArgument
+
+
+class Purpose(StrEnum):
+    """What a measurement is for."""
+
+    SEARCH = "search"
+    VERIFY = "verify"
+    DRIFT = "drift"
+
+
+class CandidateOrigin(StrEnum):
+    """Where the search took a candidate from."""
+
+    RANDOM = "random"
+    EVOLVED = "evolved"
+    NEIGHBOUR = "neighbour"
+    SEED = "seed"
+    STORE = "store"
+
+
+class Candidate(Frozen):
+    """A trace to be measured.
+
+    ``module_hash`` is the structural hash of the scheduled function, by which repeats are recognised. ``features`` are
+    the numbers the cost model saw; ``predicted_score`` is its opinion before the measurement (higher is better).
+    """
+
+    exploration_id: str
+    number: int
+    trace: Trace
+    module_hash: str
+    origin: CandidateOrigin
+    predicted_score: float | None = None
+    predicted_build_s: float | None = None
+
+
+class MeasureTask(Frozen):
+    """All that a farm must know once about an exploration before candidates of it arrive."""
+
+    exploration_id: str
+    workload_id: str
+    module_json: str = Field(repr=False)
+    target: str
+    num_cores: int
+    protocol_id: str
+    abi: Abi
+
+
+class Dispatch(Frozen):
+    """One attempt at a candidate. A result counts only with the nonce and fence of a live dispatch."""
+
+    dispatch_id: str
+    nonce: str
+    fence: int
+    attempt: int = Field(ge=1, le=2)
+    purpose: Purpose
+    candidate: Candidate
+
+
+class Stages(Frozen):
+    """Where one attempt's wall time went, in seconds."""
+
+    start_s: float = 0.0
+    build_s: float = 0.0
+    wait_s: float = 0.0
+    run_s: float = 0.0
+
+
+class Timing(Frozen):
+    """A candidate that ran correctly. ``latency_s`` is the median over ``samples_s`` (seconds per call)."""
+
+    kind: Literal["timing"] = "timing"
+    latency_s: float = Field(gt=0)
+    samples_s: tuple[float, ...]
+
+
+class Stopped(Frozen):
+    """A correct candidate whose timing ended early, known to be slower than the incumbent.
+
+    ``at_least_s`` is a censored label: the true latency is believed to be no smaller than this bound.
+    """
+
+    kind: Literal["stopped"] = "stopped"
+    at_least_s: float = Field(gt=0)
+
+
+class Failed(Frozen):
+    """A candidate that gave no time."""
+
+    kind: Literal["failed"] = "failed"
+    failure: TrialFailure
+
+
+Result = Annotated[Timing | Stopped | Failed, Field(discriminator="kind")]
+
+
+class Measurement(Frozen):
+    """What one attempt gave."""
+
+    dispatch_id: str
+    nonce: str
+    fence: int
+    exploration_id: str
+    candidate_number: int
+    attempt: int
+    purpose: Purpose
+    result: Result
+    stages: Stages
+    worst_error: float | None = None
+    """Largest error of the output in units of the tolerance; at most 1 is correct. None when nothing was compared."""
+    inputs_checked: int = 0
+    """On how many sets of inputs the output was compared: one for every candidate, three for a new incumbent."""
+    peak_memory_bytes: int = 0
+    device_fingerprint: str = ""
+    environment: Environment = Environment()
+
+
+class ComparisonOrder(Frozen):
+    """Time several schedules of one workload in turn, interleaved, in one process on a quiet device.
+
+    A trace of None stands for the untuned function. Each is checked on three inputs first.
+    """
+
+    exploration_id: str
+    traces: tuple[Trace | None, ...] = Field(min_length=1)
+    seconds_each: float = Field(default=0.3, gt=0)
+
+
+class Comparison(Frozen):
+    """One result for each trace of the order, in its order."""
+
+    results: tuple[Result, ...]
+
+
+class ExportOrder(Frozen):
+    """Compile one schedule to a shared library and time that library in several fresh processes."""
+
+    exploration_id: str
+    trace: Trace | None
+    processes: int = Field(default=7, gt=0)
+
+
+class Exported(Frozen):
+    """A shared library and its latency, in seconds, in each fresh process.
+
+    ``entry`` and ``pack_entry`` are the functions it exports; ``packed_arguments`` replace the plain ones of ``entry``
+    when the ABI is packed.
+    """
+
+    kind: Literal["exported"] = "exported"
+    library: bytes = Field(repr=False)
+    entry: str
+    pack_entry: str | None = None
+    packed_arguments: tuple[TensorArgument, ...] = ()
+    process_latencies_s: tuple[float, ...]
+
+
+ExportResult = Annotated[Exported | Failed, Field(discriminator="kind")]

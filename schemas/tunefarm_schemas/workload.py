@@ -1,0 +1,54 @@
+"""What is tuned: one TIR function, normalised."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from tunefarm_schemas.frozen import Frozen
+
+Abi = Literal["stable", "packed"]
+"""``stable``: the scheduled function takes exactly the workload's arguments. ``packed``: constant arguments are stored in
+a layout of the schedule's choosing, and the artifact carries the ``pack`` function that produces it."""
+
+
+class TensorArgument(Frozen):
+    """One parameter of a workload."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    is_output: bool
+    """Whether the function writes it. Inputs must come back unchanged."""
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+
+class Workload(Frozen):
+    """A TIR function called ``main`` in a module of its own.
+
+    ``structural_hash`` is TVM's, as decimal text, and valid only for ``tvm_version``: it finds a workload, and
+    ``structural_equal`` against ``module_json`` confirms it. ``workload_id`` is the digest of ``module_json``.
+    """
+
+    workload_id: str
+    structural_hash: str
+    tvm_version: str
+    module_json: str = Field(repr=False)
+    name: str
+    arguments: tuple[TensorArgument, ...]
+    floating_point_operations: float
+
+
+class Task(Frozen):
+    """A workload on a target, with how often the model calls it."""
+
+    workload_id: str
+    target_id: str
+    name: str
+    weight: float = Field(default=1.0, gt=0)

@@ -1,0 +1,109 @@
+"""What a block reads and writes at each of its iterations, as far as tiling is concerned."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+
+REDUCTION = 2
+"""``IterVar.CommReduce`` in TVM."""
+
+
+@dataclass(frozen=True)
+class BufferAccess:
+    """How one buffer is indexed.
+
+    Attributes:
+        extents: shape of the buffer.
+        strides: for each dimension of the buffer, the mean step of its index for each iterator of the block.
+    """
+
+    element_bytes: int
+    extents: tuple[int, ...]
+    strides: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class AccessPattern:
+    """Iterators and buffers of one block. ``spatial`` tells which iterators are not reductions."""
+
+    extents: tuple[int, ...]
+    spatial: tuple[bool, ...]
+    reads: tuple[BufferAccess, ...]
+    writes: tuple[BufferAccess, ...]
+
+    @property
+    def iterations(self) -> float:
+        """How often the block runs."""
+        count = 1.0
+        for extent in self.extents:
+            count *= extent
+        return count
+
+
+def access_pattern(module: Any, block_name: str) -> AccessPattern | None:
+    """The pattern of a block of ``main`` before any scheduling.
+
+    None where there is no such block, where its loops are not its iterators one by one, or where extents or indices
+    are not arithmetic on integers.
+    """
+    schedule = tvm.s_tir.Schedule(module)
+    try:
+        variable = schedule.get_sblock(block_name, func_name="main")
+        block = schedule.get(variable)
+        loops = [int(schedule.get(loop).extent) for loop in schedule.get_loops(variable)]
+        extents = [int(iterator.dom.extent) for iterator in block.iter_vars]
+        if loops != extents:
+            return None
+        variables = [iterator.var for iterator in block.iter_vars]
+        reads = tuple(_access(region, variables, extents) for region in block.reads)
+        writes = tuple(_access(region, variables, extents) for region in block.writes)
+    except (ValueError, TypeError, RuntimeError):
+        return None
+    spatial = tuple(int(iterator.iter_type) != REDUCTION for iterator in block.iter_vars)
+    return AccessPattern(tuple(extents), spatial, reads, writes)
+
+
+def _access(region: Any, variables: Sequence[Any], extents: Sequence[int]) -> BufferAccess:
+    shape = tuple(int(extent) for extent in region.source.shape)
+    strides = []
+    for dimension in region.region:
+        steps = []
+        start = _evaluate(dimension.min, variables, [0] * len(variables))
+        for position, extent in enumerate(extents):
+            values = [0] * len(variables)
+            values[position] = max(extent - 1, 1)
+            steps.append(abs(_evaluate(dimension.min, variables, values) - start) / max(extent - 1, 1))
+        strides.append(tuple(steps))
+    return BufferAccess(max(1, np.dtype(_numpy_name(str(region.source.dtype))).itemsize), shape, tuple(strides))
+
+
+def _numpy_name(dtype: str) -> str:
+    return {"bfloat16": "float16", "bool": "bool_"}.get(dtype, "int8" if dtype.startswith("float8") else dtype)
+
+
+def _evaluate(expression: Any, variables: Sequence[Any], values: Sequence[int]) -> float:
+    """The value of an index expression.
+
+    Raises:
+        TypeError: for anything but integer arithmetic.
+    """
+    kind = type(expression).__name__
+    if kind == "IntImm":
+        return float(expression.value)
+    if kind in {"Var", "SizeVar"}:
+        return float(next((v for x, v in zip(variables, values, strict=True) if x.same_as(expression)), 0))
+    if kind == "Cast":
+        return _evaluate(expression.value, variables, values)
+    if kind not in {"Add", "Sub", "Mul", "FloorDiv", "FloorMod", "Div", "Mod", "Min", "Max"}:
+        raise TypeError(f"{kind} in an index")
+    first, second = (_evaluate(side, variables, values) for side in (expression.a, expression.b))
+    if kind in {"FloorDiv", "Div"}:
+        return float(first // second)
+    if kind in {"FloorMod", "Mod"}:
+        return float(first % second)
+    if kind in {"Min", "Max"}:
+        return min(first, second) if kind == "Min" else max(first, second)
+    return first + second if kind == "Add" else first - second if kind == "Sub" else first * second

@@ -1,0 +1,54 @@
+"""Which of several tasks gets the next trials."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+WARM_UP_TRIALS = 16
+"""Every task gets as many before gains are compared."""
+RECENT_SHARE = 0.3
+"""Weight of what was won lately against what an untried task may promise."""
+WINDOW_TRIALS = 32
+
+
+@dataclass
+class TaskBudget:
+    """What one task has got and won.
+
+    Attributes:
+        weight: how often the model calls the task.
+        best_after: the best latency in seconds after each trial; infinite before the first valid one.
+    """
+
+    weight: float
+    handed_out: int = 0
+    best_after: list[float] = field(default_factory=list)
+
+    def note(self, latency_s: float | None) -> None:
+        """Add one result; None for one without a time."""
+        before = self.best_after[-1] if self.best_after else float("inf")
+        self.best_after.append(before if latency_s is None else min(before, latency_s))
+
+    @property
+    def expected_gain_s(self) -> float:
+        """Seconds of the model's time that one more trial of this task may win, after Ansor (OSDI 2020, section 6).
+
+        The rate of the last trials continues, or the latency falls inversely to the trials, whichever is believed.
+        """
+        trials = len(self.best_after)
+        if trials == 0 or self.best_after[-1] == float("inf"):
+            return float("inf") if trials < 4 * WARM_UP_TRIALS else 0.0
+        best = self.best_after[-1]
+        earlier = self.best_after[max(0, trials - 1 - WINDOW_TRIALS)]
+        recent = 0.0 if earlier == float("inf") else (earlier - best) / min(trials, WINDOW_TRIALS)
+        return self.weight * (RECENT_SHARE * recent + (1 - RECENT_SHARE) * best / max(trials, self.handed_out))
+
+
+def next_task(budgets: Sequence[TaskBudget], active: Sequence[bool]) -> int | None:
+    """The task to give the next batch to, or None if none is active. A task that ended leaves its trials to others."""
+    numbers = [number for number, is_active in enumerate(active) if is_active]
+    if not numbers:
+        return None
+    fresh = [number for number in numbers if budgets[number].handed_out < WARM_UP_TRIALS]
+    if fresh:
+        return min(fresh, key=lambda number: budgets[number].handed_out)
+    return max(numbers, key=lambda number: (budgets[number].expected_gain_s, -budgets[number].handed_out))

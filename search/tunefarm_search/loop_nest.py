@@ -1,0 +1,168 @@
+"""The loops around a tiled block, as functions of a sketch's decisions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tunefarm_search.access_pattern import AccessPattern, access_pattern
+from tunefarm_search.decisions import Rows, SketchSpace
+from tunefarm_search.tvm_trace import Instruction
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LoopPart:
+    """One loop: which iterator of the block it runs over, and what decides its extent.
+
+    ``column`` and ``level`` name a factor of a tile; without a column the extent is ``constant``.
+    """
+
+    iterator: int
+    column: int | None
+    level: int
+    constant: int
+
+
+@dataclass(frozen=True)
+class LoopNest:
+    """Loops around one block, from the outermost inwards."""
+
+    pattern: AccessPattern
+    parts: tuple[LoopPart, ...]
+
+    def extents(self, sketch: SketchSpace, rows: Rows) -> FloatArray:
+        """Extent of each loop at each point; shape [points, parts]."""
+        found = np.empty((len(rows), len(self.parts)))
+        for number, part in enumerate(self.parts):
+            if part.column is None:
+                found[:, number] = part.constant
+            else:
+                found[:, number] = sketch.columns[part.column].table[rows[:, part.column], part.level]
+        return found
+
+    @cached_property
+    def boundaries(self) -> tuple[int, ...]:
+        """Places between groups of loops of one level and one kind, the innermost end included."""
+        spatial = self.pattern.spatial
+        kinds = [(spatial[part.iterator], part.level) for part in self.parts]
+        return (*[n for n in range(1, len(kinds)) if kinds[n] != kinds[n - 1]], len(kinds))
+
+    @cached_property
+    def inner_spatial(self) -> int:
+        """How many loops lie inside the innermost reduction loop."""
+        count = 0
+        for part in reversed(self.parts):
+            if not self.pattern.spatial[part.iterator]:
+                break
+            count += 1
+        return count
+
+    @cached_property
+    def inner_reduction(self) -> int:
+        """How many reduction loops directly surround those."""
+        count = 0
+        for part in reversed(self.parts[: len(self.parts) - self.inner_spatial]):
+            if self.pattern.spatial[part.iterator]:
+                break
+            count += 1
+        return count
+
+
+@dataclass
+class _Tracker:
+    """Follows loops through the instructions of a sketch."""
+
+    blocks: dict[str, str] = field(default_factory=dict)
+    nests: dict[str, list[tuple[str, tuple[LoopPart, ...]]]] = field(default_factory=dict)
+    patterns: dict[str, AccessPattern] = field(default_factory=dict)
+    factors: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def loop_nests(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
+    """Nests of the blocks that the sketch tiles, the one with the most iterations first."""
+    tracker = _Tracker()
+    column_of = {column.instruction: number for number, column in enumerate(sketch.columns)}
+    for number, step in enumerate(sketch.steps.instructions):
+        _follow(tracker, module, step, column_of.get(number), sketch)
+    nests = [
+        LoopNest(tracker.patterns[block], tuple(part for _, parts in loops for part in parts))
+        for block, loops in tracker.nests.items()
+    ]
+    tiled = [nest for nest in nests if any(part.column is not None for part in nest.parts)]
+    return tuple(sorted(tiled, key=lambda nest: -nest.pattern.iterations))
+
+
+def _follow(tracker: _Tracker, module: Any, step: Instruction, column: int | None, sketch: SketchSpace) -> None:
+    if step.kind == "GetSBlock":
+        tracker.blocks[step.outputs[0]] = str(step.attributes[0])
+    elif step.kind == "GetLoops":
+        _open_nest(tracker, module, step)
+    elif column is not None and sketch.columns[column].kind == "tile":
+        tracker.factors.update({output: (column, level) for level, output in enumerate(step.outputs)})
+    elif step.kind == "Split":
+        _split(tracker, step)
+    elif step.kind == "Reorder":
+        _reorder(tracker, [str(name) for name in step.inputs])
+    elif step.kind == "Fuse":
+        _fuse(tracker, [str(name) for name in step.inputs], step.outputs[0])
+    elif step.kind == "RFactor":
+        _drop(tracker, str(step.inputs[0]))
+
+
+def _open_nest(tracker: _Tracker, module: Any, step: Instruction) -> None:
+    block = tracker.blocks.get(str(step.inputs[0]))
+    if block is None or block in tracker.nests:
+        return
+    pattern = access_pattern(module, block)
+    if pattern is None or len(pattern.extents) != len(step.outputs):
+        return
+    tracker.patterns[block] = pattern
+    tracker.nests[block] = [
+        (name, (LoopPart(iterator, None, 0, pattern.extents[iterator]),)) for iterator, name in enumerate(step.outputs)
+    ]
+
+
+def _split(tracker: _Tracker, step: Instruction) -> None:
+    for loops in tracker.nests.values():
+        for place, (name, parts) in enumerate(loops):
+            if name == step.inputs[0]:
+                known = [tracker.factors.get(str(factor)) for factor in step.inputs[1:]]
+                if len(parts) != 1 or None in known:
+                    _drop(tracker, name)
+                    return
+                loops[place : place + 1] = [
+                    (output, (LoopPart(parts[0].iterator, factor[0], factor[1], 1),))
+                    for output, factor in zip(step.outputs, known, strict=True)
+                    if factor is not None
+                ]
+                return
+
+
+def _reorder(tracker: _Tracker, names: Sequence[str]) -> None:
+    for loops in tracker.nests.values():
+        places = [place for place, (name, _) in enumerate(loops) if name in names]
+        if len(places) == len(names):
+            by_name = dict(loops)
+            for place, name in zip(places, names, strict=True):
+                loops[place] = (name, by_name[name])
+
+
+def _fuse(tracker: _Tracker, names: Sequence[str], output: str) -> None:
+    for loops in tracker.nests.values():
+        members = [loop for loop in loops if loop[0] in names]
+        if members:
+            place = loops.index(members[0])
+            parts = tuple(part for _, inside in members for part in inside)
+            loops[:] = [loop for loop in loops if loop not in members]
+            loops.insert(place, (output, parts))
+
+
+def _drop(tracker: _Tracker, loop: str) -> None:
+    """Forget a nest whose loops can no longer be followed."""
+    for block in [block for block, loops in tracker.nests.items() if any(name == loop for name, _ in loops)]:
+        del tracker.nests[block]

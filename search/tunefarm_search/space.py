@@ -1,0 +1,177 @@
+"""Where schedules come from: the sketches for a workload on a target."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm.s_tir import meta_schedule
+from tvm.s_tir.schedule import Trace as TvmTrace
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Sketch, Space, Trace
+from tunefarm_schemas.workload import Abi
+from tunefarm_search.decisions import DEEPEST_LOCATION, SketchSpace, sketch_space
+from tunefarm_search.intrinsics import load_intrinsics
+from tunefarm_search.target import tvm_target
+from tunefarm_search.tvm_errors import TVM_ERRORS
+from tunefarm_search.tvm_trace import steps_of, trace_of
+
+RUNS_OF_A_SCHEDULE_FUNCTION = 16
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """All sketches of one workload on one target, and what turns a point of one into a candidate.
+
+    Attributes:
+        module: TVM's ``IRModule`` of the workload.
+        postprocessors: TVM's, initialised for the target; each may change or refuse a schedule.
+    """
+
+    module: Any
+    target: Target
+    postprocessors: tuple[Any, ...]
+    sketches: tuple[SketchSpace, ...]
+
+    @property
+    def points(self) -> float:
+        """How many points all sketches have together."""
+        return sum(sketch.points for sketch in self.sketches)
+
+    def with_sketch_of(self, trace: Trace) -> "SearchSpace":
+        """The space with the sketch of a trace added, if it is not there yet.
+
+        Raises:
+            ValueError: if the trace cannot be taken apart or lacks decisions.
+        """
+        if self.sketch_of(trace) is not None:
+            return self
+        added = sketch_space(len(self.sketches), trace, _deepest_locations(self.module, trace))
+        return SearchSpace(self.module, self.target, self.postprocessors, (*self.sketches, added))
+
+    def sketch_of(self, trace: Trace) -> SketchSpace | None:
+        """The sketch that a trace fills in, or None."""
+        text = steps_of(trace).sketch.text
+        return next((sketch for sketch in self.sketches if sketch.steps.sketch.text == text), None)
+
+
+def search_space(module: Any, target: Target, abi: Abi, space: Space) -> SearchSpace:
+    """The space that a job asks for.
+
+    Raises:
+        BadInput: if no sketch of it fits the workload.
+    """
+    context = _context(module, target, abi)
+    if space.automatic:
+        traces = [trace_of(schedule) for schedule in context.generate_design_space()]
+    else:
+        traces = [trace for sketch in space.sketches for trace in _filled(module, sketch)]
+    by_text = {steps_of(trace).sketch.text: trace for trace in traces}
+    if not by_text:
+        raise BadInput("space", "none of its sketches fits the workload.", "Check names of blocks and loops.")
+    sketches = tuple(
+        sketch_space(number, trace, _deepest_locations(module, trace)) for number, trace in enumerate(by_text.values())
+    )
+    return SearchSpace(module, target, tuple(context.space_generator.postprocs), sketches)
+
+
+def sketches_of(schedule_function: Callable[[Any], Any], module: Any, target: Target) -> tuple[Sketch, ...]:
+    """Run a user's schedule function several times and keep what it does, without what it decided.
+
+    The function gets a ``tvm.s_tir.Schedule`` of the workload and changes it, or returns one schedule or several. This
+    runs the user's code: call it in a process that may die.
+
+    Raises:
+        BadInput: if the function fails or gives no schedule.
+    """
+    found: dict[str, Sketch] = {}
+    for seed in range(1, RUNS_OF_A_SCHEDULE_FUNCTION + 1):
+        schedule = tvm.s_tir.Schedule(module, seed=seed)
+        try:
+            with tvm_target(target):
+                returned = schedule_function(schedule)
+        except Exception as error:
+            raise BadInput("space", f"the schedule function failed: {error!r}.", "Correct the function.") from error
+        for result in _schedules(returned, schedule):
+            sketch = steps_of(trace_of(result)).sketch
+            found.setdefault(sketch.text, sketch)
+    return tuple(found.values())
+
+
+def postprocessors(module: Any, target: Target, abi: Abi) -> tuple[Any, ...]:
+    """TVM's postprocessors for the target. With a stable ABI none of them may change the layout of arguments."""
+    return tuple(_context(module, target, abi).space_generator.postprocs)
+
+
+def _context(module: Any, target: Target, abi: Abi) -> Any:
+    """A TVM context whose space generator has the rules for the target.
+
+    For x86 the plain rules are named outright: those that TVM would pick on processors with VNNI describe an
+    intrinsic that the code generator refuses, and leave the function untiled. For CUDA likewise, since kernels from
+    the tensor core rules do not compile.
+    """
+    for_tvm = tvm_target(target)
+    load_intrinsics(target.kind, str(for_tvm.attrs.get("mtriple", "")) if target.kind == "llvm" else "")
+    name = _named_rules(for_tvm)
+    rules: Any = meta_schedule.schedule_rule.ScheduleRule.create(name) if name else "from-target"
+    steps: Any = list(meta_schedule.postproc.Postproc.create(name)) if name else None
+    if steps is None:
+        steps = list(_tune_context(module, for_tvm, rules, "from-target").space_generator.postprocs)
+    if abi == "stable":
+        steps = [step for step in steps if not isinstance(step, meta_schedule.postproc.RewriteLayout)]
+    return _tune_context(module, for_tvm, rules, steps)
+
+
+def _named_rules(for_tvm: Any) -> str | None:
+    kind = str(for_tvm.kind.name)
+    if kind == "llvm" and "x86" in str(for_tvm.attrs.get("mtriple", "x86")):
+        return "llvm"
+    return kind if kind == "cuda" else None
+
+
+def _tune_context(module: Any, for_tvm: Any, rules: Any, steps: Any) -> Any:
+    generator = meta_schedule.space_generator.PostOrderApply(sch_rules=rules, postprocs=steps, mutator_probs={})
+    return meta_schedule.TuneContext(
+        mod=module, target=for_tvm, space_generator=generator, task_name="space", rand_state=1, num_threads=1
+    )
+
+
+def _schedules(returned: Any, given: Any) -> Sequence[Any]:
+    if returned is None:
+        return [given]
+    several = list(returned) if isinstance(returned, list | tuple) else [returned]
+    if not several or not all(isinstance(one, tvm.s_tir.Schedule) for one in several):
+        raise BadInput("space", "the schedule function returns no schedule.", "Return nothing, or the schedule.")
+    return several
+
+
+def _filled(module: Any, sketch: Sketch) -> list[Trace]:
+    """A trace of the sketch with sampled decisions, or nothing if it does not fit the module."""
+    for seed in range(1, 5):
+        schedule = tvm.s_tir.Schedule(module, seed=seed)
+        try:
+            TvmTrace.apply_json_to_schedule(json.loads(sketch.text), schedule)
+            return [trace_of(schedule)]
+        except TVM_ERRORS:
+            continue
+    return []
+
+
+def _deepest_locations(module: Any, trace: Trace) -> dict[int, int]:
+    """How deep each block with a sampled location can go: asked for too much, TVM takes the deepest there is."""
+    steps = steps_of(trace)
+    asked = {n: DEEPEST_LOCATION for n in steps.sampling if steps.instructions[n].kind == "SampleComputeLocation"}
+    if not asked:
+        return {}
+    sketch = json.loads(steps.sketch.text)[0]
+    decisions = sorted({**steps.decisions, **asked}.items())
+    schedule = tvm.s_tir.Schedule(module, seed=1)
+    try:
+        TvmTrace.apply_json_to_schedule([sketch, [[n, value] for n, value in decisions]], schedule)
+    except TVM_ERRORS:
+        return {}
+    taken = steps_of(trace_of(schedule)).decisions
+    return {n: int(taken[n]) for n in asked if n in taken}

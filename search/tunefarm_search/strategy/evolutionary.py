@@ -1,0 +1,194 @@
+"""Evolution over the sampling decisions, guided by the cost model.
+
+Thousands of points are bred and judged by their decisions alone; only those to be measured are made into schedules.
+Beside the best of them go neighbours of the incumbent (coordinate descent, as in Droplet search, TACO 2023) and a few
+random points.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tunefarm_schemas.measurement import CandidateOrigin, Failed, Timing
+from tunefarm_search.batch_choice import diverse_order
+from tunefarm_search.boosting import FloatArray
+from tunefarm_search.cost_model import CostModel, sample_of
+from tunefarm_search.features import FeatureExtractor
+from tunefarm_search.population import Breeder, Population, features_of
+from tunefarm_search.rank_accuracy import RankAccuracy
+from tunefarm_search.scheduling import Point
+from tunefarm_search.space import SearchSpace
+from tunefarm_search.strategy.picker import Picker, Wish
+from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
+
+RANDOM_POINTS = 256
+ELITES = 32
+GENERATIONS = 2
+SURVIVORS = 96
+SMALL_SPACE = 2_048
+FINALISTS = 64
+CURIOSITY = 0.25
+"""How much the ensemble's disagreement counts beside its mean."""
+BUILD_PENALTY = 0.1
+"""What a doubled build time costs, in deviations of the score."""
+PLATEAU = 48
+"""After as many results without a gain, more of a batch is drawn at random."""
+
+
+class EvolutionaryStrategy:
+    """Evolves decisions. With a ``pool`` it judges the points of that alone, for replaying measured data."""
+
+    def __init__(
+        self, space: SearchSpace, picker: Picker, model: CostModel, extractor: FeatureExtractor, seed: int,
+        pool: Population | None = None,
+    ) -> None:  # fmt: skip
+        self._space = space
+        self._picker = picker
+        self._model = model
+        self._extractor = extractor
+        self._random = np.random.default_rng(seed)
+        self._breeder = Breeder(space.sketches, self._random)
+        self._pool = pool
+        self._valid: list[tuple[float, Point]] = []
+        self._since_gain = 0
+        self._evolve_s = 0.0
+        self._train_s = 0.0
+        self._accuracy: RankAccuracy | None = None
+
+    def propose(self, count: int) -> list[Proposal]:
+        """The most promising new schedules, some neighbours of the best so far, and a few at random."""
+        started, applied_s = time.perf_counter(), self._picker.apply_s
+        proposals: list[Proposal] = []
+        random_share = int(self._random.binomial(count, self._epsilon))
+        neighbour_share = int(self._random.binomial(count, 0.2)) if self._valid else 0
+        proposals += self._picker.pick(self._random_wishes(), random_share)
+        proposals += self._picker.pick(self._neighbour_wishes(), neighbour_share)
+        proposals += self._picker.pick(self._evolved_wishes(), count - len(proposals))
+        self._evolve_s += time.perf_counter() - started - (self._picker.apply_s - applied_s)
+        return proposals
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        """Take results in, and train where enough new ones have come."""
+        started = time.perf_counter()
+        for outcome in outcomes:
+            if isinstance(outcome.result, Failed):
+                self._picker.known.note_failure(outcome.proposal.scheduled, outcome.result.failure)
+        placed = [o for o in outcomes if o.proposal.scheduled.point is not None and not _says_nothing(o)]
+        if placed:
+            self._learn(placed)
+        self._train_s += time.perf_counter() - started
+
+    def report(self) -> StrategyReport:
+        """Seconds spent, what did not fit, and how well the last results were foreseen."""
+        picker = self._picker
+        return StrategyReport(
+            self._evolve_s, picker.apply_s, self._train_s, picker.rejected, picker.repeated, self._accuracy
+        )
+
+    def model(self) -> str | None:
+        """The trees in JSON."""
+        return self._model.save()
+
+    @property
+    def _epsilon(self) -> float:
+        return 0.35 if self._since_gain >= PLATEAU else 0.08
+
+    def _learn(self, outcomes: Sequence[Outcome]) -> None:
+        points = [o.proposal.scheduled.point for o in outcomes if o.proposal.scheduled.point is not None]
+        population = self._breeder.of_points(points)
+        features, _ = features_of(population, self._space.sketches, self._extractor)
+        predicted = np.array([np.nan if o.proposal.score is None else o.proposal.score for o in outcomes])
+        samples = [sample_of(o.result, o.build_s) for o in outcomes]
+        accuracy = self._model.add(features, samples, predicted)
+        self._accuracy = accuracy or self._accuracy
+        best = self._valid[0][0] if self._valid else float("inf")
+        self._valid += [
+            (o.result.latency_s, point)
+            for o, point in zip(outcomes, points, strict=True)
+            if isinstance(o.result, Timing)
+        ]
+        self._valid.sort(key=lambda entry: entry[0])
+        gained = bool(self._valid) and self._valid[0][0] < 0.995 * best
+        self._since_gain = 0 if gained else self._since_gain + len(outcomes)
+        if self._model.is_due:
+            self._model.learn()
+
+    def _judge(self, population: Population) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What each point is worth measuring, its score, and its expected build time in seconds."""
+        features, prior = features_of(population, self._space.sketches, self._extractor)
+        said = self._model.predict(features, prior)
+        slower = np.log2(np.maximum(said.build_s / self._model.typical_build_s, 1.0))
+        worth = said.score + CURIOSITY * said.spread - BUILD_PENALTY * np.nan_to_num(slower)
+        return worth, said.score, said.build_s
+
+    def _random_wishes(self) -> Iterator[Wish]:
+        drawn = self._breeder.sample(RANDOM_POINTS) if self._pool is None else self._shuffled(self._pool)
+        worth, score, build_s = self._judge(drawn)
+        # Half of all random points are hopeless by any measure: draw among the better half.
+        better = np.argsort(-worth)[: max(1, len(worth) // 2)]
+        yield from self._wishes(drawn, self._random.permutation(better), score, build_s, CandidateOrigin.RANDOM)
+
+    def _neighbour_wishes(self) -> Iterator[Wish]:
+        if self._pool is not None:
+            return
+        for _, point in self._valid[:3]:
+            near = self._breeder.neighbours(point)
+            if len(near):
+                worth, score, build_s = self._judge(near)
+                yield from self._wishes(near, np.argsort(-worth), score, build_s, CandidateOrigin.NEIGHBOUR)
+
+    def _evolved_wishes(self) -> Iterator[Wish]:
+        population = self._unseen(self._evolved())
+        if not len(population):
+            return
+        worth, score, build_s = self._judge(population)
+        order = np.argsort(-worth, kind="stable")
+        head = order[:FINALISTS]
+        features, _ = features_of(population.take(head), self._space.sketches, self._extractor)
+        order = np.concatenate([head[diverse_order(features, worth[head])], order[FINALISTS:]])
+        origin = CandidateOrigin.EVOLVED if self._valid else CandidateOrigin.RANDOM
+        yield from self._wishes(population, order, score, build_s, origin)
+
+    def _evolved(self) -> Population:
+        if self._pool is not None:
+            return self._pool
+        if self._space.points <= SMALL_SPACE:
+            return self._shuffled(self._breeder.every_point())
+        parts = [self._breeder.sample(RANDOM_POINTS)]
+        if self._valid:
+            elites = self._breeder.of_points([point for _, point in self._valid[:ELITES]])
+            parts += [self._breeder.mutate(elites) for _ in range(4)]
+            parts += [self._breeder.mutate(self._breeder.cross(elites, 4 * ELITES), 0.05)]
+            parts += [self._breeder.neighbours(self._valid[0][1])]
+        population = self._breeder.join(parts)
+        for _ in range(GENERATIONS):
+            worth, _, _ = self._judge(population)
+            kept = population.take(np.argsort(-worth)[:SURVIVORS])
+            population = self._breeder.join([kept, *(self._breeder.mutate(kept, 0.1) for _ in range(3))]).unique()
+        return population
+
+    def _unseen(self, population: Population) -> Population:
+        sketches, known = self._space.sketches, self._picker.known
+        new = [n for n in range(len(population)) if known.is_new_point(population.point(n, sketches))]
+        return population.take(np.array(new, np.int64))
+
+    def _shuffled(self, population: Population) -> Population:
+        return population.take(self._random.permutation(len(population)))
+
+    def _wishes(
+        self, population: Population, order: np.ndarray, score: FloatArray, build_s: FloatArray, origin: CandidateOrigin
+    ) -> Iterator[Wish]:
+        for number in order:
+            expected = float(build_s[number])
+            yield Wish(
+                population.point(int(number), self._space.sketches),
+                origin,
+                float(score[number]),
+                None if np.isnan(expected) else expected,
+            )
+
+
+def _says_nothing(outcome: Outcome) -> bool:
+    """Whether a failure tells nothing about the candidate."""
+    return isinstance(outcome.result, Failed) and outcome.result.failure.may_be_tried_again

@@ -1,0 +1,69 @@
+"""From ranked points to proposals: what fits and was not tried."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tunefarm_schemas.measurement import CandidateOrigin
+from tunefarm_schemas.trace import Trace
+from tunefarm_search.candidate_filter import CandidateFilter
+from tunefarm_search.scheduling import Point, Rejected, Scheduled, Scheduler
+from tunefarm_search.strategy.protocol import Proposal
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A point that a strategy would like to have measured."""
+
+    point: Point
+    origin: CandidateOrigin
+    score: float | None = None
+    build_s: float | None = None
+
+
+class Picker:
+    """Applies points and keeps those that give a new schedule. Counts what it drops."""
+
+    def __init__(self, scheduler: Scheduler, known: CandidateFilter) -> None:
+        self._scheduler = scheduler
+        self.known = known
+        self.apply_s = 0.0
+        self.rejected = 0
+        self.repeated = 0
+
+    def pick(self, wishes: Iterable[Wish], count: int) -> list[Proposal]:
+        """The first ``count`` wishes that come true."""
+        picked: list[Proposal] = []
+        for wish in wishes:
+            if len(picked) >= count:
+                break
+            if not self.known.is_new_point(wish.point):
+                continue
+            scheduled = self._apply(wish.point)
+            if scheduled is not None:
+                picked.append(Proposal(scheduled, wish.origin, wish.score, wish.build_s))
+        return picked
+
+    def replay(self, trace: Trace, origin: CandidateOrigin) -> Proposal | None:
+        """A proposal from a whole trace, or None if it does not fit or was tried."""
+        scheduled = self._admitted(self._scheduler.replay(trace))
+        return None if scheduled is None else Proposal(scheduled, origin)
+
+    def _apply(self, point: Point) -> Scheduled | None:
+        started = time.perf_counter()
+        self.known.note_point(point)
+        applied = self._scheduler.apply(point)
+        scheduled = self._admitted(applied)
+        self.apply_s += time.perf_counter() - started
+        return scheduled
+
+    def _admitted(self, applied: Scheduled | Rejected) -> Scheduled | None:
+        if isinstance(applied, Rejected):
+            self.rejected += 1
+            return None
+        if applied.point is not None:
+            self.known.note_point(applied.point)
+        if self.known.admit(applied):
+            return applied
+        self.repeated += 1
+        return None

@@ -1,0 +1,57 @@
+"""Uniform sampling: the yardstick for the other strategies."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tunefarm_schemas.measurement import CandidateOrigin, Failed
+from tunefarm_search.population import Breeder, Population
+from tunefarm_search.space import SearchSpace
+from tunefarm_search.strategy.picker import Picker, Wish
+from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
+
+FRUITLESS_DRAWS = 2_000
+
+
+class RandomStrategy:
+    """Draws points until they fit. With a ``pool`` it draws from that alone."""
+
+    def __init__(self, space: SearchSpace, picker: Picker, seed: int, pool: Population | None = None) -> None:
+        self._space = space
+        self._picker = picker
+        self._random = np.random.default_rng(seed)
+        self._breeder = Breeder(space.sketches, self._random)
+        self._pool = pool
+
+    def propose(self, count: int) -> list[Proposal]:
+        """Up to ``count`` random schedules; fewer when thousands of draws brought nothing new."""
+        return self._picker.pick(self._wishes(), count)
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        """Nothing to learn; failures by other causes are opened again."""
+        for outcome in outcomes:
+            if isinstance(outcome.result, Failed):
+                self._picker.known.note_failure(outcome.proposal.scheduled, outcome.result.failure)
+
+    def report(self) -> StrategyReport:
+        """Counts of what did not fit."""
+        return StrategyReport(
+            apply_s=self._picker.apply_s, rejected=self._picker.rejected, repeated=self._picker.repeated
+        )
+
+    def model(self) -> str | None:
+        """There is none."""
+        return None
+
+    def _wishes(self) -> Iterator[Wish]:
+        drawn = self._draw()
+        for number in range(len(drawn)):
+            yield Wish(drawn.point(number, self._space.sketches), CandidateOrigin.RANDOM)
+
+    def _draw(self) -> Population:
+        if self._pool is not None:
+            return self._pool.take(self._random.permutation(len(self._pool)))
+        if self._space.points <= FRUITLESS_DRAWS:
+            every = self._breeder.every_point()
+            return every.take(self._random.permutation(len(every)))
+        return self._breeder.sample(FRUITLESS_DRAWS)

@@ -1,0 +1,36 @@
+"""Given traces, one after the other."""
+
+from collections.abc import Sequence
+
+from tunefarm_schemas.measurement import CandidateOrigin
+from tunefarm_schemas.trace import Trace
+from tunefarm_search.strategy.picker import Picker
+from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
+
+
+class ReplayStrategy:
+    """Proposes the given traces in their order and nothing else. Traces that do not fit are left out."""
+
+    def __init__(self, picker: Picker, traces: Sequence[Trace]) -> None:
+        self._picker = picker
+        self._left = list(traces)
+
+    def propose(self, count: int) -> list[Proposal]:
+        """The next traces; none when all were proposed."""
+        proposals: list[Proposal] = []
+        while self._left and len(proposals) < count:
+            proposal = self._picker.replay(self._left.pop(0), CandidateOrigin.SEED)
+            if proposal is not None:
+                proposals.append(proposal)
+        return proposals
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        """Results change nothing."""
+
+    def report(self) -> StrategyReport:
+        """Counts of what did not fit."""
+        return StrategyReport(rejected=self._picker.rejected, repeated=self._picker.repeated)
+
+    def model(self) -> str | None:
+        """There is none."""
+        return None

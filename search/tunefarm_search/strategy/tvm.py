@@ -1,0 +1,117 @@
+"""TVM's own evolutionary search, driven by its stepping interface, for comparison.
+
+Its measure callbacks, builders and runners are never involved: they delete directories that results name.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tvm.s_tir import meta_schedule
+
+from tunefarm_schemas.measurement import CandidateOrigin, Failed, Stopped, Timing
+from tunefarm_search.boosting import xgboost_module
+from tunefarm_search.space import SearchSpace
+from tunefarm_search.strategy.picker import Picker
+from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
+from tunefarm_search.target import tvm_target
+from tunefarm_search.tvm_trace import trace_of
+
+ROUND = 64
+SEED_BOUND = 2**31 - 2
+
+
+class TvmStrategy:
+    """Buffers TVM's rounds of candidates and hands results back in whole rounds, as TVM expects them."""
+
+    def __init__(self, space: SearchSpace, picker: Picker, seed: int, most_trials: int) -> None:
+        self._picker = picker
+        self._model = _cost_model()
+        self._context = _context(space, seed)
+        self._context.pre_tuning(
+            max_trials=max(most_trials, ROUND),
+            num_trials_per_iter=ROUND,
+            database=meta_schedule.database.MemoryDatabase(),
+            cost_model=self._model,
+        )
+        self._round: dict[str, Any] = {}
+        self._queue: list[Proposal] = []
+        self._results: dict[str, Any] = {}
+        self._evolve_s = 0.0
+        self._is_done = False
+
+    def propose(self, count: int) -> list[Proposal]:
+        """The next candidates of TVM's round; none while a round waits for results, or at the end."""
+        if not self._queue and not self._round and not self._is_done:
+            self._next_round()
+        taken, self._queue = self._queue[:count], self._queue[count:]
+        return taken
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        """Collect results; a complete round is given to TVM's model and search."""
+        for outcome in outcomes:
+            text = outcome.proposal.scheduled.trace.text
+            if text in self._round:
+                self._results[text] = _runner_result(outcome)
+        if self._round and len(self._results) == len(self._round):
+            self._finish_round()
+
+    def report(self) -> StrategyReport:
+        """Seconds in TVM's evolution, its training included."""
+        return StrategyReport(evolve_s=self._evolve_s, rejected=self._picker.rejected, repeated=self._picker.repeated)
+
+    def model(self) -> str | None:
+        """TVM's model is not carried over: its file format is a pickle."""
+        return None
+
+    def _next_round(self) -> None:
+        started = time.perf_counter()
+        candidates = self._context.generate_measure_candidates()
+        self._evolve_s += time.perf_counter() - started
+        if not candidates:
+            self._is_done = True
+            return
+        for candidate in candidates:
+            proposal = self._picker.replay(trace_of(candidate.sch), CandidateOrigin.EVOLVED)
+            if proposal is not None:
+                self._round[proposal.scheduled.trace.text] = candidate
+                self._queue.append(proposal)
+        if not self._round:
+            self._is_done = True
+
+    def _finish_round(self) -> None:
+        started = time.perf_counter()
+        candidates = list(self._round.values())
+        results = [self._results[text] for text in self._round]
+        self._model.update(self._context, candidates, results)
+        self._context.notify_runner_results(candidates, results)
+        self._round, self._results = {}, {}
+        self._evolve_s += time.perf_counter() - started
+
+
+def _cost_model() -> Any:
+    xgboost_module()
+    return meta_schedule.cost_model.XGBModel(num_tuning_cores=1)
+
+
+def _context(space: SearchSpace, seed: int) -> Any:
+    generator = meta_schedule.space_generator.PostOrderApply(
+        sch_rules="from-target", postprocs=list(space.postprocessors), mutator_probs="from-target"
+    )
+    quiet = logging.getLogger("tunefarm_search.tvm")
+    quiet.setLevel(logging.ERROR)
+    return meta_schedule.TuneContext(
+        mod=space.module, target=tvm_target(space.target), space_generator=generator,
+        search_strategy="evolutionary", task_name="task", rand_state=seed % SEED_BOUND + 1, num_threads=1, logger=quiet,
+    )  # fmt: skip
+
+
+def _runner_result(outcome: Outcome) -> Any:
+    result = outcome.result
+    if isinstance(result, Timing):
+        return meta_schedule.runner.RunnerResult(list(result.samples_s or (result.latency_s,)), None)
+    if isinstance(result, Stopped):
+        return meta_schedule.runner.RunnerResult([result.at_least_s], None)
+    message = result.failure.message if isinstance(result, Failed) else ""
+    return meta_schedule.runner.RunnerResult(None, message or "failed")

@@ -1,0 +1,192 @@
+"""TVM's JSON database, read with suspicion and written so that stock TVM loads it.
+
+The database is two files: workloads, a line each with a hash and a module; and records, a line each with the number of
+its workload, a trace, run times, target and arguments. TVM neither checks a hash nor survives a line that is cut off.
+"""
+
+import base64
+import json
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import tvm
+import tvm_ffi
+from tvm.s_tir.schedule import Trace as TvmTrace
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import canonical_json
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.workload import Workload
+from tunefarm_search.intrinsics import load_intrinsics
+from tunefarm_search.target import canonical_target
+from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
+from tunefarm_search.workload import workload_of
+
+LENGTH_BYTES = 8
+"""The module's text follows its length, a little-endian number of as many bytes, before both are encoded."""
+LONGEST_LATENCY_S = 1e4
+"""TVM writes 1e10 s for a run that failed."""
+
+
+@dataclass(frozen=True)
+class AcceptedLine:
+    """A record whose trace replays on its workload. ``line`` counts from 1; the latency is the median, in seconds."""
+
+    line: int
+    workload: Workload
+    target: Target
+    trace: Trace
+    latency_s: float
+
+
+@dataclass(frozen=True)
+class RefusedLine:
+    """A line that cannot be used, and why. ``line`` counts from 1."""
+
+    file: Literal["workloads", "records"]
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class ParsedDatabase:
+    """What a database holds."""
+
+    accepted: tuple[AcceptedLine, ...]
+    refused: tuple[RefusedLine, ...]
+
+
+@dataclass(frozen=True)
+class ExportedDatabase:
+    """The text of the two files."""
+
+    workloads: str
+    records: str
+
+
+class _Refused(Exception):
+    """Why a line is of no use."""
+
+
+def parse_database(workloads: str, records: str) -> ParsedDatabase:
+    """Read the text of both files.
+
+    Parsing crafted modules can crash TVM: for files of others, call this in a child that may die.
+    """
+    accepted, refused = [], []
+    parsed: dict[int, Workload] = {}
+    for number, line in enumerate(workloads.splitlines()):
+        try:
+            parsed[number] = _workload(_value(line))
+        except _Refused as reason:
+            refused.append(RefusedLine("workloads", number + 1, str(reason)))
+    for number, line in enumerate(records.splitlines()):
+        try:
+            accepted.append(_record(number + 1, _value(line), parsed))
+        except _Refused as reason:
+            refused.append(RefusedLine("records", number + 1, str(reason)))
+    return ParsedDatabase(tuple(accepted), tuple(refused))
+
+
+def export_database(entries: Iterable[tuple[Workload, Target, Trace, Sequence[float]]]) -> ExportedDatabase:
+    """Write records, each with its run times in seconds."""
+    workloads: dict[str, int] = {}
+    workload_lines, record_lines = [], []
+    for workload, target, trace, latencies_s in entries:
+        if workload.workload_id not in workloads:
+            workloads[workload.workload_id] = len(workloads)
+            workload_lines.append(_workload_line(workload))
+        arguments = [["TENSOR", argument.dtype, list(argument.shape)] for argument in workload.arguments]
+        body = [trace.as_json(), list(latencies_s), json.loads(target.canonical), arguments]
+        record_lines.append(canonical_json([workloads[workload.workload_id], body]))
+    return ExportedDatabase(_text(workload_lines), _text(record_lines))
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _workload_line(workload: Workload) -> str:
+    structural_hash = str(tvm_ffi.structural_hash(tvm.ir.load_json(workload.module_json)))
+    module = workload.module_json.encode()
+    packed = base64.b64encode(len(module).to_bytes(LENGTH_BYTES, "little") + module).decode()
+    return canonical_json([structural_hash, packed])
+
+
+def _value(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise _Refused("the line is not JSON; it may have been cut off while it was written") from error
+
+
+def _workload(value: Any) -> Workload:
+    if not (isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)):
+        raise _Refused("a workload is a hash and an encoded module")
+    try:
+        text = base64.b64decode(value[1], validate=True)[LENGTH_BYTES:].decode()
+        version = json.loads(text)["metadata"]["tvm_version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _Refused("the module cannot be decoded") from error
+    if version != str(tvm.__version__):
+        raise _Refused(f"the module was written by TVM {version}; this is TVM {tvm.__version__}")
+    try:
+        workload = workload_of(tvm.ir.load_json(text))
+    except BadInput as error:
+        raise _Refused(f"{error.problem} {error.fix}") from error
+    except TVM_ERRORS as error:
+        raise _Refused(f"TVM cannot load the module: {last_line(error)}") from error
+    if value[0] != workload.structural_hash:
+        raise _Refused("the hash is not that of the module")
+    return workload
+
+
+def _record(line: int, value: Any, workloads: dict[int, Workload]) -> AcceptedLine:
+    if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) and len(value[1]) == 4):
+        raise _Refused("a record is the number of a workload and [trace, run times, target, arguments]")
+    number, (steps, times, target, arguments) = value
+    workload = workloads.get(number) if isinstance(number, int) else None
+    if workload is None:
+        raise _Refused(f"there is no usable workload {number}")
+    _check_arguments(workload, arguments)
+    latency_s = _latency_s(times)
+    canonical = _target(target)
+    return AcceptedLine(line, workload, canonical, _replayed(workload, canonical, steps), latency_s)
+
+
+def _check_arguments(workload: Workload, arguments: Any) -> None:
+    expected = [["TENSOR", argument.dtype, list(argument.shape)] for argument in workload.arguments]
+    if arguments != expected:
+        raise _Refused("its arguments are not those of its workload")
+
+
+def _latency_s(times: Any) -> float:
+    if not isinstance(times, list) or not times or not all(isinstance(t, int | float) for t in times):
+        raise _Refused("it has no run times")
+    latency_s = float(statistics.median(times))
+    if not (math.isfinite(latency_s) and 0 < latency_s < LONGEST_LATENCY_S):
+        raise _Refused(f"its run time of {latency_s} s is that of a failure")
+    return latency_s
+
+
+def _target(value: Any) -> Target:
+    if not isinstance(value, dict):
+        raise _Refused("its target is not an object")
+    try:
+        return canonical_target({k: v for k, v in value.items() if not str(k).startswith("feature.")}).target
+    except BadInput as error:
+        raise _Refused(f"its target cannot be used: {error.problem}") from error
+
+
+def _replayed(workload: Workload, target: Target, steps: Any) -> Trace:
+    load_intrinsics(target.kind, str(json.loads(target.canonical).get("mtriple", "")))
+    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
+    try:
+        TvmTrace.apply_json_to_schedule(steps, schedule)
+    except TVM_ERRORS as error:
+        raise _Refused(f"its trace does not replay: {last_line(error)}") from error
+    return Trace.from_json(steps)

@@ -1,0 +1,55 @@
+"""What is tried first: schedules by hand, and the best of similar workloads."""
+
+from collections.abc import Sequence
+
+from tunefarm_schemas.measurement import CandidateOrigin
+from tunefarm_schemas.trace import Trace
+from tunefarm_search.decisions import SketchSpace
+from tunefarm_search.scheduling import Point
+from tunefarm_search.space import SearchSpace
+from tunefarm_search.strategy.picker import Picker, Wish
+from tunefarm_search.strategy.protocol import Proposal
+from tunefarm_search.tvm_trace import TraceSteps, steps_of
+
+MOST_NEAR_TRACES = 8
+
+
+def seed_proposals(picker: Picker, traces: Sequence[Trace]) -> list[Proposal]:
+    """The given traces as they are, as far as they fit."""
+    found = [picker.replay(trace, CandidateOrigin.SEED) for trace in traces]
+    return [proposal for proposal in found if proposal is not None]
+
+
+def near_proposals(space: SearchSpace, picker: Picker, traces: Sequence[Trace]) -> list[Proposal]:
+    """Traces of similar workloads, with their factors moved to the nearest that divide this one's extents."""
+    wishes = []
+    for trace in traces:
+        point = nearest_point(space, trace)
+        if point is not None:
+            wishes.append(Wish(point, CandidateOrigin.STORE))
+    return picker.pick(wishes, MOST_NEAR_TRACES)
+
+
+def nearest_point(space: SearchSpace, trace: Trace) -> Point | None:
+    """The point most like a trace of another workload, in the sketch with the same structure; None without one."""
+    try:
+        steps = steps_of(trace)
+    except ValueError:
+        return None
+    for sketch in space.sketches:
+        if _structure(sketch.steps) == _structure(steps) and _widths(sketch, steps):
+            return Point(sketch.number, tuple(sketch.nearest_row(steps.decisions).tolist()))
+    return None
+
+
+def _structure(steps: TraceSteps) -> tuple[tuple[str, int, int], ...]:
+    return tuple((step.kind, len(step.inputs), len(step.outputs)) for step in steps.instructions)
+
+
+def _widths(sketch: SketchSpace, steps: TraceSteps) -> bool:
+    """Whether every decision has as many factors as its column."""
+    for column in sketch.columns:
+        decision = steps.decisions.get(column.instruction)
+        if column.kind == "tile" and not (isinstance(decision, list) and len(decision) == column.table.shape[1]):
+            return False
+    return True

@@ -1,0 +1,144 @@
+"""From an IRModule to a workload: one function, named ``main``, with static shapes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+import tvm_ffi
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.workload import TensorArgument, Workload
+
+ENTRY = "main"
+
+
+def workload_of(module: Any, function: str | None = None, name: str | None = None) -> Workload:
+    """Normalise one function of a module.
+
+    Args:
+        module: an ``IRModule`` or a ``PrimFunc``.
+        function: which function, where the module has several.
+        name: what to call the workload; by default what the function is called.
+
+    Raises:
+        BadInput: for Relax functions, an unclear choice, dynamic shapes, or a function without schedulable blocks.
+    """
+    functions = functions_of(module)
+    chosen = _choose(functions, function)
+    normalised = tvm.IRModule({ENTRY: functions[chosen].with_attr("global_symbol", ENTRY)})
+    arguments = _arguments(normalised)
+    module_json = str(tvm.ir.save_json(normalised))
+    return Workload(
+        workload_id=digest(module_json),
+        structural_hash=str(tvm_ffi.structural_hash(normalised)),
+        tvm_version=str(tvm.__version__),
+        module_json=module_json,
+        name=name or chosen,
+        arguments=arguments,
+        floating_point_operations=_floating_point_operations(normalised),
+    )
+
+
+def functions_of(module: Any) -> dict[str, Any]:
+    """The TIR functions of a module by name.
+
+    Raises:
+        BadInput: for anything else than a module of TIR functions.
+    """
+    if isinstance(module, tvm.tirx.PrimFunc):
+        symbol = module.attrs.get("global_symbol") if module.attrs else None
+        return {str(symbol or ENTRY): module}
+    if not isinstance(module, tvm.IRModule):
+        raise BadInput("module", f"is a {type(module).__name__}.", "Give an IRModule or a PrimFunc of TensorIR.")
+    found = {str(variable.name_hint): function for variable, function in module.functions.items()}
+    relax = sorted(name for name, function in found.items() if not isinstance(function, tvm.tirx.PrimFunc))
+    if relax:
+        raise BadInput(
+            "module",
+            f"holds the Relax function{'s' if len(relax) > 1 else ''} {', '.join(relax)}; only TIR is tuned.",
+            "Lower it with relax.transform.LegalizeOps, AnnotateTIROpPattern, FuseOps and FuseTIR, then give each "
+            "PrimFunc of the result.",
+        )
+    if not found:
+        raise BadInput("module", "has no functions.", "Give a module with one TIR function.")
+    return found
+
+
+def same_workload(first_module_json: str, second_module_json: str) -> bool:
+    """Whether two modules in TVM's JSON form are structurally equal."""
+    if first_module_json == second_module_json:
+        return True
+    first, second = (tvm.ir.load_json(text) for text in (first_module_json, second_module_json))
+    return bool(tvm_ffi.structural_equal(first, second))
+
+
+def _choose(functions: Mapping[str, Any], function: str | None) -> str:
+    if function is None and len(functions) == 1:
+        return next(iter(functions))
+    names = ", ".join(sorted(functions))
+    if function is None:
+        raise BadInput("function", f"the module has {len(functions)} functions.", f"Choose one of: {names}.")
+    if function not in functions:
+        raise BadInput("function", f"there is no {function!r} in the module.", f"Choose one of: {names}.")
+    return function
+
+
+def _arguments(module: Any) -> tuple[TensorArgument, ...]:
+    parameters = list(module[ENTRY].params)
+    shapes = [_static_shape(parameter) for parameter in parameters]
+    written = _written_buffers(module)
+    if not written:
+        raise BadInput("module", "the function has no blocks to schedule.", "Write it as TensorIR with blocks.")
+    arguments = tuple(
+        TensorArgument(
+            name=str(parameter.name),
+            shape=shape,
+            dtype=str(parameter.dtype),
+            is_output=any(parameter.same_as(buffer) for buffer in written),
+        )
+        for parameter, shape in zip(parameters, shapes, strict=True)
+    )
+    if not any(argument.is_output for argument in arguments):
+        raise BadInput("module", "the function writes none of its arguments.", "Pass its output as an argument.")
+    return arguments
+
+
+def _written_buffers(module: Any) -> list[Any]:
+    """Buffers that the blocks of ``main`` write."""
+    return [region.source for block in _blocks(module) for region in block.writes]
+
+
+def _blocks(module: Any) -> list[Any]:
+    """The outermost blocks of ``main`` below its root."""
+    try:
+        schedule = tvm.s_tir.Schedule(module)
+        root = schedule.get_sblock("root", func_name=ENTRY)
+        return [schedule.get(block) for block in schedule.get_child_blocks(root)]
+    except (ValueError, TypeError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise BadInput("module", f"TVM cannot schedule it: {reason}", "Write it as TensorIR with blocks.") from error
+
+
+def _static_shape(parameter: Any) -> tuple[int, ...]:
+    name, extents = str(parameter.name), []
+    try:
+        shape = parameter.shape
+    except AttributeError as error:
+        raise BadInput("module", f"the argument {name} is a scalar.", "Make it a tensor or a constant.") from error
+    for extent in shape:
+        value = getattr(extent, "value", extent)
+        if not isinstance(value, int):
+            raise BadInput(
+                "module", f"the argument {name} has the dynamic extent {extent}.", "Bind it to a number and tune that."
+            )
+        extents.append(int(value))
+    return tuple(extents)
+
+
+def _floating_point_operations(module: Any) -> float:
+    """TVM's estimate, or 0 where it has none (loops whose extents are not constants)."""
+    try:
+        return float(tvm.s_tir.analysis.estimate_tir_flops(module))
+    except (ValueError, TypeError, RuntimeError):
+        return 0.0

@@ -1,0 +1,156 @@
+"""One SQL database: connections, transactions, and errors that a person can act on."""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, cast
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError, ProgrammingError
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_services.store.store_error import StoreUnavailable
+
+_IS_WRITING: Final = "tunefarm_is_writing"
+
+
+class Database:
+    """An engine with two kinds of transaction. May be used from several threads.
+
+    Within SQLite, readers see one moment and writers take the only write lock at once, so that a transaction never
+    fails half way for want of it.
+    """
+
+    def __init__(self, url: str, *, busy_timeout_s: float) -> None:
+        """Prepare ``url`` without connecting yet. Raises BadInput for a URL that names no supported database."""
+        self.url = parse_url(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self._busy_timeout_s = busy_timeout_s
+        self._engine = self._sqlite_engine() if self.is_sqlite else self._postgresql_engine()
+        # Threads of this process queue fairly here instead of sleeping in SQLite's busy handler.
+        self._write_lock = threading.Lock()
+
+    @property
+    def path(self) -> Path | None:
+        """The file of a SQLite database."""
+        return Path(self.url.database or "") if self.is_sqlite else None
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that sees one moment of the database. Raises StoreUnavailable."""
+        with self._translated(), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that commits at the end of the block, or changes nothing. Raises StoreUnavailable."""
+        with self._translated():
+            if not self.is_sqlite:
+                with self._engine.begin() as connection:
+                    yield connection
+                return
+            with self._write_lock, self._engine.connect() as connection:
+                connection.info[_IS_WRITING] = True
+                with connection.begin():
+                    yield connection
+
+    def now_s(self, connection: Connection) -> float:
+        """Seconds since the Unix epoch, by the one clock that all users of this database share."""
+        if self.is_sqlite:
+            return time.time()
+        return float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
+
+    def lock_blobs(self, connection: Connection, *, exclusive: bool) -> None:
+        """Hold off, until this transaction ends, those who would remove blobs (or, if exclusive, those who add).
+
+        In SQLite the write lock does that already.
+        """
+        if not self.is_sqlite:
+            function = "pg_advisory_xact_lock" if exclusive else "pg_advisory_xact_lock_shared"
+            connection.execute(text(f"SELECT {function}(7305809)"))
+
+    def lock_schema(self, connection: Connection) -> None:
+        """Hold off others who would create or upgrade the tables. In SQLite the write lock does that already."""
+        if not self.is_sqlite:
+            connection.execute(text("SELECT pg_advisory_xact_lock(7305810)"))
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (DataError, OverflowError) as error:
+            raise BadInput(
+                "value", f"The database cannot hold it: {error}.", "Use text without NUL, and numbers below 2**31."
+            ) from error
+        except (IntegrityError, ProgrammingError):
+            raise
+        except DBAPIError as error:
+            raise self._unavailable(str(error.orig)) from error
+        except sqlite3.DatabaseError as error:
+            # Raised as it is while a connection is being prepared.
+            raise self._unavailable(str(error)) from error
+
+    def _unavailable(self, reason: str) -> StoreUnavailable:
+        where = str(self.path) if self.is_sqlite else self.url.render_as_string(hide_password=True)
+        if "locked" in reason:
+            problem = f"The database {where} stayed locked for {self._busy_timeout_s:g} s."
+            return StoreUnavailable(problem, "Another process holds it; stop that process, or wait.")
+        if "full" in reason or "disk I/O" in reason:
+            return StoreUnavailable(f"Cannot write to {where}: {reason}.", "Free some space on that disk.")
+        if "unable to open" in reason or "readonly" in reason:
+            return StoreUnavailable(
+                f"Cannot open {where}: {reason}.", "Check that its folder exists and that you may write there."
+            )
+        if "not a database" in reason or "malformed" in reason:
+            return StoreUnavailable(f"{where} is not a usable database: {reason}.", "Restore it from a backup.")
+        return StoreUnavailable(f"The database {where} does not answer: {reason.strip()}.", "Check that it is running.")
+
+    def _sqlite_engine(self) -> Engine:
+        engine = create_engine(self.url, poolclass=QueuePool, connect_args={"timeout": self._busy_timeout_s})
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+    def _postgresql_engine(self) -> Engine:
+        return create_engine(self.url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+
+
+def parse_url(url: str) -> URL:
+    """The database's URL with the driver filled in. Raises BadInput."""
+    try:
+        parsed = make_url(url)
+        backend = parsed.get_backend_name()
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:
+        raise BadInput(
+            "TUNEFARM_DATABASE_URL", "It is not a database URL.", "Write sqlite:////path/file.db or postgresql://..."
+        ) from error
+    if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
+        return parsed
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    raise BadInput(
+        "TUNEFARM_DATABASE_URL",
+        "Only SQLite in a file and PostgreSQL are supported.",
+        "Write sqlite:////path/file.db or postgresql://...",
+    )
+
+
+def _prepare_sqlite(dbapi_connection: object, _entry: ConnectionPoolEntry) -> None:
+    connection = cast("sqlite3.Connection", dbapi_connection)
+    # Transactions begin where the code says so (_begin_sqlite), not where the driver guesses.
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.info.pop(_IS_WRITING, False) else "BEGIN")

@@ -1,0 +1,87 @@
+"""Devices and their classes."""
+
+from typing import Final
+
+from sqlalchemy import bindparam, select, update
+
+from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.device import Device, DeviceClass, ReferenceKernelTimes
+from tunefarm_services.store.insert_once import insert_once
+from tunefarm_services.store.rows import Rows
+from tunefarm_services.store.store_error import NotFound
+from tunefarm_services.store.tables import DeviceClassTable, DeviceTable
+
+_BY_FINGERPRINT: Final = (
+    select(DeviceTable, DeviceClassTable.document)
+    .join(
+        DeviceClassTable,
+        (DeviceClassTable.tenant == DeviceTable.tenant)
+        & (DeviceClassTable.device_class_id == DeviceTable.device_class_id),
+    )
+    .where(DeviceTable.tenant == bindparam("tenant"), DeviceTable.fingerprint == bindparam("fingerprint"))
+)
+_CHANGE: Final = update(DeviceTable).where(
+    DeviceTable.tenant == bindparam("of_tenant"), DeviceTable.fingerprint == bindparam("of_fingerprint")
+)
+_CLASS: Final = select(DeviceClassTable.document).where(
+    DeviceClassTable.tenant == bindparam("tenant"), DeviceClassTable.device_class_id == bindparam("device_class_id")
+)
+
+
+class DeviceRows(Rows):
+    """What measures."""
+
+    def put_device(self, tenant: str, device: Device) -> Device:
+        """Store a device, or what has changed about it, with its class."""
+        values = _values(device)
+        with self._database.writing() as connection:
+            connection.execute(insert_once(connection, DeviceClassTable), _class_values(tenant, device.device_class))
+            key = {"tenant": tenant, "fingerprint": device.fingerprint}
+            if not connection.execute(insert_once(connection, DeviceTable), key | values).rowcount:
+                of_device = {"of_tenant": tenant, "of_fingerprint": device.fingerprint}
+                connection.execute(_CHANGE.values(values), of_device)
+        return device
+
+    def device(self, tenant: str, fingerprint: str) -> Device | None:
+        """The device as it was last stored, None when it has not been seen."""
+        with self._database.reading() as connection:
+            row = connection.execute(_BY_FINGERPRINT, {"tenant": tenant, "fingerprint": fingerprint}).one_or_none()
+        if row is None:
+            return None
+        return Device(
+            fingerprint=row.fingerprint,
+            host_name=row.host_name,
+            device_class=DeviceClass.model_validate_json(row.document),
+            reference=ReferenceKernelTimes(compute_s=row.compute_s, bandwidth_s=row.bandwidth_s, launch_s=row.launch_s),
+        )
+
+    def device_class(self, tenant: str, device_class_id: str) -> DeviceClass:
+        """One device class. Raises NotFound."""
+        values = {"tenant": tenant, "device_class_id": device_class_id}
+        with self._database.reading() as connection:
+            document = connection.execute(_CLASS, values).scalar()
+        if document is None:
+            raise NotFound("device class", device_class_id)
+        return DeviceClass.model_validate_json(document)
+
+
+def _class_values(tenant: str, device_class: DeviceClass) -> dict[str, object]:
+    return {
+        "tenant": tenant,
+        "device_class_id": device_class.device_class_id,
+        "kind": device_class.kind,
+        "name": device_class.name,
+        "document": device_class.model_dump_json(),
+        "created_at": utc_now(),
+    }
+
+
+def _values(device: Device) -> dict[str, object]:
+    return {
+        "host_name": device.host_name,
+        "device_class_id": device.device_class.device_class_id,
+        "compute_s": device.reference.compute_s,
+        "bandwidth_s": device.reference.bandwidth_s,
+        "launch_s": device.reference.launch_s,
+        "seen_at": utc_now(),
+    }

@@ -1,0 +1,56 @@
+"""Blobs that nothing refers to."""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from sqlalchemy import Connection, select, union_all
+
+from tunefarm_services.store.blob_store import StoredBlob
+from tunefarm_services.store.rows import Rows
+from tunefarm_services.store.stored import GarbageReport
+from tunefarm_services.store.tables import ArtifactTable, ModelSnapshotTable, WorkloadTable
+
+_AT_ONCE: Final = 50
+
+_REFERENCES: Final = (WorkloadTable.workload_id, ArtifactTable.library_digest, ModelSnapshotTable.model_digest)
+
+
+class Garbage(Rows):
+    """Removing what a deleted job or a killed writer left behind."""
+
+    def gc(self) -> GarbageReport:
+        """Remove every blob that no row of any tenant refers to. Raises StoreUnavailable.
+
+        Safe beside writers, who put a blob and its row within one transaction; nothing that is not a blob of this
+        store is touched.
+        """
+        blobs = iter(list(self._blobs.stored()))
+        removed, freed_bytes, kept = 0, 0, 0
+        while some := list(islice(blobs, _AT_ONCE)):
+            gone = self._remove_unreferenced(some)
+            removed += len(gone)
+            freed_bytes += sum(blob.size_bytes for blob in gone)
+            kept += len(some) - len(gone)
+        return GarbageReport(removed=removed, freed_bytes=freed_bytes, kept=kept)
+
+    def _remove_unreferenced(self, blobs: Sequence[StoredBlob]) -> list[StoredBlob]:
+        # Few at a time: no other writer gets in meanwhile.
+        with self._database.writing() as connection:
+            self._database.lock_blobs(connection, exclusive=True)
+            referenced = referenced_among(connection, [blob.blob_digest for blob in blobs])
+            gone = [blob for blob in blobs if blob.blob_digest not in referenced]
+            for blob in gone:
+                self._blobs.remove(blob.blob_digest)
+            return gone
+
+
+def referenced_among(connection: Connection, digests: Sequence[str]) -> set[str]:
+    """Those of ``digests`` that a row of any tenant refers to."""
+    queries = [select(column).where(column.in_(digests)) for column in _REFERENCES]
+    return set(connection.execute(union_all(*queries)).scalars())
+
+
+def all_references(connection: Connection) -> set[str]:
+    """Every blob that a row of any tenant refers to."""
+    return set(connection.execute(union_all(*(select(column) for column in _REFERENCES))).scalars())

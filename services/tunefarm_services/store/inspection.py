@@ -1,0 +1,83 @@
+"""Looking the store over: how much there is, and whether it is sound."""
+
+from typing import Final
+
+from sqlalchemy import Connection, func, select, text
+
+from tunefarm_services.store.garbage import all_references
+from tunefarm_services.store.rows import Rows
+from tunefarm_services.store.schema_revision import NEEDED
+from tunefarm_services.store.store_error import BlobDamaged, BlobMissing
+from tunefarm_services.store.stored import IntegrityReport, StoreStatistics
+from tunefarm_services.store.tables import (
+    ArtifactTable,
+    DeviceTable,
+    EventTable,
+    ExplorationTable,
+    JobTable,
+    MeasurementTable,
+    ModelSnapshotTable,
+    RecordTable,
+    Table,
+    TargetTable,
+    TrialTable,
+    WorkloadTable,
+)
+
+_COUNTED: Final[tuple[type[Table], ...]] = (
+    WorkloadTable,
+    TargetTable,
+    DeviceTable,
+    JobTable,
+    ExplorationTable,
+    TrialTable,
+    MeasurementTable,
+    RecordTable,
+    ModelSnapshotTable,
+    ArtifactTable,
+    EventTable,
+)
+
+
+class Inspection(Rows):
+    """Reports for whoever runs the store."""
+
+    def statistics(self, tenant: str) -> StoreStatistics:
+        """Count the tenant's rows, and all blobs."""
+        with self._database.reading() as connection:
+            rows = {table.__tablename__: _count(connection, tenant, table) for table in _COUNTED}
+            by_state = (
+                select(JobTable.state, func.count().label("number"))
+                .where(JobTable.tenant == tenant)
+                .group_by(JobTable.state)
+            )
+            jobs_by_state = {row.state: row.number for row in connection.execute(by_state)}
+        sizes = [blob.size_bytes for blob in self._blobs.stored()]
+        return StoreStatistics(
+            revision=NEEDED, rows=rows, jobs_by_state=jobs_by_state, blobs=len(sizes), blob_bytes=sum(sizes)
+        )
+
+    def check(self) -> IntegrityReport:
+        """Check the database file, the references between rows, and the digest of every blob that is referred to."""
+        with self._database.reading() as connection:
+            problems = self._sqlite_problems(connection) if self._database.is_sqlite else []
+            references = sorted(all_references(connection))
+        for blob_digest in references:
+            try:
+                self._blobs.get(blob_digest)
+            except (BlobMissing, BlobDamaged) as error:
+                problems.append(str(error))
+        return IntegrityReport(problems=tuple(problems), blobs_checked=len(references))
+
+    def _sqlite_problems(self, connection: Connection) -> list[str]:
+        lines = connection.execute(text("PRAGMA integrity_check")).scalars().all()
+        problems = [f"The database file is damaged: {line}." for line in lines if line != "ok"]
+        for table, _row, parent, _key in connection.execute(text("PRAGMA foreign_key_check")):
+            problems.append(f"A row of {table} refers to a missing row of {parent}.")
+        return problems
+
+
+def _count(connection: Connection, tenant: str, table: type[Table]) -> int:
+    columns = table.__table__.columns
+    query = select(func.count()).select_from(table.__table__).where(columns["tenant"] == tenant)
+    return int(connection.execute(query).scalar_one())

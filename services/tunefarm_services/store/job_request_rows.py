@@ -1,0 +1,93 @@
+"""What users want of jobs that may be in someone else's hands."""
+
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from tunefarm_schemas.job import Job, JobOutcome, JobState
+from tunefarm_services.store.event_rows import append
+from tunefarm_services.store.fence import IS_FREE
+from tunefarm_services.store.job_rows import enter_state, job_of
+from tunefarm_services.store.rows import Rows
+from tunefarm_services.store.store_error import NotFound
+from tunefarm_services.store.stored import JobRequest
+from tunefarm_services.store.tables import JobTable
+
+_STANDING: Final = (
+    select(JobTable.state, JobTable.request, IS_FREE.label("is_free"))
+    .where(JobTable.tenant == bindparam("tenant"), JobTable.job_id == bindparam("job_id"))
+    .with_for_update()
+)
+_CHANGE: Final = update(JobTable).where(
+    JobTable.tenant == bindparam("of_tenant"), JobTable.job_id == bindparam("of_job")
+)
+_REQUEST: Final = select(JobTable.request).where(
+    JobTable.tenant == bindparam("tenant"), JobTable.job_id == bindparam("job_id")
+)
+
+
+class JobRequestRows(Rows):
+    """Cancel, pause and resume. Where nobody works on the job they take effect at once; else its owner is asked.
+
+    Asking twice is asking once, and a finished job takes no requests.
+    """
+
+    def request_cancel(self, tenant: str, job_id: str) -> Job:
+        """End the job, keeping all that was measured. Raises NotFound."""
+        return self._request(tenant, job_id, JobRequest.CANCEL)
+
+    def request_pause(self, tenant: str, job_id: str) -> Job:
+        """Let the job rest until it is resumed. Raises NotFound."""
+        return self._request(tenant, job_id, JobRequest.PAUSE)
+
+    def request_resume(self, tenant: str, job_id: str) -> Job:
+        """Let a paused job go on, or take back a request to pause. Raises NotFound."""
+        return self._request(tenant, job_id, JobRequest.RESUME)
+
+    def requested(self, tenant: str, job_id: str) -> JobRequest | None:
+        """What the job's owner should do now: cancel, pause, or nothing. Raises NotFound."""
+        with self._database.reading() as connection:
+            row = connection.execute(_REQUEST, {"tenant": tenant, "job_id": job_id}).one_or_none()
+        if row is None:
+            raise NotFound("job", job_id)
+        return None if row.request in (None, JobRequest.RESUME.value) else JobRequest(row.request)
+
+    def _request(self, tenant: str, job_id: str, wanted: JobRequest) -> Job:
+        with self._database.writing() as connection:
+            values = {"tenant": tenant, "job_id": job_id, "now_s": self._database.now_s(connection)}
+            row = connection.execute(_STANDING, values).one_or_none()
+            if row is None:
+                raise NotFound("job", job_id)
+            state, pending = JobState(row.state), row.request
+            if state is not JobState.FINISHED:
+                if row.is_free:
+                    _apply(connection, tenant, job_id, state, wanted)
+                else:
+                    _ask_owner(connection, tenant, job_id, state, pending, wanted)
+            return job_of(connection, tenant, job_id)
+
+
+def _apply(connection: Connection, tenant: str, job_id: str, state: JobState, wanted: JobRequest) -> None:
+    # An owner whose lease ran out may still be alive: the new fence keeps its writes out.
+    shut_out = _CHANGE.values(fence=JobTable.fence + 1, owner=None, lease_expires_at=None)
+    connection.execute(shut_out, {"of_tenant": tenant, "of_job": job_id})
+    if wanted is JobRequest.CANCEL:
+        enter_state(connection, tenant, job_id, JobState.FINISHED, JobOutcome.CANCELED, "canceled on request")
+    elif wanted is JobRequest.PAUSE and state is not JobState.PAUSED:
+        enter_state(connection, tenant, job_id, JobState.PAUSED, None, "paused on request")
+    elif wanted is JobRequest.RESUME and state is JobState.PAUSED:
+        enter_state(connection, tenant, job_id, JobState.QUEUED, None, "resumed on request")
+
+
+def _ask_owner(
+    connection: Connection, tenant: str, job_id: str, state: JobState, pending: str | None, wanted: JobRequest
+) -> None:
+    if pending in (wanted.value, JobRequest.CANCEL.value):
+        return
+    if wanted is JobRequest.RESUME and state is JobState.PAUSED:
+        enter_state(connection, tenant, job_id, JobState.QUEUED, None, "resumed on request")
+        return
+    if wanted is JobRequest.RESUME and pending is None:
+        return
+    connection.execute(_CHANGE.values(request=wanted.value), {"of_tenant": tenant, "of_job": job_id})
+    append(connection, tenant, job_id, "requested", {"request": wanted.value})

@@ -1,0 +1,98 @@
+"""What one measurement does to its trial."""
+
+from typing import Final
+
+from sqlalchemy import BindParameter, Boolean, Connection, bindparam, exists, or_, update
+
+from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.measurement import Failed, Measurement, Purpose, Stopped, Timing
+from tunefarm_services.store.insert_once import insert_once
+from tunefarm_services.store.stored import TrialState
+from tunefarm_services.store.tables import MeasurementTable, TrialTable
+
+_OF_TRIAL: Final = update(TrialTable).where(
+    TrialTable.tenant == bindparam("of_tenant"),
+    TrialTable.exploration_id == bindparam("of_exploration"),
+    TrialTable.candidate_number == bindparam("of_number"),
+)
+_RESULT: Final[dict[str, BindParameter[object]]] = {
+    "latency_s": bindparam("new_latency_s"),
+    "at_least_s": bindparam("new_at_least_s"),
+    "failure_reason": bindparam("new_reason"),
+    "failure_message": bindparam("new_message"),
+    "failure_under_load": bindparam("new_under_load"),
+}
+# The first attempt may come in after the second: then the second stands.
+_LATER_ATTEMPT: Final = exists().where(
+    MeasurementTable.tenant == TrialTable.tenant,
+    MeasurementTable.exploration_id == TrialTable.exploration_id,
+    MeasurementTable.candidate_number == TrialTable.candidate_number,
+    MeasurementTable.attempt > bindparam("of_attempt"),
+    MeasurementTable.purpose == Purpose.SEARCH.value,
+)
+_DONE: Final = _OF_TRIAL.where(~_LATER_ATTEMPT).values(
+    state=TrialState.DONE.value,
+    is_counted=or_(TrialTable.is_counted, bindparam("now_counted", type_=Boolean())),
+    **_RESULT,
+)
+_REFUTED: Final = _OF_TRIAL.values(**_RESULT)
+
+
+def store_measurement(connection: Connection, tenant: str, measurement: Measurement) -> bool:
+    """Insert a measurement and update its trial; False, and nothing done, when it is already stored."""
+    result = _result_values(measurement)
+    row = _measurement_values(tenant, measurement, result)
+    if not connection.execute(insert_once(connection, MeasurementTable), row).rowcount:
+        return False
+    of_trial = result | {
+        "of_tenant": tenant,
+        "of_exploration": measurement.exploration_id,
+        "of_number": measurement.candidate_number,
+    }
+    if measurement.purpose is Purpose.SEARCH:
+        attempt = {"of_attempt": measurement.attempt, "now_counted": is_final(measurement)}
+        connection.execute(_DONE, of_trial | attempt)
+    elif is_wrong(measurement):
+        connection.execute(_REFUTED, of_trial)
+    return True
+
+
+def is_final(measurement: Measurement) -> bool:
+    """Whether nothing more will be tried for this candidate in the search."""
+    result = measurement.result
+    return measurement.attempt > 1 or not (isinstance(result, Failed) and result.failure.may_be_tried_again)
+
+
+def is_wrong(measurement: Measurement) -> bool:
+    """Whether the schedule was seen to compute something else than its workload."""
+    result = measurement.result
+    return isinstance(result, Failed) and result.failure.reason is FailureReason.WRONG_RESULT
+
+
+def _result_values(measurement: Measurement) -> dict[str, object]:
+    result = measurement.result
+    failure = result.failure if isinstance(result, Failed) else None
+    return {
+        "new_latency_s": result.latency_s if isinstance(result, Timing) else None,
+        "new_at_least_s": result.at_least_s if isinstance(result, Stopped) else None,
+        "new_reason": None if failure is None else failure.reason.value,
+        "new_message": None if failure is None else failure.message,
+        "new_under_load": None if failure is None else failure.under_load,
+    }
+
+
+def _measurement_values(tenant: str, measurement: Measurement, result: dict[str, object]) -> dict[str, object]:
+    return {
+        "tenant": tenant,
+        "exploration_id": measurement.exploration_id,
+        "candidate_number": measurement.candidate_number,
+        "attempt": measurement.attempt,
+        "purpose": measurement.purpose.value,
+        "kind": measurement.result.kind,
+        "latency_s": result["new_latency_s"],
+        "failure_reason": result["new_reason"],
+        "device_fingerprint": measurement.device_fingerprint,
+        "document": measurement.model_dump_json(),
+        "measured_at": utc_now(),
+    }

@@ -1,0 +1,24 @@
+"""Alembic, run on a connection that is already open."""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection
+
+
+def configuration(connection: Connection) -> Config:
+    """Alembic's settings for the migrations of this package, bound to ``connection``."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def migrate(connection: Connection, revision: str) -> None:
+    """Go up or down to ``revision``; the caller's transaction decides whether it lasts."""
+    config = configuration(connection)
+    if revision == "base":
+        command.downgrade(config, revision)
+    else:
+        command.upgrade(config, revision)

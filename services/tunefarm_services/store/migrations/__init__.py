@@ -1,0 +1,1 @@
+"""The schema's history: one script for each revision, run by Alembic."""

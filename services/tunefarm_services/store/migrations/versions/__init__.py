@@ -1,0 +1,1 @@
+"""One script for each revision, oldest first by its name."""

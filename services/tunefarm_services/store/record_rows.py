@@ -1,0 +1,143 @@
+"""Tuning records: kept, compared, retracted."""
+
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from tunefarm_schemas.record import RecordKey, RecordStatus, TuningRecord
+from tunefarm_schemas.trace import Trace
+from tunefarm_services.store.event_rows import append
+from tunefarm_services.store.fence import require_fence
+from tunefarm_services.store.lease import Lease
+from tunefarm_services.store.rows import AnyRow, Rows
+from tunefarm_services.store.store_error import NotFound, StoreConflict
+from tunefarm_services.store.stored import TENANT_STREAM
+from tunefarm_services.store.tables import RecordTable
+from tunefarm_services.store.workload_rows import require_workload
+
+_BY_ID: Final = select(RecordTable).where(
+    RecordTable.tenant == bindparam("tenant"), RecordTable.record_id == bindparam("record_id")
+)
+_CHANGE: Final = update(RecordTable).where(
+    RecordTable.tenant == bindparam("of_tenant"), RecordTable.record_id == bindparam("of_record")
+)
+_INSERT: Final = insert(RecordTable)
+
+
+class RecordRows(Rows):
+    """Knowledge worth keeping."""
+
+    def put_record(self, tenant: str, lease: Lease | None, record: TuningRecord) -> TuningRecord:
+        """Store a record, once. A slower one beside a faster one of the same key changes no answer.
+
+        ``lease`` is None for records that no job made, such as imported ones. Raises FenceLost, NotFound for its
+        workload, and StoreConflict when another record has this id.
+        """
+        if record.tenant != tenant or (lease is not None and lease.tenant != tenant):
+            raise ValueError("a record belongs to the tenant who stores it")
+        with self._database.writing() as connection:
+            if lease is not None:
+                require_fence(connection, lease)
+            stored = connection.execute(_BY_ID, {"tenant": tenant, "record_id": record.record_id}).one_or_none()
+            if stored is None:
+                require_workload(connection, tenant, record.key.workload_id)
+                connection.execute(_INSERT, _values(record))
+                return record
+            if record_in(stored) != record:
+                raise StoreConflict("record", record.record_id)
+            return record
+
+    def record(self, tenant: str, record_id: str) -> TuningRecord:
+        """One record. Raises NotFound."""
+        with self._database.reading() as connection:
+            return record_of(connection, tenant, record_id)
+
+    def records(
+        self,
+        tenant: str,
+        *,
+        workload_id: str | None = None,
+        target_id: str | None = None,
+        status: RecordStatus | None = None,
+        source: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[TuningRecord]:
+        """Records by id, at most ``limit``, after the id ``after``, for which all given filters hold."""
+        query = select(RecordTable).where(RecordTable.tenant == tenant).order_by(RecordTable.record_id).limit(limit)
+        filters = {"workload_id": workload_id, "target_id": target_id, "status": status, "source": source}
+        for name, wanted in filters.items():
+            if wanted is not None:
+                query = query.where(getattr(RecordTable, name) == str(wanted))
+        if after is not None:
+            query = query.where(RecordTable.record_id > after)
+        with self._database.reading() as connection:
+            return [record_in(row) for row in connection.execute(query)]
+
+    def retract(self, tenant: str, record_id: str, reason: str) -> TuningRecord:
+        """Take a record back for ``reason``, with an event of the tenant. Repeating it changes nothing.
+
+        Raises NotFound.
+        """
+        with self._database.writing() as connection:
+            record = record_of(connection, tenant, record_id)
+            if record.status is RecordStatus.RETRACTED:
+                return record
+            values = {"status": RecordStatus.RETRACTED.value, "status_reason": reason}
+            connection.execute(_CHANGE.values(values), {"of_tenant": tenant, "of_record": record_id})
+            append(connection, tenant, TENANT_STREAM, "retracted", {"record_id": record_id, "reason": reason})
+            return record_of(connection, tenant, record_id)
+
+    def update_record_interval(
+        self, tenant: str, lease: Lease | None, record_id: str, interval_s: tuple[float, float]
+    ) -> TuningRecord:
+        """Note the spread, low and high in seconds, of the exported artifact's latency over fresh processes.
+
+        Raises FenceLost, NotFound.
+        """
+        low_s, high_s = interval_s
+        if not 0 < low_s <= high_s:
+            raise ValueError("an interval goes from a positive low to a high")
+        with self._database.writing() as connection:
+            if lease is not None:
+                require_fence(connection, lease)
+            values = {"interval_low_s": low_s, "interval_high_s": high_s}
+            connection.execute(_CHANGE.values(values), {"of_tenant": tenant, "of_record": record_id})
+            return record_of(connection, tenant, record_id)
+
+
+def record_of(connection: Connection, tenant: str, record_id: str) -> TuningRecord:
+    """One record, within the caller's transaction. Raises NotFound."""
+    row = connection.execute(_BY_ID, {"tenant": tenant, "record_id": record_id}).one_or_none()
+    if row is None:
+        raise NotFound("record", record_id)
+    return record_in(row)
+
+
+def record_in(row: AnyRow) -> TuningRecord:
+    """The record that a row of the table holds."""
+    interval_s = None if row.interval_low_s is None else (row.interval_low_s, row.interval_high_s)
+    return TuningRecord(
+        record_id=row.record_id,
+        tenant=row.tenant,
+        key=RecordKey.model_validate({name: getattr(row, name) for name in RecordKey.model_fields}),
+        trace=Trace(text=row.trace),
+        latency_s=row.latency_s,
+        interval_s=interval_s,
+        untuned_latency_s=row.untuned_latency_s,
+        status=RecordStatus(row.status),
+        status_reason=row.status_reason,
+        source=row.source,
+        exploration_id=row.exploration_id,
+        created_at=row.created_at,
+    )
+
+
+def _values(record: TuningRecord) -> dict[str, object]:
+    low_s, high_s = record.interval_s or (None, None)
+    plain = record.model_dump(mode="json", exclude={"key", "trace", "interval_s"})
+    return (
+        plain
+        | record.key.model_dump()
+        | {"trace": record.trace.text, "interval_low_s": low_s, "interval_high_s": high_s}
+    )

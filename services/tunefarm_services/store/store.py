@@ -1,0 +1,108 @@
+"""The store: everything tunefarm keeps."""
+
+from pathlib import Path
+from typing import Self
+
+from tunefarm_services.store.artifact_rows import ArtifactRows
+from tunefarm_services.store.blob_store import BlobStore
+from tunefarm_services.store.database import Database
+from tunefarm_services.store.device_rows import DeviceRows
+from tunefarm_services.store.event_rows import EventRows
+from tunefarm_services.store.exploration_rows import ExplorationRows
+from tunefarm_services.store.inspection import Inspection
+from tunefarm_services.store.job_deletion import JobDeletion
+from tunefarm_services.store.job_request_rows import JobRequestRows
+from tunefarm_services.store.job_rows import JobRows
+from tunefarm_services.store.lease_rows import LeaseRows
+from tunefarm_services.store.measurement_rows import MeasurementRows
+from tunefarm_services.store.model_rows import ModelRows
+from tunefarm_services.store.record_match_rows import RecordMatchRows
+from tunefarm_services.store.record_rows import RecordRows
+from tunefarm_services.store.schema_revision import NEEDED, require_current, revision_of, upgrade_to
+from tunefarm_services.store.store_error import StoreUnavailable
+from tunefarm_services.store.target_rows import TargetRows
+from tunefarm_services.store.trial_rows import TrialRows
+from tunefarm_services.store.workload_rows import WorkloadRows
+
+
+class Store(
+    WorkloadRows,
+    TargetRows,
+    DeviceRows,
+    JobRows,
+    JobRequestRows,
+    LeaseRows,
+    EventRows,
+    ExplorationRows,
+    TrialRows,
+    MeasurementRows,
+    RecordRows,
+    RecordMatchRows,
+    ModelRows,
+    ArtifactRows,
+    JobDeletion,
+    Inspection,
+):
+    """Everything tunefarm keeps, in one database and one blob store. May be used from several threads.
+
+    A method that returns has committed: what it stored survives a kill at any later instant. One that raises has
+    changed nothing. Every method may raise StoreUnavailable.
+    """
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        blob_root: Path | str,
+        *,
+        create: bool = True,
+        upgrade: bool = False,
+        busy_timeout_s: float = 10.0,
+    ) -> Self:
+        """Open the database at ``url`` and the blobs at ``blob_root``, a folder or an object store's URL.
+
+        Args:
+            url: ``sqlite:////path/file.db`` or ``postgresql://...``.
+            blob_root: where blobs live.
+            create: make what is missing.
+            upgrade: migrate an older database instead of refusing it.
+            busy_timeout_s: how long to wait for another process's write before giving up, in seconds.
+
+        Raises:
+            DatabaseOutdated: the database has an older schema; the message names the command that migrates it.
+            DatabaseTooNew: a newer tunefarm wrote it.
+            StoreUnavailable: it cannot be reached, is full, or is not ours.
+            BadInput: a URL is not understood.
+        """
+        database = Database(url, busy_timeout_s=busy_timeout_s)
+        _prepare_file(database.path, create=create)
+        try:
+            require_current(database, create=create, upgrade=upgrade)
+            return cls(database, BlobStore(blob_root))
+        except BaseException:
+            database.close()
+            raise
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._database.close()
+
+    def revision(self) -> str | None:
+        """The schema revision that the database has."""
+        with self._database.reading() as connection:
+            return revision_of(connection)
+
+    def upgrade(self) -> None:
+        """Migrate to the revision that this version needs. Open an older database with ``upgrade=True`` instead."""
+        upgrade_to(self._database, NEEDED)
+
+
+def _prepare_file(path: Path | None, *, create: bool) -> None:
+    if path is None or path.exists():
+        return
+    if not create:
+        raise StoreUnavailable(f"There is no database at {path}.", "Run a command that creates it: tunefarm tune")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(f"Cannot make {path.parent}: {error.strerror}.", "Choose another folder.") from error

@@ -1,0 +1,34 @@
+"""Explorations: what was tried for a key, and what it took."""
+
+from sqlalchemy import Double, ForeignKeyConstraint, Index, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from tunefarm_services.store.tables.metadata import Table
+
+
+class ExplorationTable(Table):
+    """One row for each exploration, with the job that holds it now."""
+
+    __tablename__ = "explorations"
+    __table_args__ = (
+        ForeignKeyConstraint(["tenant", "workload_id"], ["workloads.tenant", "workloads.workload_id"]),
+        Index("ix_explorations_workload", "tenant", "workload_id"),
+    )
+
+    tenant: Mapped[str] = mapped_column(Text, primary_key=True)
+    exploration_id: Mapped[str] = mapped_column(Text, primary_key=True)
+    workload_id: Mapped[str] = mapped_column(Text)
+    target_id: Mapped[str] = mapped_column(Text)
+    device_class_id: Mapped[str] = mapped_column(Text)
+    code_generator: Mapped[str] = mapped_column(Text)
+    protocol_id: Mapped[str] = mapped_column(Text)
+    space_id: Mapped[str] = mapped_column(Text)
+    abi: Mapped[str] = mapped_column(Text)
+    fresh_for: Mapped[str] = mapped_column(Text)
+    spent_trials: Mapped[int]
+    spent_seconds: Mapped[float] = mapped_column(Double)
+    stop_reason: Mapped[str | None] = mapped_column(Text)
+    best_latency_s: Mapped[float | None] = mapped_column(Double)
+    holder_job_id: Mapped[str | None] = mapped_column(Text)
+    holder_fence: Mapped[int | None]
+    created_at: Mapped[str] = mapped_column(Text)

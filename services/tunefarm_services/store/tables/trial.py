@@ -1,0 +1,71 @@
+"""Trials, their dispatches, and what came back."""
+
+from sqlalchemy import Double, ForeignKeyConstraint, Index, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from tunefarm_services.store.tables.metadata import Table
+
+_TRIAL = ["trials.tenant", "trials.exploration_id", "trials.candidate_number"]
+
+
+class TrialTable(Table):
+    """One row for each candidate that was dispatched, with the result of its latest attempt in the search."""
+
+    __tablename__ = "trials"
+    __table_args__ = (
+        ForeignKeyConstraint(["tenant", "exploration_id"], ["explorations.tenant", "explorations.exploration_id"]),
+        Index("ix_trials_latency", "tenant", "exploration_id", "latency_s"),
+    )
+
+    tenant: Mapped[str] = mapped_column(Text, primary_key=True)
+    exploration_id: Mapped[str] = mapped_column(Text, primary_key=True)
+    candidate_number: Mapped[int] = mapped_column(primary_key=True)
+    trace: Mapped[str] = mapped_column(Text)
+    module_hash: Mapped[str] = mapped_column(Text)
+    origin: Mapped[str] = mapped_column(Text)
+    predicted_score: Mapped[float | None] = mapped_column(Double)
+    predicted_build_s: Mapped[float | None] = mapped_column(Double)
+    state: Mapped[str] = mapped_column(Text)
+    is_counted: Mapped[bool]
+    """Whether it is part of the exploration's spent trials."""
+    latency_s: Mapped[float | None] = mapped_column(Double)
+    at_least_s: Mapped[float | None] = mapped_column(Double)
+    failure_reason: Mapped[str | None] = mapped_column(Text)
+    failure_message: Mapped[str | None] = mapped_column(Text)
+    failure_under_load: Mapped[bool | None]
+
+
+class DispatchTable(Table):
+    """One row for each attempt that was sent to a farm."""
+
+    __tablename__ = "dispatches"
+    __table_args__ = (ForeignKeyConstraint(["tenant", "exploration_id", "candidate_number"], _TRIAL),)
+
+    tenant: Mapped[str] = mapped_column(Text, primary_key=True)
+    exploration_id: Mapped[str] = mapped_column(Text, primary_key=True)
+    candidate_number: Mapped[int] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    purpose: Mapped[str] = mapped_column(Text, primary_key=True)
+    dispatch_id: Mapped[str] = mapped_column(Text)
+    job_id: Mapped[str] = mapped_column(Text)
+    nonce: Mapped[str] = mapped_column(Text)
+    fence: Mapped[int]
+
+
+class MeasurementTable(Table):
+    """One row for each attempt that gave something. ``document`` is the whole measurement as JSON."""
+
+    __tablename__ = "measurements"
+    __table_args__ = (ForeignKeyConstraint(["tenant", "exploration_id", "candidate_number"], _TRIAL),)
+
+    tenant: Mapped[str] = mapped_column(Text, primary_key=True)
+    exploration_id: Mapped[str] = mapped_column(Text, primary_key=True)
+    candidate_number: Mapped[int] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    purpose: Mapped[str] = mapped_column(Text, primary_key=True)
+    kind: Mapped[str] = mapped_column(Text)
+    latency_s: Mapped[float | None] = mapped_column(Double)
+    failure_reason: Mapped[str | None] = mapped_column(Text)
+    device_fingerprint: Mapped[str] = mapped_column(Text)
+    document: Mapped[str] = mapped_column(Text)
+    measured_at: Mapped[str] = mapped_column(Text)

@@ -1,0 +1,28 @@
+"""Workloads. The module itself is a blob named by ``workload_id``."""
+
+from sqlalchemy import Double, Index, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from tunefarm_services.store.tables.metadata import Table
+
+
+class WorkloadTable(Table):
+    """One row for each workload of a tenant."""
+
+    __tablename__ = "workloads"
+    __table_args__ = (
+        Index("ix_workloads_hash", "tenant", "structural_hash", "tvm_version"),
+        Index("ix_workloads_family", "tenant", "family"),
+        Index("ix_workloads_blob", "workload_id"),
+    )
+
+    tenant: Mapped[str] = mapped_column(Text, primary_key=True)
+    workload_id: Mapped[str] = mapped_column(Text, primary_key=True)
+    structural_hash: Mapped[str] = mapped_column(Text)
+    tvm_version: Mapped[str] = mapped_column(Text)
+    name: Mapped[str] = mapped_column(Text)
+    family: Mapped[str] = mapped_column(Text)
+    """Digest of what stays the same when only the shape changes; finds similar workloads."""
+    arguments: Mapped[str] = mapped_column(Text)
+    floating_point_operations: Mapped[float] = mapped_column(Double)
+    created_at: Mapped[str] = mapped_column(Text)

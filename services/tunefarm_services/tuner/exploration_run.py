@@ -1,0 +1,97 @@
+"""One exploration while a job works on it: what was known, what is new, and the best so far."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.job import Exploration, StopReason
+from tunefarm_schemas.measurement import Failed, Measurement, MeasureTask, Timing
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.workload import Abi, Task, Workload
+from tunefarm_services.tuner.search_messages import KnownTrial
+from tunefarm_services.tuner.summary import Improvement
+
+
+@dataclass
+class ExplorationRun:
+    """Mutable state of one exploration inside one run of a job. Only its supervisor changes it."""
+
+    task: Task
+    workload: Workload
+    target: Target
+    abi: Abi
+    exploration: Exploration
+    traces: dict[int, Trace] = field(default_factory=dict)
+    known: list[KnownTrial] = field(default_factory=list)
+    latencies_s: dict[int, float] = field(default_factory=dict)
+    best_latency_s: float | None = None
+    improvements: list[Improvement] = field(default_factory=list)
+    failures: Counter[str] = field(default_factory=Counter)
+    first_failure_message: str = ""
+    trials_done: int = 0
+    untuned_latency_s: float | None = None
+    stop_reason: StopReason | None = None
+
+    @property
+    def exploration_id(self) -> str:
+        """The exploration's identity."""
+        return self.exploration.exploration_id
+
+    def measure_task(self) -> MeasureTask:
+        """What a farm must know of this exploration."""
+        return MeasureTask(
+            exploration_id=self.exploration_id,
+            workload_id=self.workload.workload_id,
+            module_json=self.workload.module_json,
+            target=self.target.canonical,
+            num_cores=self.target.num_cores,
+            protocol_id=self.exploration.key.protocol_id,
+            abi=self.abi,
+        )
+
+    def remember(self, known: KnownTrial) -> None:
+        """Take in a trial of an earlier run."""
+        self.known.append(known)
+        self.proposed(known.candidate.number, known.candidate.trace)
+        if isinstance(known.measurement.result, Timing):
+            self._keep_latency(known.candidate.number, known.measurement.result.latency_s)
+
+    def proposed(self, number: int, trace: Trace) -> None:
+        """Take in a candidate that is about to be dispatched."""
+        self.traces[number] = trace
+
+    def measured(self, measurement: Measurement, elapsed_s: float) -> bool:
+        """Take in a result of this run; whether it is a new incumbent."""
+        result = measurement.result
+        if isinstance(result, Failed) and result.failure.reason is FailureReason.CANCELED:
+            return False
+        self.trials_done += 1
+        if isinstance(result, Failed):
+            self.failures[result.failure.reason.value] += 1
+            self.first_failure_message = self.first_failure_message or result.failure.message
+        if not isinstance(result, Timing):
+            return False
+        if not self._keep_latency(measurement.candidate_number, result.latency_s):
+            return False
+        trace = self.traces[measurement.candidate_number]
+        self.improvements.append(
+            Improvement(elapsed_s=elapsed_s, trials=self.trials_done, latency_s=result.latency_s, trace=trace.text)
+        )
+        return True
+
+    def forget_known(self) -> None:
+        """Drop the earlier trials, to be loaded anew together with those of this run."""
+        self.known.clear()
+
+    def fastest(self, count: int) -> list[Trace]:
+        """The traces of the ``count`` lowest latencies, fastest first."""
+        ranked = sorted(self.latencies_s, key=lambda number: self.latencies_s[number])
+        return [self.traces[number] for number in ranked[:count]]
+
+    def _keep_latency(self, number: int, latency_s: float) -> bool:
+        self.latencies_s[number] = latency_s
+        if self.best_latency_s is not None and latency_s >= self.best_latency_s:
+            return False
+        self.best_latency_s = latency_s
+        return True

@@ -1,0 +1,177 @@
+"""The end of a search: the fastest few side by side, the winner's library in fresh processes, a record of it."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from tunefarm_schemas import SCHEMA_VERSION
+from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.failure import TrialFailure
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Timing
+from tunefarm_schemas.record import MatchKind, RecordKey, RecordStatus, TuningRecord
+from tunefarm_schemas.trace import Trace
+from tunefarm_services.store.lease import Lease
+from tunefarm_services.store.store import Store
+from tunefarm_services.tuner.exploration_run import ExplorationRun
+from tunefarm_services.tuner.ports import Farm
+
+FINALISTS = 3
+UNTUNED = Trace(text="[[],[]]")
+"""The schedule that changes nothing; what ships when tuning found nothing faster."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What the end of an exploration left behind, or why it left nothing."""
+
+    record: TuningRecord | None
+    artifact_id: str | None
+    failure: TrialFailure | None = None
+
+
+def record_key(run: ExplorationRun) -> RecordKey:
+    """The key under which records of ``run`` may be reused."""
+    key = run.exploration.key
+    return RecordKey(
+        workload_id=key.workload_id,
+        target_id=key.target_id,
+        device_class_id=key.device_class_id,
+        code_generator=key.code_generator,
+        protocol_id=key.protocol_id,
+        abi=key.abi,
+    )
+
+
+def standing_record(store: Store, run: ExplorationRun) -> TuningRecord | None:
+    """The best verified record for exactly this key, if there is one."""
+    for match in store.best_record(run.exploration.key.tenant, record_key(run)):
+        if match.match is MatchKind.EXACT:
+            return match.record
+    return None
+
+
+class Finisher:
+    """Verifies the outcome of explorations and writes their records."""
+
+    def __init__(self, store: Store, farm: Farm, lease: Lease) -> None:
+        self._store = store
+        self._farm = farm
+        self._tenant = lease.tenant
+        self._lease = lease
+
+    def finish(self, run: ExplorationRun) -> Finished:
+        """Compare, export, record. Keeps the standing record where nothing beats it side by side."""
+        standing = standing_record(self._store, run)
+        finalists: list[Trace] = run.fastest(FINALISTS)
+        if standing is not None and standing.trace not in finalists:
+            finalists.append(standing.trace)
+        ranked, failure = self._rank(run, finalists)
+        if not ranked:
+            return Finished(record=standing, artifact_id=None, failure=failure)
+        winner = ranked[0]
+        if standing is not None and winner == standing.trace:
+            artifacts = self._store.artifacts(self._tenant, record_id=standing.record_id)
+            if artifacts:
+                return Finished(record=standing, artifact_id=artifacts[0].artifact_id)
+        return self._record(run, winner, standing)
+
+    def claim(self, run: ExplorationRun) -> TuningRecord | None:
+        """Keep the incumbent of an interrupted run as a claim, which seeds later searches."""
+        if run.best_latency_s is None or not run.improvements:
+            return None
+        record = self._new_record(
+            run, run.fastest(1)[0], run.best_latency_s, None, RecordStatus.CLAIMED, "interrupted before verification"
+        )
+        self._store.put_record(self._tenant, self._lease, record)
+        return record
+
+    def _rank(self, run: ExplorationRun, finalists: Sequence[Trace]) -> tuple[list[Trace], TrialFailure | None]:
+        order = ComparisonOrder(exploration_id=run.exploration_id, traces=(*finalists, None))
+        results = self._farm.compare(order).results
+        timed: list[tuple[float, Trace]] = []
+        failure: TrialFailure | None = None
+        for trace, result in zip(order.traces, results, strict=True):
+            if isinstance(result, Failed):
+                failure = failure or result.failure
+            if isinstance(result, Timing):
+                timed.append((result.latency_s, UNTUNED if trace is None else trace))
+                if trace is None:
+                    run.untuned_latency_s = result.latency_s
+        return [trace for _, trace in sorted(timed, key=lambda pair: pair[0])], failure
+
+    def _record(self, run: ExplorationRun, winner: Trace, standing: TuningRecord | None) -> Finished:
+        exported = self._farm.export(ExportOrder(exploration_id=run.exploration_id, trace=winner))
+        if not isinstance(exported, Exported):
+            return Finished(record=standing, artifact_id=None, failure=exported.failure)
+        latencies_s = exported.process_latencies_s
+        record = self._new_record(
+            run,
+            winner,
+            statistics.median(latencies_s),
+            (min(latencies_s), max(latencies_s)),
+            RecordStatus.VERIFIED,
+            f"correct on three inputs; timed in {len(latencies_s)} fresh processes",
+        )
+        if standing is not None and standing.latency_s <= record.latency_s:
+            self._store.retract(
+                self._tenant,
+                standing.record_id,
+                f"slower than record {record.record_id} when both were timed side by side",
+            )
+        self._store.put_record(self._tenant, self._lease, record)
+        manifest = self._manifest(run, record, exported)
+        self._store.put_artifact(self._tenant, manifest, exported.library)
+        return Finished(record=record, artifact_id=manifest.artifact_id)
+
+    def _new_record(
+        self,
+        run: ExplorationRun,
+        trace: Trace,
+        latency_s: float,
+        interval_s: tuple[float, float] | None,
+        status: RecordStatus,
+        reason: str,
+    ) -> TuningRecord:
+        return TuningRecord(
+            record_id=uuid4().hex,
+            tenant=self._tenant,
+            key=record_key(run),
+            trace=trace,
+            latency_s=latency_s,
+            interval_s=interval_s,
+            untuned_latency_s=run.untuned_latency_s,
+            status=status,
+            status_reason=reason,
+            source="tuned",
+            exploration_id=run.exploration_id,
+            created_at=utc_now(),
+        )
+
+    def _manifest(self, run: ExplorationRun, record: TuningRecord, exported: Exported) -> ArtifactManifest:
+        library_digest = digest(exported.library)
+        return ArtifactManifest(
+            schema_version=SCHEMA_VERSION,
+            artifact_id=digest(f"{record.record_id}:{library_digest}"),
+            record_id=record.record_id,
+            workload_id=run.workload.workload_id,
+            workload_name=run.workload.name,
+            arguments=run.workload.arguments,
+            target=run.target.canonical,
+            num_cores=run.target.num_cores,
+            device_class_id=record.key.device_class_id,
+            code_generator=record.key.code_generator,
+            protocol_id=record.key.protocol_id,
+            abi=record.key.abi,
+            entry=exported.entry,
+            pack_entry=exported.pack_entry,
+            packed_arguments=exported.packed_arguments,
+            trace_id=record.trace.trace_id,
+            latency_s=record.latency_s,
+            interval_s=record.interval_s,
+            library_digest=library_digest,
+            library_name=f"{library_digest[:16]}.so",
+            created_at=record.created_at,
+        )

@@ -1,0 +1,109 @@
+"""One job while a supervisor works on it, and how it is shown to people."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tunefarm_schemas.job import Job, JobOutcome, StopReason
+from tunefarm_services.store.lease import Lease
+from tunefarm_services.tuner.exploration_run import ExplorationRun
+from tunefarm_services.tuner.finish import Finished
+from tunefarm_services.tuner.search_session import SearchSession
+from tunefarm_services.tuner.summary import JobSummary, Progress, Stage, TaskSummary
+
+
+@dataclass
+class JobRun:
+    """Mutable state of a job in one supervisor. ``origin_s`` is the wall clock from which elapsed time counts."""
+
+    job: Job
+    lease: Lease
+    explorations: list[ExplorationRun]
+    origin_s: float
+    session: SearchSession | None = None
+    search_started_s: float = 0.0
+    verify_s: float = 0.0
+    finished: dict[str, Finished] = field(default_factory=dict)
+
+    def elapsed_s(self) -> float:
+        """Seconds since the origin."""
+        return time.time() - self.origin_s
+
+    def trials_done(self) -> int:
+        """Trials of this run that came back."""
+        return sum(run.trials_done for run in self.explorations)
+
+    def failures(self) -> Counter[str]:
+        """How often each reason occurred."""
+        counted: Counter[str] = Counter()
+        for run in self.explorations:
+            counted.update(run.failures)
+        return counted
+
+    def progress(self, stage: Stage) -> Progress:
+        """One look at the job."""
+        done = self.trials_done()
+        spent = sum(run.exploration.spent.trials for run in self.explorations)
+        budget = max(self.job.spec.effort.trials - spent, done)
+        elapsed_s = self.elapsed_s()
+        rate = done / max(elapsed_s - self.search_started_s, 1e-3) if self.search_started_s else 0.0
+        latest = max(self.explorations, key=lambda run: run.improvements[-1].elapsed_s if run.improvements else 0.0)
+        report = self.session.report if self.session is not None else None
+        return Progress(
+            stage=stage,
+            task_name=latest.task.name,
+            elapsed_s=elapsed_s,
+            trials_done=done,
+            trials_budget=budget,
+            best_latency_s=latest.best_latency_s,
+            untuned_latency_s=latest.untuned_latency_s,
+            trials_per_s=rate,
+            seconds_left=(budget - done) / rate if rate > 0 and stage == "searching" else None,
+            failures=dict(self.failures()),
+            model_rank_accuracy=report.rank_accuracy if report is not None else None,
+        )
+
+    def summary(self, outcome: JobOutcome | None, message: str, *, answered: bool = False) -> JobSummary:
+        """How the job ended; ``answered`` when nothing had to be measured."""
+        seconds = {"total": self.elapsed_s(), "start": self.search_started_s, "verify": self.verify_s}
+        if self.session is not None:
+            seconds |= self.session.stage_seconds
+            seconds["first_measured"] = self.session.first_measured_s or 0.0
+            report = self.session.report
+            seconds["search"] = report.evolve_s + report.train_s + report.apply_s if report is not None else 0.0
+        tasks = tuple(_task_summary(run, self.finished.get(run.exploration_id), answered) for run in self.explorations)
+        return JobSummary(job_id=self.job.job_id, outcome=outcome, message=message, tasks=tasks, seconds=seconds)
+
+    def by_id(self) -> Mapping[str, ExplorationRun]:
+        """The explorations under their ids."""
+        return {run.exploration_id: run for run in self.explorations}
+
+    def why_nothing(self) -> str:
+        """The failures counted and the first one shown, for a job that ends without a kernel."""
+        first = next((run.first_failure_message for run in self.explorations if run.first_failure_message), "")
+        ends = [end.failure.message for end in self.finished.values() if end.failure is not None]
+        counted = ", ".join(f"{reason} {count}" for reason, count in self.failures().most_common())
+        shown = first or (ends[0] if ends else "none was reported")
+        return f"No valid kernel was found ({counted or 'nothing was measured'}). The first failure: {shown}"
+
+
+def _task_summary(run: ExplorationRun, end: Finished | None, answered: bool) -> TaskSummary:
+    record = end.record if end is not None else None
+    interrupted = StopReason.INTERRUPTED if end is None else None
+    return TaskSummary(
+        name=run.task.name,
+        exploration_id=run.exploration_id,
+        best_latency_s=record.latency_s if record is not None else run.best_latency_s,
+        untuned_latency_s=run.untuned_latency_s,
+        interval_s=record.interval_s if record is not None else None,
+        record_id=record.record_id if record is not None else None,
+        artifact_id=end.artifact_id if end is not None else None,
+        trials=run.trials_done,
+        trials_in_store=run.exploration.spent.trials + run.trials_done,
+        stop_reason=run.stop_reason or run.exploration.spent.stop_reason or interrupted,
+        improvements=tuple(run.improvements),
+        failures=dict(run.failures),
+        first_failure_message=run.first_failure_message,
+        answered_from_store=answered,
+    )

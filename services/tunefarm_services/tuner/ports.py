@@ -1,0 +1,67 @@
+"""What the tuner needs from whoever measures."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tunefarm_schemas.device import Device
+from tunefarm_schemas.measurement import (
+    Comparison,
+    ComparisonOrder,
+    Dispatch,
+    ExportOrder,
+    ExportResult,
+    Measurement,
+    MeasureTask,
+)
+
+
+class Farm(Protocol):
+    """Measures candidates. One farm serves one tuner; its methods are called from one thread."""
+
+    @property
+    def device(self) -> Device:
+        """The device whose class all measurements of this farm belong to."""
+
+    @property
+    def code_generator(self) -> str:
+        """Compiler and back end with their versions, as they enter a record's key."""
+
+    def open_task(self, task: MeasureTask) -> None:
+        """Announce an exploration. Raises ``BadInput`` when its workload cannot be verified."""
+
+    def submit(self, dispatch: Dispatch) -> None:
+        """Queue one attempt; its measurement comes out of ``collect``, whatever happens to it."""
+
+    def set_incumbent(self, exploration_id: str, latency_s: float) -> None:
+        """Tell the latency against which losers are stopped early."""
+
+    def collect(self, timeout_s: float | None) -> list[Measurement]:
+        """Measurements that are ready; waits up to ``timeout_s`` for the first, for ever when None."""
+
+    def wakeup_fileno(self) -> int:
+        """A descriptor that is readable when ``collect`` would return something."""
+
+    def cancel_all(self) -> None:
+        """End all that is queued or running within two seconds; each attempt comes back as canceled."""
+
+    def compare(self, order: ComparisonOrder) -> Comparison:
+        """Time schedules side by side on a quiet device."""
+
+    def export(self, order: ExportOrder) -> ExportResult:
+        """Compile a schedule to a library and time it in fresh processes."""
+
+    def room(self) -> int:
+        """How many attempts it wants queued or running at once, to be kept busy."""
+
+
+class SearchChannel(Protocol):
+    """One end of a framed pipe to the search child."""
+
+    def send(self, message: bytes, descriptors: Sequence[int] = ()) -> None:
+        """Send one message whole."""
+
+    def receive(self, timeout_s: float | None = None) -> bytes:
+        """One message whole."""
+
+    def fileno(self) -> int:
+        """The descriptor to wait on."""

@@ -1,0 +1,101 @@
+"""What the supervisor and the search child say to each other: JSON lines of frozen types, never pickles."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.job import Effort, StopReason, Strategy
+from tunefarm_schemas.measurement import Candidate, Measurement
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Space, Trace
+from tunefarm_schemas.workload import Abi
+
+
+class KnownTrial(Frozen):
+    """A trial of an earlier run that the search starts from."""
+
+    candidate: Candidate
+    measurement: Measurement
+
+
+class SearchTask(Frozen):
+    """One exploration the search child works on, with all that the store knows of it."""
+
+    exploration_id: str
+    name: str
+    weight: float
+    module_json: str = Field(repr=False)
+    target: Target
+    abi: Abi
+    space: Space
+    known: tuple[KnownTrial, ...]
+    seed_traces: tuple[Trace, ...]
+    near_traces: tuple[Trace, ...] = ()
+    model_json: str | None = Field(default=None, repr=False)
+
+
+class SearchOrder(Frozen):
+    """Everything a search child is told at its start. ``effort`` is what is left to spend."""
+
+    tasks: tuple[SearchTask, ...] = Field(min_length=1)
+    strategy: Strategy
+    effort: Effort
+    seed: int
+    queue_depth: int
+
+
+class Proposed(Frozen):
+    """Candidates to be measured."""
+
+    kind: Literal["proposed"] = "proposed"
+    candidates: tuple[Candidate, ...]
+
+
+class SearchReport(Frozen):
+    """How the search is doing. Seconds are totals; the accuracy is of the last batch, before learning from it."""
+
+    kind: Literal["report"] = "report"
+    evolve_s: float
+    train_s: float
+    apply_s: float
+    rank_accuracy: float | None
+    rounds: int
+
+
+class ModelSnapshot(Frozen):
+    """The cost model of one exploration, as XGBoost's JSON."""
+
+    kind: Literal["model"] = "model"
+    exploration_id: str
+    model_json: str = Field(repr=False)
+    trials: int
+
+
+class SearchEnded(Frozen):
+    """The search has nothing more to propose; per exploration, why."""
+
+    kind: Literal["ended"] = "ended"
+    stop_reasons: dict[str, StopReason]
+
+
+FromSearch = Annotated[Proposed | SearchReport | ModelSnapshot | SearchEnded, Field(discriminator="kind")]
+
+
+class Measured(Frozen):
+    """Results, committed already."""
+
+    kind: Literal["measured"] = "measured"
+    measurements: tuple[Measurement, ...]
+
+
+class StopSearching(Frozen):
+    """End now; what is in flight will not be reported."""
+
+    kind: Literal["stop"] = "stop"
+
+
+ToSearch = Annotated[Measured | StopSearching, Field(discriminator="kind")]
+
+from_search: TypeAdapter[FromSearch] = TypeAdapter(FromSearch)
+to_search: TypeAdapter[ToSearch] = TypeAdapter(ToSearch)

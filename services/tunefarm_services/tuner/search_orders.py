@@ -1,0 +1,89 @@
+"""What a search child is told at its start, gathered from the store."""
+
+from tunefarm_schemas.job import Effort, ExplorationKey, Job
+from tunefarm_schemas.measurement import Dispatch
+from tunefarm_schemas.workload import Task
+from tunefarm_services.store.lease import Lease
+from tunefarm_services.store.store import Store
+from tunefarm_services.tuner.dispatching import ATTEMPTS, dispatch_of
+from tunefarm_services.tuner.exploration_run import ExplorationRun
+from tunefarm_services.tuner.job_run import JobRun
+from tunefarm_services.tuner.ports import Farm
+from tunefarm_services.tuner.search_messages import KnownTrial, SearchOrder, SearchTask
+
+
+def open_exploration(store: Store, farm: Farm, lease: Lease, job: Job, task: Task) -> ExplorationRun:
+    """The exploration of one task of ``job`` on the farm's device class, with its earlier trials."""
+    key = ExplorationKey(
+        tenant=lease.tenant,
+        workload_id=task.workload_id,
+        target_id=task.target_id,
+        device_class_id=farm.device.device_class.device_class_id,
+        code_generator=farm.code_generator,
+        protocol_id=job.spec.protocol_id,
+        space_id=job.spec.space.space_id,
+        abi=job.spec.abi,
+        fresh_for=job.job_id if job.spec.fresh else "",
+    )
+    run = ExplorationRun(
+        task=task,
+        workload=store.workload(lease.tenant, task.workload_id),
+        target=store.target(task.target_id),
+        abi=job.spec.abi,
+        exploration=store.open_exploration(lease, key),
+    )
+    load_trials(store, lease, run)
+    return run
+
+
+def load_trials(store: Store, lease: Lease, run: ExplorationRun) -> None:
+    """Take what the store knows of the exploration into ``run``."""
+    for trial in store.trials(run.exploration_id, tenant=lease.tenant):
+        if trial.measurement is not None:
+            run.remember(KnownTrial(candidate=trial.candidate, measurement=trial.measurement))
+        else:
+            run.proposed(trial.candidate.number, trial.candidate.trace)
+
+
+def search_order(store: Store, job_run: JobRun, effort: Effort, queue_depth: int) -> SearchOrder:
+    """The order for a search that may spend ``effort`` and keep ``queue_depth`` candidates in flight."""
+    spec = job_run.job.spec
+    return SearchOrder(
+        tasks=tuple(_search_task(store, job_run, run) for run in job_run.explorations),
+        strategy=spec.strategy,
+        effort=effort,
+        seed=spec.seed,
+        queue_depth=queue_depth,
+    )
+
+
+def _search_task(store: Store, job_run: JobRun, run: ExplorationRun) -> SearchTask:
+    spec = job_run.job.spec
+    key = run.exploration.key
+    model = None if spec.fresh else store.latest_model(job_run.lease.tenant, key.target_id, key.device_class_id)
+    return SearchTask(
+        exploration_id=run.exploration_id,
+        name=run.task.name,
+        weight=run.task.weight,
+        module_json=run.workload.module_json,
+        target=run.target,
+        abi=run.abi,
+        space=spec.space,
+        known=tuple(run.known),
+        seed_traces=spec.seed_traces,
+        model_json=None if model is None else model.model_json.decode(),
+    )
+
+
+def unfinished_attempts(store: Store, job_run: JobRun) -> list[Dispatch]:
+    """Second attempts, stored already, at the trials of a killed run that never came back."""
+    lease = job_run.lease
+    again = [
+        dispatch_of(trial.candidate, fence=lease.fence, attempt=trial.dispatch.attempt + 1)
+        for run in job_run.explorations
+        for trial in store.trials(run.exploration_id, tenant=lease.tenant)
+        if trial.measurement is None and trial.dispatch.attempt < ATTEMPTS
+    ]
+    if again:
+        store.put_trials(lease, [], again)
+    return again

@@ -1,0 +1,170 @@
+"""The time between a search child's start and its end: candidates go out, results are committed and come back."""
+
+import selectors
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from tunefarm_sandbox.channel import ChannelClosed
+from tunefarm_sandbox.fork_server import Child
+from tunefarm_schemas.measurement import Candidate, Dispatch, Failed, Measurement
+from tunefarm_services.store.lease import Lease
+from tunefarm_services.store.store import Store
+from tunefarm_services.tuner.dispatching import dispatch_of
+from tunefarm_services.tuner.exploration_run import ExplorationRun
+from tunefarm_services.tuner.ports import Farm
+from tunefarm_services.tuner.search_messages import (
+    Measured,
+    ModelSnapshot,
+    Proposed,
+    SearchEnded,
+    SearchReport,
+    from_search,
+)
+
+TICK_S = 0.2
+
+
+class SearchDied(Exception):
+    """The search child ended without saying so. The message tells how."""
+
+
+class SearchSession:
+    """Carries messages between one search child and the farm, with the store in between.
+
+    Every candidate is in the store before the farm sees it, and every result before the search does, so that a
+    process killed at any instant leaves a state from which the job can go on.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        farm: Farm,
+        lease: Lease,
+        search: Child | None,
+        runs: Mapping[str, ExplorationRun],
+        elapsed_s: Callable[[], float],
+        on_tick: Callable[[], bool],
+    ) -> None:
+        """``on_tick`` is called several times a second and returns False when the job has to stop.
+
+        Without a ``search`` only the attempts given to ``run`` are made.
+        """
+        self._store = store
+        self._farm = farm
+        self._lease = lease
+        self._search = search
+        self._runs = runs
+        self._elapsed_s = elapsed_s
+        self._on_tick = on_tick
+        self._in_flight: set[str] = set()
+        self._ended = SearchEnded(stop_reasons={}) if search is None else None
+        self.report: SearchReport | None = None
+        self.models: dict[str, ModelSnapshot] = {}
+        self.stage_seconds = {"build": 0.0, "wait": 0.0, "run": 0.0}
+        self.first_measured_s: float | None = None
+
+    def run(self, unfinished: Sequence[Dispatch] = ()) -> bool:
+        """Work until the search ends; False when ``on_tick`` ended it. Raises ``SearchDied``.
+
+        ``unfinished`` are second attempts, in the store already, at trials that never came back.
+        """
+        for dispatch in unfinished:
+            self._send_to_farm(dispatch)
+        with selectors.DefaultSelector() as selector:
+            if self._search is not None:
+                selector.register(self._search.channel, selectors.EVENT_READ, self._hear_search)
+            selector.register(self._farm.wakeup_fileno(), selectors.EVENT_READ, self._hear_farm)
+            return self._listen(selector)
+
+    def _listen(self, selector: selectors.BaseSelector) -> bool:
+        next_tick_s = 0.0
+        while self._ended is None or self._in_flight:
+            for key, _ in selector.select(TICK_S):
+                key.data()
+            if time.monotonic() >= next_tick_s:
+                next_tick_s = time.monotonic() + TICK_S
+                if not self._on_tick():
+                    return False
+            if self._ended is not None and self._search is not None and self._search.channel in selector.get_map():
+                selector.unregister(self._search.channel)
+        return True
+
+    def abandon(self) -> None:
+        """Call back everything in flight and commit what it gave."""
+        self._farm.cancel_all()
+        deadline_s = time.monotonic() + 3.0
+        while self._in_flight and time.monotonic() < deadline_s:
+            self._commit(self._farm.collect(0.1))
+
+    def _hear_search(self) -> None:
+        assert self._search is not None
+        try:
+            message = from_search.validate_json(self._search.channel.receive())
+        except ChannelClosed as closed:
+            raise SearchDied(_how_it_died(self._search)) from closed
+        match message:
+            case Proposed(candidates=candidates):
+                self._dispatch(candidates)
+            case SearchReport():
+                self.report = message
+            case ModelSnapshot():
+                self.models[message.exploration_id] = message
+            case SearchEnded():
+                self._ended = message
+                for exploration_id, reason in message.stop_reasons.items():
+                    self._runs[exploration_id].stop_reason = reason
+
+    def _dispatch(self, candidates: Sequence[Candidate]) -> None:
+        dispatches = [dispatch_of(candidate, fence=self._lease.fence) for candidate in candidates]
+        self._store.put_trials(self._lease, candidates, dispatches)
+        for candidate, dispatch in zip(candidates, dispatches, strict=True):
+            self._runs[candidate.exploration_id].proposed(candidate.number, candidate.trace)
+            self._send_to_farm(dispatch)
+
+    def _send_to_farm(self, dispatch: Dispatch) -> None:
+        self._in_flight.add(dispatch.dispatch_id)
+        self._farm.submit(dispatch)
+
+    def _hear_farm(self) -> None:
+        fresh = self._commit(self._farm.collect(0.0))
+        if fresh and self._ended is None and self._search is not None:
+            self._search.channel.send(Measured(measurements=tuple(fresh)).model_dump_json().encode())
+
+    def _commit(self, measurements: list[Measurement]) -> list[Measurement]:
+        if not measurements:
+            return []
+        fresh = self._store.commit_measurements(self._lease, measurements)
+        for measurement in measurements:
+            self._in_flight.discard(measurement.dispatch_id)
+        for measurement in fresh:
+            self._account(measurement)
+        return fresh
+
+    def _account(self, measurement: Measurement) -> None:
+        run = self._runs[measurement.exploration_id]
+        elapsed_s = self._elapsed_s()
+        stages = measurement.stages
+        self.stage_seconds["build"] += stages.build_s
+        self.stage_seconds["wait"] += stages.wait_s
+        self.stage_seconds["run"] += stages.run_s
+        if self.first_measured_s is None and not isinstance(measurement.result, Failed):
+            self.first_measured_s = elapsed_s
+        if run.measured(measurement, elapsed_s) and run.best_latency_s is not None:
+            self._farm.set_incumbent(run.exploration_id, run.best_latency_s)
+            self._store.append_event(
+                self._lease,
+                "improved",
+                {
+                    "task": run.task.name,
+                    "latency_s": run.best_latency_s,
+                    "trials": run.trials_done,
+                    "elapsed_s": elapsed_s,
+                },
+            )
+
+
+def _how_it_died(search: Child) -> str:
+    ended = search.exit(2.0)
+    how = "closed its channel" if ended is None else f"{ended.kind} {ended.code}"
+    return f"the search process {how}: {search.output()[-2000:]}".strip()

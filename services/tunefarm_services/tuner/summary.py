@@ -1,0 +1,68 @@
+"""What a person is shown while a job runs and when it has ended."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.job import JobOutcome, StopReason
+
+Stage = Literal["starting", "waiting", "searching", "verifying", "exporting", "finished"]
+
+
+class Progress(Frozen):
+    """One look at a running job. Latencies are of the task that improved last."""
+
+    stage: Stage
+    task_name: str
+    elapsed_s: float
+    trials_done: int
+    trials_budget: int
+    best_latency_s: float | None
+    untuned_latency_s: float | None
+    trials_per_s: float
+    seconds_left: float | None
+    failures: dict[str, int] = Field(default_factory=dict)
+    model_rank_accuracy: float | None = None
+
+
+class Improvement(Frozen):
+    """A new incumbent: when, after how many trials, how fast, and its trace."""
+
+    elapsed_s: float
+    trials: int
+    latency_s: float
+    trace: str
+
+
+class TaskSummary(Frozen):
+    """How one task of a job ended."""
+
+    name: str
+    exploration_id: str
+    best_latency_s: float | None
+    untuned_latency_s: float | None
+    interval_s: tuple[float, float] | None
+    record_id: str | None
+    artifact_id: str | None
+    trials: int
+    """Trials dispatched by this run of the job."""
+    trials_in_store: int
+    stop_reason: StopReason | None
+    improvements: tuple[Improvement, ...]
+    failures: dict[str, int]
+    first_failure_message: str
+    answered_from_store: bool
+
+
+class JobSummary(Frozen):
+    """How a job ended. ``outcome`` is None when it was interrupted and can be resumed.
+
+    ``seconds`` splits the wall and the lanes' time: total, start, search, build, wait, run, verify, first_measured.
+    """
+
+    job_id: str
+    outcome: JobOutcome | None
+    message: str
+    tasks: tuple[TaskSummary, ...]
+    seconds: dict[str, float]

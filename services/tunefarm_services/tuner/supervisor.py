@@ -1,0 +1,286 @@
+"""Leads one leased job from its row to its records."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import Child, ForkServer
+from tunefarm_sandbox.limits import Limits
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.job import Effort, JobOutcome, JobState
+from tunefarm_services.store.lease import Lease
+from tunefarm_services.store.store import Store
+from tunefarm_services.store.store_error import FenceLost
+from tunefarm_services.store.stored import JobRequest
+from tunefarm_services.tuner.effort_left import effort_left
+from tunefarm_services.tuner.exploration_run import ExplorationRun
+from tunefarm_services.tuner.finish import Finished, Finisher, standing_record
+from tunefarm_services.tuner.job_run import JobRun
+from tunefarm_services.tuner.ports import Farm
+from tunefarm_services.tuner.search_orders import load_trials, open_exploration, search_order, unfinished_attempts
+from tunefarm_services.tuner.search_session import SearchDied, SearchSession
+from tunefarm_services.tuner.summary import JobSummary, Progress, Stage
+
+LEASE_S = 15.0
+RENEW_S = 4.0
+ASK_STORE_S = 0.5
+REPORT_S = 0.25
+SEARCH_DEATHS = 3
+SEARCH_ENTRY = "tunefarm_services.tuner.search_child:main"
+SEARCH_MEMORY_BYTES = 16 << 30
+"""Address space of a search child. Most of it is the shared libraries of the zygote, which cost nothing."""
+
+
+class Supervisor:
+    """Runs jobs one at a time on one farm. Never loads TVM: search runs in a child of the zygote."""
+
+    def __init__(
+        self,
+        store: Store,
+        farm: Farm,
+        zygote: ForkServer,
+        *,
+        owner: str,
+        started_at_s: float | None = None,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+        on_search_child: Callable[[Child | None], None] = lambda _: None,
+    ) -> None:
+        """``started_at_s`` is the moment, on the wall clock, from which elapsed time counts; now when None.
+
+        ``on_search_child`` hears of each search child that starts, and None when it ended, so that a farm on the same
+        machine can hold it still while a clock runs.
+        """
+        self._store = store
+        self._farm = farm
+        self._zygote = zygote
+        self.owner = owner
+        self._origin_s = time.time() if started_at_s is None else started_at_s
+        self._on_progress = on_progress
+        self._on_search_child = on_search_child
+        self._stop_asked = threading.Event()
+        self._halt: JobState | None = None
+        self._next_renewal_s = self._next_question_s = self._next_report_s = 0.0
+
+    def stop(self) -> None:
+        """End the present run soon, keeping everything that was measured. Safe from threads and signal handlers."""
+        self._stop_asked.set()
+
+    def run(self, lease: Lease) -> JobSummary:
+        """Work on the leased job until it is finished, paused, canceled or interrupted.
+
+        Raises BadInput when its workload cannot be verified, FenceLost when another supervisor took the job over.
+        """
+        job = self._store.job(lease.tenant, lease.job_id)
+        self._store.set_job_state(lease, JobState.RUNNING)
+        self._halt = None
+        explorations = [open_exploration(self._store, self._farm, lease, job, task) for task in job.spec.tasks]
+        job_run = JobRun(job, lease, explorations, self._origin_s)
+        if not self._take_explorations(job_run):
+            return self._halted(job_run)
+        self._settle_unfinished(job_run)
+        left = effort_left(job.spec, job_run.explorations)
+        if left is None and all(standing_record(self._store, run) for run in job_run.explorations):
+            return self._answer_from_store(job_run)
+        self._measure(job_run, left)
+        if self._halt is not None or self._stop_asked.is_set():
+            return self._halted(job_run)
+        return self._finish(job_run)
+
+    def _take_explorations(self, job_run: JobRun) -> bool:
+        """Wait until no other job works on these explorations; False when stopped meanwhile."""
+        for position, run in enumerate(job_run.explorations):
+            waited = False
+            while not self._store.lease_exploration(job_run.lease, run.exploration_id):
+                waited = True
+                if not self._tick(job_run, "waiting"):
+                    return False
+                time.sleep(REPORT_S)
+            if waited:
+                job_run.explorations[position] = open_exploration(
+                    self._store, self._farm, job_run.lease, job_run.job, run.task
+                )
+        return True
+
+    def _settle_unfinished(self, job_run: JobRun) -> None:
+        """Make the second attempts that a killed run left open, before the search looks at what is known."""
+        unfinished = unfinished_attempts(self._store, job_run)
+        if not unfinished:
+            return
+        for run in job_run.explorations:
+            self._farm.open_task(run.measure_task())
+        session = self._session(job_run, None)
+        if not session.run(unfinished):
+            session.abandon()
+        for run in job_run.explorations:
+            self._reload(job_run, run)
+
+    def _reload(self, job_run: JobRun, run: ExplorationRun) -> None:
+        run.forget_known()
+        run.exploration = self._store.exploration(job_run.lease.tenant, run.exploration_id)
+        load_trials(self._store, job_run.lease, run)
+
+    def _session(self, job_run: JobRun, search: Child | None) -> SearchSession:
+        job_run.search_started_s = job_run.search_started_s or job_run.elapsed_s()
+        job_run.session = SearchSession(
+            store=self._store,
+            farm=self._farm,
+            lease=job_run.lease,
+            search=search,
+            runs=job_run.by_id(),
+            elapsed_s=job_run.elapsed_s,
+            on_tick=lambda: self._tick(job_run, "searching"),
+        )
+        return job_run.session
+
+    def _answer_from_store(self, job_run: JobRun) -> JobSummary:
+        for run in job_run.explorations:
+            record = standing_record(self._store, run)
+            if record is not None:
+                artifacts = self._store.artifacts(job_run.lease.tenant, record_id=record.record_id)
+                artifact_id = artifacts[0].artifact_id if artifacts else None
+                job_run.finished[run.exploration_id] = Finished(record, artifact_id)
+                run.untuned_latency_s = record.untuned_latency_s
+        return self._close(job_run, JobOutcome.SUCCEEDED, "answered from the store", answered=True)
+
+    def _measure(self, job_run: JobRun, left: Effort | None) -> None:
+        """Search as far as ``left`` allows; afterwards the farm knows every exploration."""
+        child = self._fork_search(job_run, left) if left is not None else None
+        try:
+            for run in job_run.explorations:
+                self._farm.open_task(run.measure_task())
+        except BadInput as problem:
+            if child is not None:
+                self._end_search(child)
+            self._close(job_run, JobOutcome.FAILED, str(problem))
+            raise
+        while child is not None:
+            left = self._search(job_run, child)
+            child = self._fork_search(job_run, left) if left is not None else None
+
+    def _search(self, job_run: JobRun, child: Child) -> Effort | None:
+        """One search child's life; the effort that is left when it died before its end."""
+        began_s = time.monotonic()
+        session = self._session(job_run, child)
+        try:
+            if session.run():
+                self._keep_models(job_run, session)
+            else:
+                session.abandon()
+            return None
+        except SearchDied as death:
+            session.abandon()
+            return self._after_death(job_run, death)
+        finally:
+            self._end_search(child)
+            self._book(job_run, time.monotonic() - began_s)
+
+    def _fork_search(self, job_run: JobRun, effort: Effort) -> Child:
+        order = search_order(self._store, job_run, effort, self._farm.room())
+        child = self._zygote.fork(
+            SEARCH_ENTRY,
+            order.model_dump_json().encode(),
+            limits=Limits(memory_bytes=SEARCH_MEMORY_BYTES),
+            confinement=Confinement.strict(),
+        )
+        self._on_search_child(child)
+        return child
+
+    def _end_search(self, child: Child) -> None:
+        self._on_search_child(None)
+        child.kill()
+        child.exit(2.0)
+
+    def _after_death(self, job_run: JobRun, death: SearchDied) -> Effort | None:
+        deaths = self._store.count_search_death(job_run.lease)
+        self._store.append_event(job_run.lease, "search_died", {"message": str(death), "deaths": deaths})
+        if deaths >= SEARCH_DEATHS:
+            self._halt = JobState.FINISHED
+            self._store.set_job_state(
+                job_run.lease,
+                JobState.FINISHED,
+                JobOutcome.FAILED,
+                f"poisoned: its search died {deaths} times. {death}",
+            )
+            return None
+        for run in job_run.explorations:
+            self._reload(job_run, run)
+        return effort_left(job_run.job.spec, job_run.explorations)
+
+    def _book(self, job_run: JobRun, seconds: float) -> None:
+        each_s = seconds / len(job_run.explorations)
+        for run in job_run.explorations:
+            self._store.add_effort(
+                job_run.lease, run.exploration_id, trials=0, seconds=each_s, stop_reason=run.stop_reason
+            )
+
+    def _keep_models(self, job_run: JobRun, session: SearchSession) -> None:
+        for exploration_id, model in session.models.items():
+            key = job_run.by_id()[exploration_id].exploration.key
+            self._store.put_model_snapshot(
+                key.tenant, key.target_id, key.device_class_id, model.model_json.encode(), model.trials
+            )
+
+    def _finish(self, job_run: JobRun) -> JobSummary:
+        began_s = time.monotonic()
+        finisher = Finisher(self._store, self._farm, job_run.lease)
+        for run in job_run.explorations:
+            self._tick(job_run, "verifying")
+            if run.best_latency_s is not None:
+                job_run.finished[run.exploration_id] = finisher.finish(run)
+        job_run.verify_s = time.monotonic() - began_s
+        if self._has_records(job_run.explorations, job_run.finished):
+            return self._close(job_run, JobOutcome.SUCCEEDED, "")
+        return self._close(job_run, JobOutcome.FAILED, job_run.why_nothing())
+
+    @staticmethod
+    def _has_records(explorations: Sequence[ExplorationRun], finished: dict[str, Finished]) -> bool:
+        ends = [finished.get(run.exploration_id) for run in explorations]
+        return all(end is not None and end.record is not None for end in ends)
+
+    def _halted(self, job_run: JobRun) -> JobSummary:
+        """Canceled, paused, poisoned or interrupted: keep the incumbents as claims and leave the job in its state."""
+        finisher = Finisher(self._store, self._farm, job_run.lease)
+        for run in job_run.explorations:
+            finisher.claim(run)
+        if self._halt is JobState.FINISHED:
+            ended = self._store.job(job_run.lease.tenant, job_run.job.job_id)
+            return job_run.summary(ended.outcome, ended.message)
+        state = self._halt or JobState.QUEUED
+        self._store.set_job_state(job_run.lease, state)
+        return job_run.summary(None, "paused" if state is JobState.PAUSED else "interrupted")
+
+    def _close(self, job_run: JobRun, outcome: JobOutcome, message: str, *, answered: bool = False) -> JobSummary:
+        summary = job_run.summary(outcome, message, answered=answered)
+        self._store.append_event(job_run.lease, "summary", summary.model_dump(mode="json"))
+        self._store.set_job_state(job_run.lease, JobState.FINISHED, outcome, message)
+        return summary
+
+    def _tick(self, job_run: JobRun, stage: Stage) -> bool:
+        """Renew the lease, look for requests, report; False when the job has to stop. Raises FenceLost."""
+        now_s = time.monotonic()
+        if now_s >= self._next_renewal_s:
+            self._next_renewal_s = now_s + RENEW_S
+            if self._store.renew(job_run.lease, LEASE_S) is None:
+                raise FenceLost(f"job {job_run.lease.job_id}", job_run.lease.fence)
+        if now_s >= self._next_question_s:
+            self._next_question_s = now_s + ASK_STORE_S
+            self._obey(job_run)
+        if now_s >= self._next_report_s:
+            self._next_report_s = now_s + REPORT_S
+            self._on_progress(job_run.progress(stage))
+        return not self._stop_asked.is_set() and self._halt is None
+
+    def _obey(self, job_run: JobRun) -> None:
+        match self._store.requested(job_run.lease.tenant, job_run.job.job_id):
+            case JobRequest.CANCEL:
+                self._halt = JobState.FINISHED
+                self._store.set_job_state(job_run.lease, JobState.FINISHED, JobOutcome.CANCELED, "canceled on request")
+            case JobRequest.PAUSE:
+                self._halt = JobState.PAUSED
+
+
+def owner_name() -> str:
+    """A name for this process that no other process on any host has at the same time."""
+    return f"{os.uname().nodename}:{os.getpid()}:{os.urandom(4).hex()}"

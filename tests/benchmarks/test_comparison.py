@@ -1,0 +1,165 @@
+"""The comparison says what its raw results say."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.baseline_command import run_baseline
+from benchmarks.child_process import CommandFailed, Finished, run_command
+from benchmarks.compare import Plan, write_report
+from benchmarks.figures import figures
+from benchmarks.machine import this_machine
+from benchmarks.our_tuner import tuner_run
+from benchmarks.pairing import Pairing
+from benchmarks.ratio import ratio_over
+from benchmarks.raw_results import OtherMachine, RawResults, pairing_name
+from benchmarks.retimed import RetimeAnswer, Retimed
+from benchmarks.tuner_run import Point, Repeat, TunerOrder, TunerRun
+
+ORDER = TunerOrder(workload="GMM", trials=128, seed=0, cores=2)
+
+
+def a_run(tuner: str, wall_s: float, *latencies_us: float) -> TunerRun:
+    points = tuple(
+        Point(elapsed_s=float(number + 1), trials=number + 1, latency_s=latency * 1e-6, trace="[]")
+        for number, latency in enumerate(latencies_us)
+    )
+    return TunerRun(
+        tuner=tuner,
+        workload="GMM",
+        seed=0,
+        cores=2,
+        trials_asked=128,
+        trials=128,
+        wall_s=wall_s,
+        points=points,
+        final_trace="[]",
+        seconds={"build": 6.4},
+        failures={"build_error": 32},
+        repeat=Repeat(wall_s=0.8, trials=0),
+    )
+
+
+def retimed(name: str, latency_us: float, agrees: bool = True) -> Retimed:
+    samples = tuple(latency_us * 1e-6 * factor for factor in (0.99, 1.0, 1.01))
+    return Retimed(name=name, latency_s=latency_us * 1e-6, deviation_s=0.0, samples_s=samples, agrees=agrees)
+
+
+def an_answer(stock_us: float, *incumbents: Retimed) -> RetimeAnswer:
+    return RetimeAnswer(schedules=(retimed("stock", stock_us), *incumbents))
+
+
+def a_pairing(answer: RetimeAnswer, **more: object) -> Pairing:
+    return Pairing(
+        workload="GMM",
+        seed=0,
+        trials=128,
+        order=("stock", "tunefarm"),
+        stock=a_run("stock", 60.0, 30.0),
+        ours=a_run("tunefarm", 12.0, *[1.0] * (len(answer.schedules) - 1)),
+        baseline=None,
+        retimed=answer,
+        **more,
+    )
+
+
+def test_stocks_result_is_reached_when_a_retimed_incumbent_is_as_fast_whatever_it_claimed() -> None:
+    pairing = a_pairing(an_answer(10.0, retimed("incumbent 0", 11.0), retimed("incumbent 1", 10.0)))
+    assert pairing.first_as_fast is not None
+    assert pairing.first_as_fast.elapsed_s == 2.0
+    assert pairing.time_ratio == 30.0
+
+
+def test_a_fast_kernel_with_a_wrong_result_does_not_count() -> None:
+    wrong = retimed("incumbent 0", 1.0, agrees=False)
+    pairing = a_pairing(an_answer(10.0, wrong, retimed("incumbent 1", 9.0)))
+    assert pairing.time_ratio == 30.0
+
+
+def test_a_result_that_only_the_longer_run_reached_counts_with_its_time() -> None:
+    short = an_answer(10.0, retimed("incumbent 0", 12.0))
+    longer_answer = an_answer(10.0, retimed("incumbent 0", 9.0))
+    pairing = a_pairing(short, longer=a_run("tunefarm", 40.0, 9.0), longer_retimed=longer_answer)
+    assert pairing.time_ratio == 60.0
+
+
+def test_a_result_that_was_never_reached_is_marked_and_counts_with_the_whole_run() -> None:
+    pairing = a_pairing(an_answer(10.0, retimed("incumbent 0", 12.0)))
+    row = figures([pairing]).workloads[0]
+    assert row.not_reached == 1
+    assert row.time_ratio.mean == pytest.approx(5.0)
+
+
+def test_the_table_gives_cost_failures_and_quality_per_workload() -> None:
+    row = figures([a_pairing(an_answer(10.0, retimed("incumbent 0", 8.0)))]).workloads[0]
+    assert row.quality_ratio.mean == pytest.approx(1.25)
+    assert row.our_seconds_per_trial == pytest.approx(12.0 / 128)
+    assert row.our_stage_seconds_per_trial["build"] == pytest.approx(0.05)
+    assert row.our_failures == 0.25
+    assert row.repeat_trials == 0
+
+
+def test_ratios_average_geometrically_and_the_interval_spans_the_seeds() -> None:
+    ratio = ratio_over([[[2.0], [8.0]], [[4.0], [4.0]]])
+    assert ratio.mean == pytest.approx(4.0)
+    assert ratio.low < 4.0 < ratio.high
+    assert ratio.low >= 2.0
+    assert ratio.high <= 8.0
+
+
+def test_a_single_seed_claims_no_spread() -> None:
+    ratio = ratio_over([[[3.0]]])
+    assert (ratio.low, ratio.high) == (pytest.approx(3.0), pytest.approx(3.0))
+
+
+def test_our_points_are_put_later_by_what_the_command_does_not_see_of_itself() -> None:
+    improvement = {"elapsed_s": 2.0, "trials": 5, "latency_s": 1e-5, "trace": "[]"}
+    task = {"name": "main", "trials": 128, "improvements": [improvement], "failures": {}}
+    summary = {"tasks": [task], "seconds": {"total": 9.5, "first_measured": None}}
+    run = tuner_run(ORDER, Finished(wall_s=10.0, standard_output=json.dumps(summary)), None)
+    assert run.points[0].elapsed_s == 2.5
+    assert run.final_trace == "[]"
+
+
+def test_a_baseline_is_any_command_that_ends_with_a_line_of_json(tmp_path: Path) -> None:
+    script = tmp_path / "baseline.py"
+    last_line = "'{\"points\": [[1.0, 3, 20.0]], \"best_us\": ' + sys.argv[1] + '}'"
+    script.write_text(f"import sys; print('noise'); print({last_line})")
+    run = run_baseline(f"{sys.executable} {script} {{cores}}", ORDER, timeout_s=30)
+    assert [point.latency_s for point in run.points] == [pytest.approx(20e-6), pytest.approx(2e-6)]
+
+
+def test_a_command_that_does_not_end_is_killed_and_named() -> None:
+    with pytest.raises(CommandFailed, match="did not end within 1 s"):
+        run_command([sys.executable, "-c", "import time; time.sleep(60)"], cores=1, environment={}, timeout_s=1.0)
+
+
+def test_a_command_that_fails_shows_what_it_said() -> None:
+    with pytest.raises(CommandFailed, match="exited with 3"):
+        run_command([sys.executable, "-c", "raise SystemExit(3)"], cores=1, environment={}, timeout_s=30.0)
+
+
+def test_a_stopped_comparison_goes_on_with_what_it_has(tmp_path: Path) -> None:
+    results = RawResults(tmp_path, this_machine())
+    results.once("raw/one", TunerRun, lambda: a_run("stock", 60.0, 30.0))
+    kept = RawResults(tmp_path, this_machine()).once("raw/one", TunerRun, lambda: pytest.fail("it ran again"))
+    assert kept.wall_s == 60.0
+
+
+def test_results_of_another_machine_are_not_mixed_in(tmp_path: Path) -> None:
+    RawResults(tmp_path, this_machine().model_copy(update={"processor": "another"}))
+    with pytest.raises(OtherMachine, match="another"):
+        RawResults(tmp_path, this_machine())
+
+
+def test_the_report_is_a_page_two_pictures_and_the_figures(tmp_path: Path) -> None:
+    results = RawResults(tmp_path, this_machine())
+    pairing = a_pairing(an_answer(10.0, retimed("incumbent 0", 12.0), retimed("incumbent 1", 8.0)))
+    results.once(pairing_name("GMM", 0, 128, 2), Pairing, lambda: pairing)
+    plan = Plan(workloads=["GMM"], seeds=[0], trials=128, longer_trials=1024, cores=2, baseline=None)
+    assert write_report(plan, results, tmp_path)
+    assert "| GMM |" in (tmp_path / "comparison.md").read_text()
+    pictures = {path.name for path in tmp_path.iterdir() if path.suffix in {".svg", ".png"}}
+    assert pictures == {"latency-over-time.svg", "latency-over-time.png", "ratios.svg", "ratios.png"}

@@ -1,0 +1,34 @@
+"""Schedules are built, checked and timed in a process of their own."""
+
+import json
+
+import pytest
+
+from benchmarks.child_process import CommandFailed
+from benchmarks.retimed import NamedSchedule, RetimeOrder, retime
+
+UNSCHEDULED = json.dumps([[], []])
+PARALLEL = json.dumps(
+    [
+        [
+            ["GetSBlock", [], ["Z", "main"], ["b0"]],
+            ["GetLoops", ["b0"], [], ["l1", "l2", "l3", "l4"]],
+            ["Parallel", ["l2"], [], []],
+        ],
+        [],
+    ]
+)
+
+
+def test_schedules_are_timed_in_the_same_rounds_and_checked() -> None:
+    schedules = (NamedSchedule(name="stock", trace=UNSCHEDULED), NamedSchedule(name="incumbent 0", trace=PARALLEL))
+    answer = retime(RetimeOrder(workload="GMM", cores=1, schedules=schedules, rounds=3), timeout_s=120)
+    assert [schedule.name for schedule in answer.schedules] == ["stock", "incumbent 0"]
+    assert all(schedule.agrees and len(schedule.samples_s) == 3 for schedule in answer.schedules)
+    assert answer.named("stock").latency_s > 0
+
+
+def test_a_trace_that_does_not_replay_fails_the_whole_timing() -> None:
+    broken = NamedSchedule(name="stock", trace=json.dumps([[["GetSBlock", [], ["nothing", "main"], ["b0"]]], []]))
+    with pytest.raises(CommandFailed, match="exited with"):
+        retime(RetimeOrder(workload="GMM", cores=1, schedules=(broken,)), timeout_s=120)

@@ -1,0 +1,79 @@
+from pathlib import Path
+
+import pytest
+
+from tunefarm.artifact_folder import MANIFEST_NAME, read_artifact, write_artifact
+from tunefarm_schemas import SCHEMA_VERSION
+from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import digest
+
+LIBRARY = b"\x7fELF and so on"
+
+
+def manifest_of(library: bytes = LIBRARY, **changes: object) -> ArtifactManifest:
+    fields: dict[str, object] = {
+        "schema_version": SCHEMA_VERSION,
+        "artifact_id": "a" * 64,
+        "record_id": "r",
+        "workload_id": "w",
+        "workload_name": "matmul",
+        "arguments": (),
+        "target": '{"kind":"llvm"}',
+        "num_cores": 2,
+        "device_class_id": "d",
+        "code_generator": "tvm",
+        "protocol_id": "cpu-hot-cache/1",
+        "abi": "stable",
+        "entry": "main",
+        "pack_entry": None,
+        "packed_arguments": (),
+        "trace_id": "t",
+        "latency_s": 1e-5,
+        "interval_s": (9e-6, 1.1e-5),
+        "library_digest": digest(library),
+        "library_name": "library.so",
+        "created_at": "2026-01-01T00:00:00+00:00",
+    }
+    return ArtifactManifest.model_validate(fields | changes)
+
+
+def test_what_was_written_reads_back(tmp_path: Path) -> None:
+    path = write_artifact(tmp_path / "out", manifest_of(), LIBRARY)
+    manifest, library, folder = read_artifact(str(tmp_path / "out"))
+    assert library == LIBRARY
+    assert manifest.library_name == path.name
+    assert folder == path.parent
+
+
+def test_a_changed_library_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+    path = write_artifact(tmp_path, manifest_of(), LIBRARY)
+    path.write_bytes(LIBRARY + b"!")
+    with pytest.raises(BadInput, match="not the one"):
+        read_artifact(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["../../escaped.so", "/etc/passwd", ""])
+def test_the_name_in_a_manifest_chooses_no_file(tmp_path: Path, name: str) -> None:
+    path = write_artifact(tmp_path / "out", manifest_of(library_name=name), LIBRARY)
+    assert path.parent == tmp_path / "out"
+    assert sorted(file.name for file in tmp_path.rglob("*.so")) == [path.name]
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", "not json"])
+def test_a_broken_manifest_is_bad_input(tmp_path: Path, content: str) -> None:
+    (tmp_path / MANIFEST_NAME).write_text(content)
+    with pytest.raises(BadInput, match="manifest"):
+        read_artifact(str(tmp_path))
+
+
+def test_a_digest_that_is_none_chooses_no_file(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST_NAME).write_text(manifest_of(library_digest="../../../../etc/passwd").model_dump_json())
+    with pytest.raises(BadInput, match="digest"):
+        read_artifact(str(tmp_path))
+
+
+def test_a_newer_manifest_asks_for_a_newer_program(tmp_path: Path) -> None:
+    write_artifact(tmp_path, manifest_of(schema_version=SCHEMA_VERSION + 1), LIBRARY)
+    with pytest.raises(BadInput, match="newer"):
+        read_artifact(str(tmp_path))

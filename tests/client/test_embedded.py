@@ -1,0 +1,48 @@
+"""Tuning from Python."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# A process of its own, as a user's program is one: the test process loads no TVM and closes its sockets.
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import tvm
+import tunefarm
+from matmul import matmul_program, schedule_by_hand, stochastic_schedule
+from tvm import te
+
+def checked(result):
+    assert result.record is not None and result.record.status.value == "verified"
+    assert result.best_latency_s <= result.untuned_latency_s
+    a, b = (np.random.default_rng(s).standard_normal((128, 128)).astype("float32") for s in (1, 2))
+    c = tvm.runtime.tensor(np.zeros((128, 128), "float32"))
+    result.compile()["main"](tvm.runtime.tensor(a), tvm.runtime.tensor(b), c)
+    np.testing.assert_allclose(c.numpy(), a @ b, rtol=1e-3, atol=1e-3)
+
+if sys.argv[2] == "space":
+    module = tvm.IRModule({"main": te.create_prim_func(matmul_program())})
+    checked(tunefarm.embedded.tune(module, trials=6, space=stochastic_schedule))
+elif sys.argv[2] == "te":
+    checked(tunefarm.embedded.tune(matmul_program(), trials=6, target={"kind": "llvm", "num-cores": 1}))
+elif sys.argv[2] == "seed":
+    result = tunefarm.embedded.tune(sys.argv[1] + "/matmul.py:matmul_program", trials=4, seed_traces=[schedule_by_hand])
+    checked(result)
+    assert any("Vectorize" in step.trace for step in result.task.improvements)
+"""
+
+
+@pytest.mark.parametrize("case", ["space", "te", "seed"])
+def test_a_program_tunes_what_it_holds(programs: Path, environment: dict[str, str], case: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM, str(programs), case],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr

@@ -1,0 +1,27 @@
+"""What an import costs is a promise: programs that only talk to tunefarm load neither a compiler nor a database."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("statement", ["import tunefarm", "import tunefarm.command_line", "import tunefarm.zygote"])
+def test_importing_loads_neither_tvm_nor_sqlalchemy(statement: str) -> None:
+    heavy = ("tvm", "sqlalchemy", "numpy", "xgboost", "matplotlib", "typer")
+    code = f"import sys; {statement}; print([name for name in {heavy} if name in sys.modules])"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"
+
+
+def test_tuning_from_python_loads_no_tvm_until_it_is_needed() -> None:
+    code = "import sys, tunefarm; tunefarm.embedded.tune; print('tvm' in sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "False"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    import tunefarm
+
+    with pytest.raises(AttributeError, match="nonsense"):
+        tunefarm.nonsense  # noqa: B018

@@ -1,0 +1,216 @@
+"""What the intake child makes of what users name. Real files, real TVM, in a real confined child."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tunefarm.confined.call import call
+from tunefarm.embedded import INTAKE_ENTRY, readable_folders
+from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
+from tunefarm.intake.module_source import parse_module_source
+from tunefarm.python_input import schedule_source, seed_source_of_text
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_schemas.bad_input import BadInput
+
+Understand = Callable[..., IntakeAnswer]
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[ForkServer]:
+    with ForkServer.start(("tvm", "tunefarm.intake.child")) as server:
+        yield server
+
+
+@pytest.fixture
+def understand(zygote: ForkServer) -> Understand:
+    def ask(
+        module: str,
+        *,
+        target: str = "",
+        function: str | None = None,
+        all_functions: bool = False,
+        space: str | None = None,
+        seeds: tuple[str, ...] = (),
+    ) -> IntakeAnswer:
+        request = IntakeRequest(
+            module=parse_module_source(module),
+            function=function,
+            all_functions=all_functions,
+            target=target,
+            abi="stable",
+            space=None if space is None else schedule_source("space", space),
+            seeds=tuple(seed_source_of_text("seed_traces", seed) for seed in seeds),
+            host_cores=2,
+        )
+        return call(zygote, INTAKE_ENTRY, request, IntakeAnswer, field="module", readable=readable_folders(request))
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("builtin:softmax:8x16", "softmax"),
+        ("te:GMM", "GMM"),
+        ("matmul.py", "matmul"),
+        ("matmul.py:Module", "Module"),
+        ("matmul.py:matmul_program", "matmul_program"),
+        ("several_functions.py:doubled", "doubled"),
+    ],
+)
+def test_every_form_of_module_is_understood(understand: Understand, programs: Path, module: str, name: str) -> None:
+    named = module if ":" in module.partition(".py")[0] else str(programs / module)
+    answer = understand(named)
+    assert [workload.name for workload in answer.workloads] == [name]
+    assert answer.workloads[0].arguments[-1].is_output
+
+
+def test_one_function_of_several_is_chosen_by_name(understand: Understand, programs: Path) -> None:
+    answer = understand(str(programs / "several_functions.py"), function="doubled")
+    assert answer.workloads[0].name == "doubled"
+
+
+def test_tvm_json_gives_the_same_workload_as_the_module_it_was_saved_from(
+    understand: Understand, programs: Path, tmp_path: Path
+) -> None:
+    answer = understand(str(programs / "matmul.py"))
+    (tmp_path / "matmul.json").write_text(answer.workloads[0].module_json)
+    assert understand(str(tmp_path / "matmul.json")).workloads[0].workload_id == answer.workloads[0].workload_id
+
+
+def test_a_printed_script_reads_back(understand: Understand, tmp_path: Path) -> None:
+    (tmp_path / "printed.py").write_text(
+        "@I.ir_module\nclass Module:\n    @T.prim_func(s_tir=True)\n"
+        '    def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):\n'
+        "        for i in range(8):\n            with T.sblock('B'):\n"
+        "                v = T.axis.spatial(8, i)\n                B[v] = A[v] + T.float32(1)\n"
+    )
+    assert understand(str(tmp_path / "printed.py")).workloads[0].arguments[0].shape == (8,)
+
+
+def test_the_host_is_the_target_unless_one_is_given(understand: Understand) -> None:
+    answer = understand("builtin:softmax:8x16")
+    assert answer.target.num_cores == 2
+    assert json.loads(answer.target.canonical)["mcpu"]
+    assert any("2 cores" in note for note in answer.notes)
+    assert understand("builtin:softmax:8x16", target="host:1").target.num_cores == 1
+
+
+def test_missing_cores_are_filled_in_and_said(understand: Understand) -> None:
+    answer = understand("builtin:softmax:8x16", target='{"kind": "llvm"}')
+    assert answer.target.num_cores == 2
+    assert any("num-cores" in note for note in answer.notes)
+
+
+def test_a_schedule_function_becomes_sketches_without_code(understand: Understand, programs: Path) -> None:
+    answer = understand(
+        str(programs / "matmul.py:matmul_program"), space=str(programs / "matmul.py:stochastic_schedule")
+    )
+    assert not answer.space.automatic
+    assert answer.space.sketches
+    assert "SamplePerfectTile" in answer.space.sketches[0].text
+
+
+def test_a_schedule_by_hand_becomes_a_seed_that_can_be_given_again(
+    understand: Understand, programs: Path, tmp_path: Path
+) -> None:
+    program = str(programs / "matmul.py:matmul_program")
+    by_hand = understand(program, seeds=(str(programs / "matmul.py:schedule_by_hand"),)).seed_traces[0]
+    (tmp_path / "seed.json").write_text(by_hand.text)
+    assert understand(program, seeds=(str(tmp_path / "seed.json"),)).seed_traces == (by_hand,)
+
+
+RELAX_FIX = "LegalizeOps"
+
+
+@pytest.mark.parametrize(
+    ("module", "field", "said"),
+    [
+        ("several_functions.py", "module", "doubled, dynamic, not_finite"),
+        ("several_functions.py:dynamic", "module", "dynamic extent n"),
+        ("relax_model.py", "module", RELAX_FIX),
+        ("matmul.py:nothing", "module", "matmul_program"),
+        ("matmul.py:answer", "module", "int"),
+        ("matmul.py:program_with_argument", "module", "size"),
+        ("te:NOTHING", "module", "GMM"),
+    ],
+)
+def test_a_module_that_cannot_be_tuned_is_refused_with_the_reason(
+    understand: Understand, programs: Path, module: str, field: str, said: str
+) -> None:
+    with pytest.raises(BadInput, match=said) as refused:
+        understand(module if module.startswith("te:") else str(programs / module))
+    assert refused.value.field == field
+    assert refused.value.fix
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ('{"kind": "llvm", "mcpu": "znver44"}', "znver44"),
+        ('{"kind": "abacus"}', "abacus"),
+        ('{"kind": "llvm", "colour": "red"}', "colour"),
+        ('{"kind": "cuda", "arch": "sm_80"}', "cuda"),
+        ('{"kind": "llvm", "mtriple": "riscv64-linux-gnu", "num-cores": 2}', "riscv64"),
+        ('{"kind": "llvm", "num-cores": 0}', "num-cores"),
+        ("[]", "JSON object"),
+        ("{", "neither"),
+        ("host:zero", "zero"),
+    ],
+)
+def test_a_target_that_cannot_be_used_here_is_refused(understand: Understand, target: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said) as refused:
+        understand("builtin:softmax:8x16", target=target)
+    assert refused.value.field == "target"
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[]", "not json", '{"root_index":0,"nodes":[{"type":"ffi.Array","data":[0]}]}', "[" * 100_000]
+)
+def test_no_text_takes_the_command_with_it(understand: Understand, tmp_path: Path, text: str) -> None:
+    (tmp_path / "module.json").write_text(text)
+    with pytest.raises(BadInput) as refused:
+        understand(str(tmp_path / "module.json"))
+    assert refused.value.field == "module"
+
+
+def test_a_schedule_that_fails_is_told_in_one_line(understand: Understand, programs: Path) -> None:
+    with pytest.raises(BadInput, match="no such block") as refused:
+        understand(str(programs / "matmul.py:matmul_program"), space=str(programs / "matmul.py:failing_schedule"))
+    assert refused.value.field == "space"
+    assert len(refused.value.problem) < 500
+
+
+def test_a_seed_of_another_function_is_refused(understand: Understand, programs: Path, tmp_path: Path) -> None:
+    seed = understand(str(programs / "matmul.py:matmul_program"), seeds=(str(programs / "matmul.py:schedule_by_hand"),))
+    (tmp_path / "seed.json").write_text(seed.seed_traces[0].text)
+    with pytest.raises(BadInput) as refused:
+        understand("builtin:softmax:8x16", seeds=(str(tmp_path / "seed.json"),))
+    assert refused.value.field == "seed_traces"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "open('{folder}/made-by-the-file', 'w')",
+        "import socket; socket.socket()",
+        "import os; os.fork()",
+        "open('/etc/shadow').read()",
+        "import os; os.kill(os.getppid(), 9)",
+        "import os; os.abort()",
+        "import sys; sys.exit(0)",
+        "def f(:",
+        "raise KeyboardInterrupt",
+    ],
+)
+def test_a_file_that_misbehaves_is_refused_and_changes_nothing(
+    understand: Understand, tmp_path: Path, line: str
+) -> None:
+    file = tmp_path / "bad.py"
+    file.write_text(line.replace("{folder}", str(tmp_path)))
+    with pytest.raises(BadInput):
+        understand(str(file))
+    assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["bad.py"]
+    assert understand("builtin:softmax:8x16").workloads, "the next one works"

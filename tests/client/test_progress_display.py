@@ -1,0 +1,74 @@
+import contextlib
+import io
+import os
+import pty
+
+import pyte
+
+from tunefarm.progress_display import LivePanel, PlainLines, panel_lines, progress_display
+from tunefarm_services.tuner.summary import Progress, Stage
+
+
+def progress(stage: Stage = "searching", best_latency_s: float | None = 1e-5) -> Progress:
+    return Progress(
+        stage=stage,
+        task_name="matmul [64]",
+        elapsed_s=12.0,
+        trials_done=32,
+        trials_budget=128,
+        best_latency_s=best_latency_s,
+        untuned_latency_s=1e-3,
+        trials_per_s=8.0,
+        seconds_left=12.0,
+        failures={"crash": 1},
+        model_rank_accuracy=0.75,
+    )
+
+
+def everything_in(descriptor: int) -> bytes:
+    os.set_blocking(descriptor, False)
+    written = b""
+    with contextlib.suppress(BlockingIOError):
+        while chunk := os.read(descriptor, 65536):
+            written += chunk
+    return written
+
+
+def test_the_panel_tells_rate_best_speedup_failures_and_time_left() -> None:
+    text = "\n".join(panel_lines(progress()))
+    for part in ("32/128", "8.0/s", "10 us", "1 ms", "100x", "crash 1", "0:12 left", "0.75"):
+        assert part in text
+
+
+def test_lines_go_where_no_terminal_is() -> None:
+    stream = io.StringIO()
+    display = progress_display(stream)
+    assert isinstance(display, PlainLines)
+    with display:
+        display.show(progress())
+        display.show(progress())
+        display.show(progress(best_latency_s=5e-6))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2, "a line only where something is new"
+    assert "best=5us" in lines[1]
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_terminal_gets_a_panel_that_goes_away() -> None:
+    near, far = pty.openpty()
+    with os.fdopen(far, "w") as stream:
+        display = progress_display(stream)
+        assert isinstance(display, LivePanel)
+        with display:
+            display.say("a note")
+            display.show(progress())
+        stream.flush()
+        written = everything_in(near)
+    os.close(near)
+    screen = pyte.Screen(100, 30)
+    pyte.ByteStream(screen).feed(written)
+    shown = "\n".join(screen.display)
+    assert "a note" in shown
+    assert "32/128" not in shown
+    assert b"32/128" in written
+    assert not screen.cursor.hidden

@@ -1,0 +1,177 @@
+"""The command from a module to a library: real search, real measurements, few trials."""
+
+import json
+import resource
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+MODULE = "builtin:matmul_bias_relu:64x64x64"
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A TUNEFARM_HOME in which one module was tuned, with its outputs beside it."""
+    folder = tmp_path_factory.mktemp("tuned")
+    ended = subprocess.run(
+        [sys.executable, "-m", "tunefarm.command_line", "tune", MODULE, "--trials", "8", "--json", "--output", "out"],
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "TUNEFARM_HOME": str(folder / "home"), "HOME": str(folder)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr
+    (folder / "summary.json").write_text(ended.stdout)
+    return folder
+
+
+@pytest.fixture
+def environment(tuned: Path, environment: dict[str, str]) -> dict[str, str]:
+    return {**environment, "TUNEFARM_HOME": str(tuned / "home")}
+
+
+def test_the_summary_tells_what_was_found_and_what_it_took(tuned: Path) -> None:
+    summary = json.loads((tuned / "summary.json").read_text())
+    task = summary["tasks"][0]
+    assert summary["outcome"] == "succeeded"
+    assert task["trials"] == 8
+    assert 0 < task["best_latency_s"] <= task["untuned_latency_s"]
+    assert task["improvements"][0]["trace"]
+    assert summary["numpy_latency_s"] > 0
+    assert {"total", "start", "build", "run", "verify", "first_measured"} <= set(summary["seconds"])
+
+
+def test_the_output_is_a_library_with_its_manifest_a_plot_and_a_report(tuned: Path) -> None:
+    names = {path.suffix for path in (tuned / "out").iterdir()}
+    assert {".so", ".json", ".svg", ".png", ".html"} <= names
+
+
+def test_the_same_command_again_is_answered_without_a_trial(tunefarm: Run) -> None:
+    ended = tunefarm("tune", MODULE, "--trials", "8", "--json")
+    assert ended.code == 0, ended.err
+    task = json.loads(ended.out)["tasks"][0]
+    assert task["answered_from_store"]
+    assert task["trials"] == 0
+
+
+def test_the_record_is_listed_found_shown_and_built(tunefarm: Run, tmp_path: Path) -> None:
+    record = json.loads(tunefarm("records", "list", "--json").out)[0]
+    assert record["status"] == "verified"
+    best = json.loads(tunefarm("records", "best", MODULE, "--json").out)[0]
+    assert best["match"] == "exact"
+    assert best["record"]["record_id"] == record["record_id"]
+    shown = tunefarm("records", "show", record["record_id"][:12])
+    assert shown.code == 0, shown.err
+    assert "T.sblock" in shown.out
+    built = tunefarm("artifact", "build", record["record_id"], "--output", str(tmp_path / "built"))
+    assert built.code == 0, built.err
+
+
+def test_an_artifact_runs_in_a_fresh_process(tunefarm: Run, tuned: Path) -> None:
+    ended = tunefarm("artifact", "run", str(tuned / "out"), "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["latency_s"] > 0
+
+
+def test_records_leave_and_come_back_as_claims(tunefarm: Run, environment: dict[str, str], tmp_path: Path) -> None:
+    left = tunefarm("records", "export", "tvm-database")
+    assert left.code == 0, left.err
+    environment["TUNEFARM_HOME"] = str(tmp_path / "elsewhere")
+    came = tunefarm("records", "import", "tvm-database", "--json")
+    assert came.code == 0, came.err
+    assert len(json.loads(came.out)["record_ids"]) == 1
+    listed = json.loads(tunefarm("records", "list", "--json").out)
+    assert [record["status"] for record in listed] == ["claimed"]
+
+
+def test_a_report_is_written_for_the_latest_job(tunefarm: Run, tmp_path: Path) -> None:
+    ended = tunefarm("report", "--output", "page.html")
+    assert ended.code == 0, ended.err
+    assert "<svg" in (tmp_path / "page.html").read_text()
+
+
+def test_the_store_is_sound_and_can_be_copied(tunefarm: Run, environment: dict[str, str], tmp_path: Path) -> None:
+    assert json.loads(tunefarm("db", "check", "--json").out)["problems"] == []
+    assert tunefarm("db", "gc", "--json").code == 0
+    assert tunefarm("db", "backup", "copy").code == 0
+    before = json.loads(tunefarm("db", "stats", "--json").out)
+    environment["TUNEFARM_HOME"] = str(tmp_path / "copy")
+    assert json.loads(tunefarm("db", "stats", "--json").out) == before
+    assert json.loads(tunefarm("db", "check", "--json").out)["problems"] == []
+
+
+def test_doctor_finds_this_machine_fit(tunefarm: Run) -> None:
+    ended = tunefarm("doctor", "--json")
+    assert ended.code == 0, ended.out
+    assert json.loads(ended.out)["fit"]
+
+
+def test_a_module_whose_output_is_not_finite_is_refused(tunefarm: Run, programs: Path) -> None:
+    ended = tunefarm("tune", str(programs / "several_functions.py:not_finite"), "--trials", "4")
+    assert ended.code == 2, ended.err
+    assert "MODULE" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_database_of_a_newer_version_is_refused(tunefarm: Run, environment: dict[str, str], tmp_path: Path) -> None:
+    environment["TUNEFARM_HOME"] = str(tmp_path / "newer")
+    assert tunefarm("db", "stats").code == 0
+    with sqlite3.connect(tmp_path / "newer" / "tunefarm.db") as database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    database.close()
+    ended = tunefarm("records", "list")
+    assert ended.code == 2
+    assert "newer" in ended.err
+
+
+def test_a_full_disk_is_told(environment: dict[str, str], tmp_path: Path) -> None:
+    def fill_up() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "tunefarm.command_line", "db", "stats"],
+        env={**environment, "TUNEFARM_HOME": str(tmp_path / "full")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        preexec_fn=fill_up,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_ctrl_c_in_a_terminal_keeps_everything_and_resume_goes_on(
+    environment: dict[str, str], tmp_path: Path, tunefarm: Run
+) -> None:
+    environment["TUNEFARM_HOME"] = str(tmp_path / "interrupted")
+    command = f"{sys.executable} -m tunefarm.command_line tune builtin:matmul:96x96x96 --trials 4000 --seconds 8"
+    shell = pexpect.spawn("/bin/sh", ["-i"], env={**environment, "PS1": "prompt> ", "TERM": "xterm"}, timeout=60)
+    shell.setwinsize(40, 160)
+    shell.expect("prompt> ")
+    shell.sendline(command)
+    shell.expect(r"best \d")
+    shell.sendintr()
+    shell.expect("stopping")
+    shell.expect(r"tune --resume (\w+)")
+    job = shell.match.group(1).decode()
+    shell.expect("prompt> ")
+    shell.sendline("echo code=$?")
+    shell.expect(r"code=130")
+    shell.sendline("exit")
+    shell.close()
+
+    trials = json.loads(tunefarm("db", "stats", "--json").out)["rows"]["measurements"]
+    assert trials > 0
+    ended = tunefarm("tune", "--resume", job, "--json")
+    assert ended.code == 0, ended.err
+    summary = json.loads(ended.out)
+    assert summary["job_id"] == job
+    assert summary["tasks"][0]["trials_in_store"] >= trials

@@ -1,0 +1,82 @@
+"""What the command says before it does anything."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tunefarm.resume_option import with_resume_value
+
+
+@pytest.mark.parametrize(
+    ("words", "named", "help_in"),
+    [
+        (["tune"], "MODULE", "builtin:matmul_bias_relu"),
+        (["tune", "no/such/file.py"], "MODULE", "does not exist"),
+        (["tune", "builtin:nonsense"], "MODULE", "matmul_bias_relu"),
+        (["tune", "builtin:matmul:3x4"], "MODULE", "MxNxK"),
+        (["tune", "builtin:matmul:0x4x4"], "MODULE", "between 1 and"),
+        (["tune", "."], "MODULE", "is not a file"),
+        (["tune", "builtin:matmul", "--trials", "0"], "--trials", "at least 1"),
+        (["tune", "builtin:matmul", "--seconds", "-1"], "--seconds", "positive"),
+        (["tune", "builtin:matmul", "--trials", "many"], "--trials", "integer"),
+        (["tune", "builtin:matmul", "--space", "nowhere.py:f"], "--space", "does not exist"),
+        (["tune", "builtin:matmul", "--seed-trace", "nowhere.json"], "--seed-trace", "does not exist"),
+        (["tune", "builtin:matmul", "--output", "/proc/nowhere"], "--output", "another folder"),
+        (["tune", "builtin:matmul", "--strategy", "luck"], "--strategy", "evolutionary"),
+        (["report"], "JOB", "tunefarm tune"),
+        (["report", "nonsense"], "JOB", "nonsense"),
+        (["records", "retract", "nonsense", "--reason", "x"], "RECORD", "records list"),
+        (["artifact", "build", "nonsense", "--output", "out"], "RECORD", "records list"),
+        (["artifact", "run", "."], "DIR", "artifact build"),
+        (["tune", "--resume"], "--resume", "tunefarm tune MODULE"),
+        (["nonsense"], "nonsense", "--help"),
+    ],
+)
+def test_bad_input_names_the_field_and_the_fix(
+    tunefarm: Callable[..., object], words: list[str], named: str, help_in: str
+) -> None:
+    ended = tunefarm(*words)
+    assert ended.code == 2
+    assert named in ended.err
+    assert help_in in ended.err
+    assert "Traceback" not in ended.err
+    assert ended.out == ""
+
+
+def test_a_home_that_cannot_be_made_is_bad_input(
+    tunefarm: Callable[..., object], environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    environment["TUNEFARM_HOME"] = str(tmp_path / "file" / "home")
+    ended = tunefarm("db", "stats")
+    assert ended.code == 2
+    assert "Traceback" not in ended.err
+
+
+def test_a_wrong_setting_is_named_by_its_variable(tunefarm: Callable[..., object], environment: dict[str, str]) -> None:
+    environment["TUNEFARM_BUSY_TIMEOUT_S"] = "soon"
+    ended = tunefarm("db", "stats")
+    assert ended.code == 2
+    assert "TUNEFARM_BUSY_TIMEOUT_S" in ended.err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["tune", "--help"], ["records", "--help"], ["db", "--help"]])
+def test_help_is_no_error(tunefarm: Callable[..., object], words: list[str]) -> None:
+    ended = tunefarm(*words)
+    assert ended.code == 0
+    assert "Usage" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (["tune", "--resume"], ["tune", "--resume", "latest"]),
+        (["tune", "--resume", "--json"], ["tune", "--resume", "latest", "--json"]),
+        (["tune", "--resume", "0" * 21], ["tune", "--resume", "0" * 21]),
+        (["tune", "--resume", "builtin:matmul"], ["tune", "--resume", "latest", "builtin:matmul"]),
+        (["tune", "builtin:matmul"], ["tune", "builtin:matmul"]),
+    ],
+)
+def test_resume_needs_no_job(words: list[str], completed: list[str]) -> None:
+    assert with_resume_value(words) == completed

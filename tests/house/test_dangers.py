@@ -1,0 +1,50 @@
+"""Calls that have destroyed machines, or let data become code, do not appear in what we ship."""
+
+import ast
+import re
+from pathlib import Path
+
+from tests.house.source_files import DISTRIBUTIONS, ROOT, imported_names, python_files
+
+PICKLES = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
+DELETES_WHAT_A_BUILDER_NAMES = re.compile(r"\b(tune_tir|tune_tasks|remove_build_dir|RemoveBuildArtifact)\b")
+
+
+def code_of(path: Path) -> str:
+    """The file without docstrings and comments, which may speak of what the code must not do."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            node.value.value = ""
+    return ast.unparse(tree)
+
+
+def called_names(path: Path) -> set[str]:
+    calls = (node.func for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    return {call.id for call in calls if isinstance(call, ast.Name)}
+
+
+def test_nothing_is_pickled() -> None:
+    assert not [path for path in python_files(*DISTRIBUTIONS) if PICKLES & imported_names(path)]
+
+
+def test_tvms_callback_that_deletes_folders_is_never_run() -> None:
+    files = python_files(*DISTRIBUTIONS, "tests")
+    assert not [
+        path
+        for path in files
+        if path != Path(__file__).resolve() and DELETES_WHAT_A_BUILDER_NAMES.search(code_of(path))
+    ]
+
+
+def test_the_comparison_runs_tvms_tuner_with_its_real_builder_only() -> None:
+    using = [path.name for path in python_files("benchmarks") if DELETES_WHAT_A_BUILDER_NAMES.search(code_of(path))]
+    assert using == ["stock_tuner.py"]
+    assert "PyBuilder" not in code_of(ROOT / "benchmarks" / "stock_tuner.py")
+
+
+def test_no_text_is_evaluated_outside_the_confined_child_that_reads_the_users_file() -> None:
+    allowed = {"intake", "confined"}
+    files = python_files(*DISTRIBUTIONS)
+    found = [path for path in files if {"eval", "exec"} & called_names(path) and not allowed & set(path.parts)]
+    assert not found

@@ -1,0 +1,81 @@
+"""What a distribution imports it also declares, at a version that is pinned."""
+
+import re
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from tests.house.source_files import DISTRIBUTIONS, ROOT, imported_names, project_settings, python_files
+
+PIN = re.compile(r"^[A-Za-z0-9_.-]+==[A-Za-z0-9_.!+-]+$")
+
+
+def normal(name: str) -> str:
+    """The normal form of a distribution's name (PEP 503), without extras or versions."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[\[<>=!~; ]", name)[0]).lower()
+
+
+def declared(distribution: str) -> set[str]:
+    settings = project_settings(distribution)
+    extras = settings.get("optional-dependencies", {}).values()
+    return {normal(name) for names in (settings["dependencies"], *extras) for name in names}
+
+
+def reachable(distribution: str) -> set[str]:
+    """What it declares, and what those of our own that it declares do."""
+    names = declared(distribution)
+    ours = {normal(project_settings(other)["name"]): other for other in DISTRIBUTIONS}
+    for name in sorted(names & set(ours)):
+        names |= reachable(ours[name])
+    return names
+
+
+def pins() -> list[str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_every_package_that_is_imported_is_declared(distribution: str) -> None:
+    own = next((ROOT / distribution).glob("*/__init__.py")).parent.name
+    providers = packages_distributions()
+    missing = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in python_files(distribution)
+        for name in imported_names(path) - {own} - set(sys.stdlib_module_names)
+        if not {normal(provider) for provider in providers.get(name, [name])} & own_or_reachable(distribution)
+    }
+    assert not missing
+
+
+def own_or_reachable(distribution: str) -> set[str]:
+    return reachable(distribution) | {package_alias(name) for name in reachable(distribution)}
+
+
+def package_alias(name: str) -> str:
+    """In a checkout that is only on the path, our packages have no distribution to be looked up by."""
+    return name.replace("-", "_")
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_every_declared_dependency_is_pinned(distribution: str) -> None:
+    pinned = {normal(line) for line in pins()}
+    ours = {normal(project_settings(other)["name"]) for other in DISTRIBUTIONS}
+    either_wheel = {"xgboost"} if "xgboost-cpu" in pinned else set()
+    assert declared(distribution) - ours - either_wheel <= pinned
+
+
+def test_constraints_hold_one_version_each_and_nothing_about_where_it_comes_from() -> None:
+    assert all(PIN.match(line) for line in pins())
+    names = [normal(line) for line in pins()]
+    assert len(names) == len(set(names))
+
+
+def test_importing_the_client_loads_neither_a_compiler_nor_a_database(tmp_path: Path) -> None:
+    heavy = "{'tvm', 'sqlalchemy', 'numpy', 'xgboost', 'matplotlib', 'tunefarm_services', 'tunefarm_workers'}"
+    code = f"import sys, tunefarm; print(sorted({heavy} & set(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert shown.stdout.strip() == "[]"

@@ -1,0 +1,38 @@
+"""A reader finds the room of a line of code, and every room is small."""
+
+import re
+
+import pytest
+
+from tests.house.source_files import DISTRIBUTIONS, ROOT, python_files
+
+LARGEST_FILE_LINES = 400
+NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "manager", "misc", "base"}
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_every_distribution_has_one_typed_package_that_says_what_it_owns(distribution: str) -> None:
+    packages = [path.parent for path in (ROOT / distribution).glob("*/__init__.py")]
+    assert len(packages) == 1
+    assert (packages[0] / "py.typed").exists()
+    assert (packages[0] / "__init__.py").read_text(encoding="utf-8").startswith('"""')
+
+
+def test_no_file_is_longer_than_a_reader_holds_in_mind() -> None:
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for path in python_files(*DISTRIBUTIONS, "benchmarks", "tests")
+        if (lines := path.read_text(encoding="utf-8").count("\n")) > LARGEST_FILE_LINES
+    }
+    assert not long
+
+
+def test_no_file_is_named_after_nothing() -> None:
+    files = python_files(*DISTRIBUTIONS, "benchmarks")
+    assert not [path for path in files if NAMES_THAT_SAY_NOTHING & set(path.stem.split("_"))]
+
+
+def test_nothing_is_left_for_later() -> None:
+    files = python_files(*DISTRIBUTIONS, "benchmarks")
+    assert not [path for path in files if UNFINISHED.search(path.read_text(encoding="utf-8"))]

@@ -1,0 +1,17 @@
+"""The migrations make exactly the tables that the code speaks of."""
+
+from pathlib import Path
+
+from alembic import command
+from sqlalchemy import create_engine
+
+from tunefarm_services.store.migrate import configuration, migrate
+
+
+def test_no_table_or_column_awaits_a_migration(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'empty.sqlite'}")
+    with engine.begin() as connection:
+        migrate(connection, "head")
+    with engine.connect() as connection:
+        command.check(configuration(connection))
+    engine.dispose()

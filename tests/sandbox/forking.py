@@ -1,0 +1,51 @@
+"""Short ways to fork and to look at processes, for the tests beside this file."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import Child, Exit, ForkServer
+from tunefarm_sandbox.limits import Limits
+
+HERE = str(Path(__file__).parent)
+ENVIRONMENT = {"PYTHONPATH": HERE}
+ROOMY = Limits(memory_bytes=1 << 30, cpu_s=20, file_size_bytes=1 << 20, open_files=64)
+
+
+def fork(server: ForkServer, entry: str, payload: bytes = b"", **options: object) -> Child:
+    chosen = {"limits": ROOMY, "confinement": Confinement.strict(), **options}
+    return server.fork(f"children:{entry}", payload, **chosen)  # type: ignore[arg-type]
+
+
+def answer(server: ForkServer, entry: str, payload: bytes = b"", **options: object) -> bytes:
+    """The first message of a child that is kept until it has sent it."""
+    with fork(server, entry, payload, **options) as child:
+        return child.channel.receive(10)
+
+
+def ended(child: Child) -> Exit:
+    found = child.exit(10)
+    assert found is not None, f"process {child.pid} still runs"
+    return found
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> bool:
+    deadline_s = time.monotonic() + seconds
+    while time.monotonic() < deadline_s:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return condition()
+
+
+def open_descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))

@@ -1,0 +1,187 @@
+import os
+import platform
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from tests.sandbox.forking import ENVIRONMENT, answer, ended, fork, is_running
+from tunefarm_sandbox.confinement import Confinement, abilities
+from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
+
+NUMBERS_OF_X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="calls are named by their x86-64 numbers")
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder with a secret that its owner and everybody else may read and write, as far as modes go."""
+    with tempfile.TemporaryDirectory(prefix="sandbox-home-") as folder:
+        Path(folder).chmod(0o777)
+        secret = Path(folder, "token")
+        secret.write_text("a secret")
+        secret.chmod(0o666)
+        yield Path(folder)
+
+
+def attempt(server: ForkServer, what: str, argument: str = "", **options: object) -> str:
+    child = fork(server, "attempt", f"{what} {argument}".encode(), **options)
+    told = child.channel.receive(5).decode()
+    assert ended(child).kind == "exited"
+    return told
+
+
+def test_this_machine_offers_what_these_tests_are_about() -> None:
+    assert abilities().missing() == ()
+    assert abilities().landlock_abi > 0
+
+
+@pytest.mark.parametrize("path", ["/etc/shadow", "/etc/passwd", "/proc/1/cmdline", "/proc/self/../1/environ"])
+def test_files_of_the_system_that_are_not_libraries_cannot_be_read(server: ForkServer, path: str) -> None:
+    assert attempt(server, "read", path).startswith("PermissionError")
+
+
+@pytest.mark.parametrize("what", ["read", "write", "unlink", "rename", "link", "truncate", "chmod"])
+def test_a_secret_beside_cannot_be_touched(server: ForkServer, home: Path, what: str) -> None:
+    assert attempt(server, what, str(home / "token")).startswith("PermissionError")
+    assert (home / "token").read_text() == "a secret"
+    assert os.listdir(home) == ["token"]
+    assert (home / "token").stat().st_mode & 0o777 == 0o666
+
+
+def test_a_folder_that_was_not_given_can_neither_be_listed_nor_written(server: ForkServer, home: Path) -> None:
+    assert attempt(server, "list", str(home)).startswith("PermissionError")
+    assert attempt(server, "write", str(home / "new")).startswith("PermissionError")
+    assert attempt(server, "write", "/dev/shm/new").startswith("PermissionError")
+    assert not (home / "new").exists()
+
+
+def test_what_is_readable_can_be_read_whoever_owns_it_but_not_written(server: ForkServer, home: Path) -> None:
+    (home / "token").chmod(0o600)
+    home.chmod(0o700)
+    given = Confinement.strict(readable=[str(home / "token"), "/no/such/file"])
+    assert attempt(server, "read", str(home / "token"), confinement=given) == "done 8"
+    assert attempt(server, "write", str(home / "token"), confinement=given).startswith("PermissionError")
+
+
+def test_a_writable_folder_can_be_written_whoever_owns_it_and_nothing_beside_it(server: ForkServer, home: Path) -> None:
+    inner = home / "inner"
+    inner.mkdir(0o700)
+    given = Confinement.strict(writable=[str(inner)])
+    assert attempt(server, "write", str(inner / "new"), confinement=given) == "done 4"
+    assert (inner / "new").read_bytes() == b"mine"
+    assert attempt(server, "write", str(home / "token"), confinement=given).startswith("PermissionError")
+    assert attempt(server, "read", str(home / "token"), confinement=given).startswith("PermissionError")
+
+
+@pytest.mark.parametrize("kind", ["tcp", "udp", "raw", "packet", "netlink", "socketpair"])
+def test_no_socket_can_be_made(server: ForkServer, kind: str) -> None:
+    assert attempt(server, kind).startswith("PermissionError")
+
+
+def test_a_listening_unix_socket_cannot_be_reached(server: ForkServer, home: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(home / "socket"))
+        listening.listen()
+        assert attempt(server, "unix", str(home / "socket")).startswith("PermissionError")
+
+
+@pytest.mark.parametrize("what", ["os_fork", "exec", "spawn"])
+def test_neither_processes_nor_programs_can_be_started(server: ForkServer, what: str) -> None:
+    assert attempt(server, what).startswith(("PermissionError", "BlockingIOError"))
+
+
+def test_a_shell_command_does_not_run(server: ForkServer) -> None:
+    assert attempt(server, "system") != "done 0"
+
+
+def test_threads_can_be_started(server: ForkServer) -> None:
+    assert attempt(server, "thread") == "done 1"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, 0])
+def test_the_parent_cannot_be_signalled(server: ForkServer, number: int) -> None:
+    assert attempt(server, "signal_parent", str(int(number))).startswith("PermissionError")
+    assert fork(server, "greet").channel.receive(5) == b"hello "
+
+
+@pytest.mark.parametrize("what", ["signal_group_of_parent", "signal_all", "renice_parent", "limit_parent"])
+def test_nothing_can_be_done_to_other_processes(server: ForkServer, what: str) -> None:
+    assert attempt(server, what).startswith("PermissionError")
+    assert server.alive
+    assert is_running(os.getppid())
+
+
+@NUMBERS_OF_X86
+@pytest.mark.parametrize(
+    "call",
+    [
+        "clone 17", "fork", "vfork", "setsid", "setpgid 0 0", "unshare 268435456", "ptrace 0", "bpf 0 0 0", "keyctl 0",
+        "perf_event_open 0", "io_uring_setup 1 0", "userfaultfd 0", "mount 0 0 0", "process_vm_readv 1", "chmod 0 0",
+        "memfd_create 0 0", "pidfd_open 1 0", "tkill 1 0", "tgkill 1 1 0", "rt_sigqueueinfo 1 0 0", "prctl 1 0",
+        "prctl 1 15", "fcntl 3 8 1", "fcntl 3 4294967304 1",
+    ],
+)  # fmt: skip
+def test_a_system_call_nobody_needs_is_not_permitted(server: ForkServer, call: str) -> None:
+    assert "Operation not permitted" in attempt(server, "system_call", call)
+
+
+@NUMBERS_OF_X86
+@pytest.mark.parametrize("call", ["clone3 0 0", "newest", "pidfd_getfd 0 0 0"])
+def test_a_system_call_that_hides_its_arguments_or_is_new_does_not_exist(server: ForkServer, call: str) -> None:
+    assert "Function not implemented" in attempt(server, "system_call", call)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_child_of_root_is_nobody_for_good(server: ForkServer) -> None:
+    assert fork(server, "tell_user").channel.receive(5) == b"(65534, 65534, 65534) [] 1"
+    assert attempt(server, "become_root").startswith("PermissionError")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_can_be_chosen(server: ForkServer) -> None:
+    given = Confinement(user_id=54321)
+    assert fork(server, "tell_user", confinement=given).channel.receive(5).startswith(b"(54321, 54321, 54321)")
+
+
+def test_where_the_kernel_lacks_something_it_is_refused_if_required_and_done_without_otherwise() -> None:
+    with ForkServer.start(["children:hide_landlock_and_seccomp"], environment=ENVIRONMENT) as poor:
+        with pytest.raises(ForkFailed) as failed:
+            fork(poor, "greet", confinement=Confinement.strict(require=True))
+        assert failed.value.kind == "confinement"
+        assert "Landlock" in failed.value.reason
+        assert "seccomp" in failed.value.reason
+        assert answer(poor, "greet", b"freely") == b"hello freely"
+
+
+def test_what_is_required_is_given_where_the_kernel_has_it(server: ForkServer) -> None:
+    assert answer(server, "greet", confinement=Confinement.strict(require=True)) == b"hello "
+
+
+def test_a_compiler_works_in_its_folder(server: ForkServer, home: Path) -> None:
+    folder = home / "build"
+    folder.mkdir(0o700)
+    child = fork(server, "compile_and_run", confinement=Confinement.compiler(str(folder)))
+    try:
+        assert child.channel.receive(30) == b"7 6"
+    finally:
+        print(child.output())
+    assert ended(child).code == 0
+
+
+def test_a_compiler_reaches_no_other_file(server: ForkServer, home: Path) -> None:
+    folder = home / "build"
+    folder.mkdir(0o700)
+    given = Confinement.compiler(str(folder))
+    assert attempt(server, "read", str(home / "token"), confinement=given).startswith("PermissionError")
+    assert attempt(server, "signal_parent", "9", confinement=given).startswith("PermissionError")
+    assert attempt(server, "spawn", confinement=given) == "done 0"
+
+
+@pytest.mark.parametrize("path", ["relative", "", "/with\0nul"])
+def test_a_path_that_is_not_absolute_is_refused(path: str) -> None:
+    with pytest.raises(ValidationError):
+        Confinement.strict(readable=[path])

@@ -1,0 +1,168 @@
+import os
+import select
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.forking import ENVIRONMENT, ROOMY, answer, ended, fork, open_descriptors, within
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import Exit, ForkFailed, ForkServer
+from tunefarm_sandbox.limits import Limits
+
+
+def test_a_child_gets_its_payload_answers_and_exits(server: ForkServer) -> None:
+    child = fork(server, "greet", b"world")
+    assert child.channel.receive(5) == b"hello world"
+    end = ended(child)
+    assert (end.kind, end.code) == ("exited", 0)
+    assert end.peak_memory_bytes > 1 << 20
+
+
+def test_a_large_payload_arrives_whole(server: ForkServer) -> None:
+    child = fork(server, "greet", b"x" * 20_000_000)
+    assert len(child.channel.receive(10)) == 20_000_006
+
+
+def test_children_find_what_was_preloaded(server: ForkServer) -> None:
+    assert fork(server, "tell_preloaded").channel.receive(5) == b"preloaded"
+
+
+def test_a_request_waits_for_the_preloading() -> None:
+    with ForkServer.start(["xml.dom.minidom", "asyncio", "children:prepare"], environment=ENVIRONMENT) as starting:
+        assert fork(starting, "tell_preloaded").channel.receive(5) == b"preloaded"
+        assert starting.ready(0)
+
+
+@pytest.mark.parametrize("preload", ["no_such_module", "children:no_such_function", "children:fail_to_prepare"])
+def test_a_preload_that_fails_is_told(preload: str) -> None:
+    with ForkServer.start([preload], environment=ENVIRONMENT) as failing:
+        assert not failing.ready(10)
+        assert preload in failing.failure
+        with pytest.raises(ForkFailed) as failed:
+            fork(failing, "greet")
+        assert failed.value.kind == "server_lost"
+        assert preload in failed.value.reason
+        assert within(2, lambda: not failing.alive)
+
+
+@pytest.mark.parametrize("entry", ["no_such_function", "HERE.there", "remembered"])
+def test_an_entry_that_cannot_be_called_is_a_typed_failure_and_the_server_lives(server: ForkServer, entry: str) -> None:
+    with pytest.raises(ForkFailed) as failed:
+        fork(server, entry)
+    assert failed.value.kind == "entry"
+    assert entry in failed.value.reason
+    assert fork(server, "greet").channel.receive(5) == b"hello "
+
+
+def test_a_fork_that_the_kernel_refuses_is_a_typed_failure_and_the_server_lives(server: ForkServer) -> None:
+    host = fork(server, "host_without_processes", confinement=Confinement.host())
+    for _ in range(2):
+        with pytest.raises(ForkFailed) as failed:
+            fork(host.as_server(), "greet")
+        assert failed.value.kind == "resources"
+    host.close()
+
+
+def test_descriptors_are_handed_over_and_nothing_else_is_open(server: ForkServer) -> None:
+    read, write = os.pipe()
+    child = fork(server, "write_to_descriptors", b"through", descriptors=[write])
+    assert os.read(read, 100) == b"through"
+    assert ended(child).code == 0
+    open_in_child = answer(server, "tell_open_descriptors", descriptors=[write]).split()
+    assert len(open_in_child) == 5, "standard input, output and error, the channel, and the one handed over"
+    os.close(read)
+    os.close(write)
+
+
+def test_an_exception_exits_with_one_and_its_traceback_is_in_the_output(server: ForkServer) -> None:
+    child = fork(server, "raise_error")
+    assert ended(child) == Exit(kind="exited", code=1, peak_memory_bytes=ended(child).peak_memory_bytes)
+    assert "on my way" in child.output()
+    assert "ValueError: that is not a schedule" in child.output()
+
+
+def test_an_exit_code_is_told(server: ForkServer) -> None:
+    assert ended(fork(server, "leave_with_code", b"7")).code == 7
+
+
+def test_the_end_of_a_child_can_be_waited_for_with_others(server: ForkServer) -> None:
+    child = fork(server, "greet")
+    assert child.exit_fileno() in select.select([child.exit_fileno()], [], [], 5)[0]
+    assert ended(child).code == 0
+
+
+def test_secrets_in_the_environment_do_not_reach_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNEFARM_API_TOKEN", "a-secret")
+    with ForkServer.start([], environment={**ENVIRONMENT, "ADDED": "here"}) as started:
+        seen = answer(started, "tell_environment").decode()
+    assert "a-secret" not in seen
+    assert "'ADDED': 'here'" in seen
+
+
+def test_limits_are_put_on(server: ForkServer) -> None:
+    limits = Limits(cpu_s=1.5, file_size_bytes=4096, open_files=33)
+    assert fork(server, "tell_limits", limits=limits).channel.receive(5) == b"[2, 4096, 33, 0]"
+
+
+def test_what_was_not_preloaded_can_still_be_imported(server: ForkServer) -> None:
+    assert fork(server, "import_lazily").channel.receive(5) == b"wave"
+
+
+def test_a_writable_folder_that_does_not_exist_lets_nothing_run(server: ForkServer, tmp_path: Path) -> None:
+    child = fork(server, "greet", confinement=Confinement.strict(writable=[str(tmp_path / "gone")]))
+    assert ended(child).code == 125
+    assert "gone" in child.output()
+
+
+def test_threads_may_share_a_server(server: ForkServer) -> None:
+    heard: list[bytes] = []
+
+    def ask(number: int) -> None:
+        heard.append(answer(server, "greet", b"%d" % number))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(heard) == [b"hello %d" % number for number in range(8)]
+
+
+def test_two_hundred_forks_leave_no_descriptor_and_no_process_behind(server_of_its_own: ForkServer) -> None:
+    def round_trip() -> int:
+        child = fork(server_of_its_own, "greet")
+        assert child.channel.receive(5) == b"hello "
+        assert ended(child).code == 0
+        return child.pid
+
+    round_trip()
+    process = server_of_its_own._process
+    assert process is not None
+    time.sleep(0.1)  # until the server has let go of that one
+    here, there = open_descriptors(os.getpid()), open_descriptors(process.pid)
+    pids = [round_trip() for _ in range(200)]
+    assert open_descriptors(os.getpid()) <= here
+    assert within(2, lambda: open_descriptors(process.pid) == there)
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_child_whose_handle_is_dropped_is_killed(server: ForkServer) -> None:
+    child = fork(server, "wait")
+    pid = child.pid
+    assert child.channel.receive(5) == b"waiting"
+    del child
+    assert within(2, lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_closing_the_server_ends_its_children_and_can_be_repeated() -> None:
+    server = ForkServer.start([], environment=ENVIRONMENT)
+    children = [fork(server, "ignore_signals") for _ in range(3)]
+    assert [child.channel.receive(5) for child in children] == [b"deaf"] * 3
+    server.close()
+    server.close()
+    assert not [child.pid for child in children if Path(f"/proc/{child.pid}").exists()]
+    assert [ended(child).described() for child in children] == ["killed by SIGKILL"] * 3
+    with pytest.raises(ForkFailed):
+        server.fork("children:greet", limits=ROOMY, confinement=Confinement.strict())

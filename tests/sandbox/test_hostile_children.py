@@ -1,0 +1,156 @@
+import os
+import struct
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.forking import ROOMY, answer, ended, fork, open_descriptors
+from tunefarm_sandbox.channel import ChannelClosed
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.limits import Limits
+
+
+@pytest.fixture(autouse=True)
+def the_next_child_works(server: ForkServer) -> Iterator[None]:
+    """Whatever the child of a test did, the one after it is as good as any."""
+    yield
+    assert answer(server, "greet", b"again") == b"hello again"
+
+
+def test_a_child_that_loops_is_killed_at_its_limit_of_processor_time(server: ForkServer) -> None:
+    child = fork(server, "loop", limits=Limits(cpu_s=1))
+    assert child.channel.receive(5) == b"looping"
+    assert ended(child).described() == "killed by SIGXCPU"
+
+
+def test_a_child_that_is_deaf_to_that_is_killed_a_second_later(server: ForkServer) -> None:
+    child = fork(server, "ignore_signals", limits=Limits(cpu_s=1))
+    assert ended(child).described() == "killed by SIGKILL"
+
+
+def test_a_child_that_refuses_to_end_is_killed_at_once(server: ForkServer) -> None:
+    child = fork(server, "ignore_signals")
+    assert child.channel.receive(5) == b"deaf"
+    assert child.exit(0) is None
+    began_s = time.monotonic()
+    child.kill()
+    assert ended(child).described() == "killed by SIGKILL"
+    assert time.monotonic() - began_s < 1
+
+
+def test_a_child_that_segfaults_is_told_as_such(server: ForkServer) -> None:
+    assert ended(fork(server, "segfault")).described() == "killed by SIGSEGV"
+
+
+def test_the_words_of_native_code_that_aborts_are_kept(server: ForkServer) -> None:
+    child = fork(server, "abort")
+    assert ended(child).described() == "killed by SIGABRT"
+    assert "Check failed: (extent > 0) is false" in child.output()
+
+
+@pytest.mark.parametrize("how", ["eat_memory", "eat_shared_memory"])
+def test_a_child_that_eats_memory_gets_no_more_than_its_limit(server: ForkServer, how: str) -> None:
+    megabytes = int(answer(server, how, limits=Limits(memory_bytes=200 << 20)))
+    allowance = 72 * (os.cpu_count() or 1) if how == "eat_shared_memory" else 0
+    assert 100 < megabytes <= 200 + allowance
+
+
+def test_a_child_that_prints_without_end_fills_no_memory(server: ForkServer) -> None:
+    child = fork(server, "print_flood")
+    assert child.channel.receive(5) == b"PermissionError"
+    assert ended(child).code == 0
+    assert len(child.output(10**9)) <= 256 << 10
+
+
+def test_a_child_that_fills_a_file_is_stopped_at_its_limit(server: ForkServer) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        written = answer(
+            server, "fill_file", folder.encode(), confinement=Confinement.strict(writable=[folder]), limits=ROOMY
+        )
+        assert written == b"%d 27" % (1 << 20)
+        assert Path(folder, "big").stat().st_size == 1 << 20
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\0" * 4096, struct.pack(">4sI", b"tfm1", 300_000_000) + b"x" * 1000],
+    ids=["zeros", "300 MB announced"],
+)
+def test_garbage_on_the_channel_is_not_taken_for_a_message(server: ForkServer, garbage: bytes) -> None:
+    child = fork(server, "send_garbage", garbage)
+    with pytest.raises(ChannelClosed):
+        child.channel.receive(5)
+    child.kill()
+    assert ended(child).described() == "killed by SIGKILL"
+
+
+def test_half_a_message_is_waited_for_no_longer_than_asked(server: ForkServer) -> None:
+    child = fork(server, "send_garbage", struct.pack(">4sI", b"tfm1", 200_000_000) + b"x" * 1000)
+    with pytest.raises(TimeoutError):
+        child.channel.receive(0.2)
+    child.kill()
+    assert ended(child).described() == "killed by SIGKILL"
+
+
+def test_a_child_that_floods_its_channel_ends_with_the_channel(server: ForkServer) -> None:
+    child = fork(server, "flood_channel")
+    with pytest.raises(ChannelClosed):
+        child.channel.receive(5)
+    assert ended(child).code == 1
+
+
+def test_a_child_that_sends_without_end_waits_for_its_reader(server: ForkServer) -> None:
+    child = fork(server, "flood_messages")
+    for _ in range(100):
+        assert len(child.channel.receive(5)) == 1000
+    child.kill()
+    assert ended(child).described() == "killed by SIGKILL"
+
+
+def test_descriptors_that_a_child_pushes_are_not_taken(server: ForkServer) -> None:
+    child = fork(server, "send_descriptors")
+    before = open_descriptors(os.getpid())
+    while child.channel.receive(5) != b"end":
+        pass
+    assert open_descriptors(os.getpid()) == before
+
+
+def test_a_child_that_closes_its_channel_can_still_be_killed(server: ForkServer) -> None:
+    child = fork(server, "close_channel")
+    with pytest.raises(ChannelClosed):
+        child.channel.receive(5)
+    assert child.exit(0) is None
+    child.kill()
+    assert ended(child).described() == "killed by SIGKILL"
+
+
+def test_threads_that_a_child_leaves_end_with_it(server: ForkServer) -> None:
+    child = fork(server, "leave_threads")
+    assert ended(child).code == 0
+    assert not Path(f"/proc/{child.pid}").exists()
+
+
+def test_processes_that_a_child_leaves_behind_end_with_it(server: ForkServer) -> None:
+    child = fork(server, "scatter_processes", confinement=Confinement.host())
+    pids = eval(child.channel.receive(5))
+    assert len(pids) == 3
+    ended(child)
+    deadline_s = time.monotonic() + 2
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def test_killing_a_child_reaches_the_processes_that_fled_from_it(server: ForkServer) -> None:
+    child = fork(server, "scatter_processes", b"stay", confinement=Confinement.host())
+    pids = eval(child.channel.receive(5))
+    child.kill()
+    ended(child)
+    deadline_s = time.monotonic() + 2
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]

@@ -1,0 +1,91 @@
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.forking import answer, ended, fork, open_descriptors, within
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import Child, ForkFailed, ForkServer
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as made:
+        Path(made, "given").write_text("to read")
+        Path(made, "scratch").mkdir()
+        yield Path(made)
+
+
+@pytest.fixture(scope="module")
+def host(server: ForkServer, folder: Path) -> Iterator[Child]:
+    given = Confinement.host(readable=[str(folder / "given")], writable=[str(folder / "scratch")])
+    with fork(server, "host", b"the parsed module", confinement=given) as child:
+        assert child.as_server().ready(10)
+        yield child
+
+
+def test_grandchildren_find_what_their_server_remembers(host: Child) -> None:
+    assert answer(host.as_server(), "tell_preloaded") == b"the parsed module"
+
+
+def test_grandchildren_may_do_less_than_their_server(host: Child) -> None:
+    for forbidden in ("os_fork", "exec", "tcp", "signal_parent 9", "signal_parent 19"):
+        assert answer(host.as_server(), "attempt", forbidden.encode()).startswith(b"PermissionError")
+    assert host.as_server().alive
+
+
+def test_grandchildren_get_the_files_that_were_asked_for_them(host: Child, folder: Path) -> None:
+    read, write = f"read {folder / 'given'}".encode(), f"write {folder / 'scratch' / 'new'}".encode()
+    narrow = Confinement.strict()
+    assert answer(host.as_server(), "attempt", read, confinement=narrow).startswith(b"PermissionError")
+    assert answer(host.as_server(), "attempt", write, confinement=narrow).startswith(b"PermissionError")
+    full = Confinement.strict(readable=[str(folder / "given")], writable=[str(folder / "scratch")])
+    assert answer(host.as_server(), "attempt", read, confinement=full) == b"done 7"
+    assert answer(host.as_server(), "attempt", write, confinement=full) == b"done 4"
+
+
+@pytest.mark.parametrize(
+    "wider",
+    [
+        Confinement.strict(readable=["/etc/shadow"]),
+        Confinement.strict(writable=["/var"]),
+        Confinement.strict(readable=["/etc/../etc"]),
+        Confinement(may_exec=True),
+    ],
+    ids=["read", "write", "dots", "exec"],
+)
+def test_more_than_their_server_has_is_refused(host: Child, wider: Confinement) -> None:
+    with pytest.raises(ForkFailed) as failed:
+        fork(host.as_server(), "greet", confinement=wider)
+    assert failed.value.kind == "confinement"
+
+
+def test_fifty_grandchildren_leave_no_descriptor_behind(host: Child) -> None:
+    time.sleep(0.1)  # until it has let go of the children of other tests
+    before = open_descriptors(host.pid)
+    for _ in range(50):
+        assert answer(host.as_server(), "greet") == b"hello "
+    assert within(2, lambda: open_descriptors(host.pid) == before)
+
+
+def test_closing_a_server_within_ends_it_and_its_children(server: ForkServer) -> None:
+    host = fork(server, "host", confinement=Confinement.host())
+    nested = host.as_server()
+    child = fork(nested, "wait")
+    assert child.channel.receive(5) == b"waiting"
+    nested.close()
+    assert ended(host).described() == "killed by SIGKILL"
+    assert ended(child).described() == "killed by SIGKILL"
+    assert within(2, lambda: not Path(f"/proc/{child.pid}").exists())
+    with pytest.raises(ForkFailed):
+        fork(nested, "greet")
+
+
+def test_a_server_within_ends_when_its_channel_closes(server: ForkServer) -> None:
+    host = fork(server, "host", confinement=Confinement.host())
+    child = fork(host.as_server(), "wait")
+    host.channel.close()
+    assert ended(host).code == 0
+    assert ended(child).described() == "killed by SIGKILL"

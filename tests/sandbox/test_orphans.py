@@ -1,0 +1,80 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.forking import ENVIRONMENT, ended, fork, is_running, within
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
+
+PARENT = """
+import sys, threading, time
+from tests.sandbox.forking import ENVIRONMENT, fork
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import ForkServer
+
+def start():
+    global server, children
+    server = ForkServer.start([], environment=ENVIRONMENT)
+    host = fork(server, "host", confinement=Confinement.host())
+    children = [host, fork(server, "ignore_signals"), fork(host.as_server(), "ignore_signals"), fork(server, "wait")]
+    for child in children[1:]:
+        child.channel.receive(5)
+    children[3].stop()
+
+if sys.argv[1] == "thread":
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+else:
+    start()
+print(server._process.pid, *(child.pid for child in children), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("started_in", ["main", "thread"])
+def test_nothing_runs_two_seconds_after_the_parent_was_killed(started_in: str) -> None:
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, started_in], stdout=subprocess.PIPE, text=True, cwd=root
+    ) as parent:
+        assert parent.stdout is not None
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == 5
+        assert all(is_running(pid) for pid in pids)
+        parent.kill()
+        assert within(2, lambda: not any(is_running(pid) for pid in pids))
+
+
+def test_nothing_runs_two_seconds_after_the_server_was_killed() -> None:
+    with ForkServer.start([], environment=ENVIRONMENT) as server:
+        host = fork(server, "host", confinement=Confinement.host())
+        children = [host, fork(server, "ignore_signals"), fork(host.as_server(), "ignore_signals")]
+        stopped = fork(server, "wait")
+        stopped.stop()
+        assert server._process is not None
+        os.kill(server._process.pid, signal.SIGKILL)
+        pids = [child.pid for child in (*children, stopped)]
+        assert within(2, lambda: not any(is_running(pid) for pid in pids))
+        assert [ended(child).described() for child in (*children, stopped)] == ["killed by SIGKILL"] * 4
+        assert not server.alive
+        with pytest.raises(ForkFailed) as failed:
+            fork(server, "greet")
+        assert failed.value.kind == "server_lost"
+
+
+def test_nothing_runs_after_a_server_within_was_killed_and_the_outer_one_goes_on(server: ForkServer) -> None:
+    host = fork(server, "host", confinement=Confinement.host())
+    child = fork(host.as_server(), "ignore_signals")
+    assert child.channel.receive(5) == b"deaf"
+    os.kill(host.pid, signal.SIGKILL)
+    assert ended(host).described() == "killed by SIGKILL"
+    assert ended(child).described() == "killed by SIGKILL"
+    assert within(2, lambda: not Path(f"/proc/{child.pid}").exists())
+    with pytest.raises(ForkFailed):
+        fork(host.as_server(), "greet")
+    assert ended(fork(server, "leave_with_code", b"3")).code == 3

@@ -1,0 +1,107 @@
+import mmap
+import os
+import signal
+import struct
+import time
+
+from tests.sandbox.forking import ended, fork, is_running, within
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import Child, ForkServer
+
+
+class Counter:
+    """Memory in which a child counts, so that whether it moves can be seen from here."""
+
+    def __init__(self) -> None:
+        self.descriptor = os.memfd_create("counter")
+        os.ftruncate(self.descriptor, 8)
+        self._memory = mmap.mmap(self.descriptor, 8)
+
+    def value(self) -> int:
+        return int(struct.unpack("=Q", self._memory[:8])[0])
+
+    def moves(self) -> bool:
+        before = self.value()
+        return within(2, lambda: self.value() != before)
+
+    def stands_still(self) -> bool:
+        time.sleep(0.05)
+        before = self.value()
+        time.sleep(0.1)
+        return self.value() == before
+
+    def close(self) -> None:
+        self._memory.close()
+        os.close(self.descriptor)
+
+
+def counting(server: ForkServer) -> tuple[Child, Counter]:
+    counter = Counter()
+    child = fork(server, "count_endlessly", descriptors=[counter.descriptor])
+    assert counter.moves()
+    return child, counter
+
+
+def test_a_stopped_child_stands_still_until_it_is_resumed(server: ForkServer) -> None:
+    child, counter = counting(server)
+    for _ in range(2):
+        child.stop()
+        assert counter.stands_still()
+        child.resume()
+        assert counter.moves()
+    child.close()
+    counter.close()
+
+
+def test_a_stopped_child_can_be_killed(server: ForkServer) -> None:
+    child, counter = counting(server)
+    child.stop()
+    child.kill()
+    assert ended(child).described() == "killed by SIGKILL"
+    assert not is_running(child.pid)
+    counter.close()
+
+
+def test_a_kernel_that_cannot_signal_groups_by_descriptor_is_no_hindrance(server: ForkServer) -> None:
+    child, counter = counting(server)
+    child._signal_without_group_flag(signal.SIGSTOP)
+    assert counter.stands_still()
+    child._signal_without_group_flag(signal.SIGKILL)
+    assert ended(child).described() == "killed by SIGKILL"
+    counter.close()
+
+
+def test_stopping_a_server_stops_its_children_and_stopping_one_of_them_leaves_the_others(server: ForkServer) -> None:
+    host = fork(server, "host", confinement=Confinement.host())
+    first, first_counter = counting(host.as_server())
+    second, second_counter = counting(host.as_server())
+    host.stop()
+    assert first_counter.stands_still()
+    assert second_counter.stands_still()
+    host.resume()
+    first.stop()
+    assert first_counter.stands_still()
+    assert second_counter.moves()
+    host.kill()
+    assert ended(host).described() == "killed by SIGKILL"
+    assert [ended(child).described() for child in (first, second)] == ["killed by SIGKILL"] * 2
+    assert within(2, lambda: not is_running(first.pid) and not is_running(second.pid))
+    first_counter.close()
+    second_counter.close()
+
+
+def test_holding_a_child_still_and_letting_it_go_is_cheap_and_harmless_after_its_end(server: ForkServer) -> None:
+    child = fork(server, "wait")
+    assert child.channel.receive(5) == b"waiting"
+    costs_s = []
+    for _ in range(100):
+        began_s = time.perf_counter()
+        child.stop()
+        costs_s.append(time.perf_counter() - began_s)
+        child.resume()
+    assert sorted(costs_s)[50] < 50e-6
+    child.kill()
+    ended(child)
+    child.stop()
+    child.resume()
+    child.kill()

@@ -1,0 +1,269 @@
+"""One full example of every noun. Run as a module, it writes the golden files anew."""
+
+from pathlib import Path
+
+from tunefarm_schemas import SCHEMA_VERSION
+from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm_schemas.device import Device, DeviceClass, Environment, Protocol, ReferenceKernelTimes
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.frozen import Frozen, canonical_json
+from tunefarm_schemas.job import (
+    Effort,
+    EffortSpent,
+    Event,
+    Exploration,
+    ExplorationKey,
+    Job,
+    JobOutcome,
+    JobSpec,
+    JobState,
+    StopReason,
+)
+from tunefarm_schemas.measurement import (
+    Candidate,
+    CandidateOrigin,
+    Comparison,
+    ComparisonOrder,
+    Dispatch,
+    Exported,
+    ExportOrder,
+    Failed,
+    Measurement,
+    MeasureTask,
+    Purpose,
+    Stages,
+    Stopped,
+    Timing,
+)
+from tunefarm_schemas.record import MatchKind, RecordKey, RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Sketch, Space, Trace
+from tunefarm_schemas.workload import Task, TensorArgument, Workload
+
+GOLDENS = Path(__file__).parents[1] / "goldens"
+
+_AT = "2026-01-02T03:04:05.000006+00:00"
+_ARGUMENT = TensorArgument(name="A", shape=(1, 128), dtype="float16", is_output=False)
+_PACKED = TensorArgument(name="B_packed", shape=(8, 128, 16), dtype="float16", is_output=False)
+_WORKLOAD = Workload(
+    workload_id="0a",
+    structural_hash="12345678901234567890",
+    tvm_version="0.27.0.post1",
+    module_json='{"root_index":1}',
+    name="matmul",
+    arguments=(_ARGUMENT,),
+    floating_point_operations=4194304.0,
+)
+_TASK = Task(workload_id="0a", target_id="0b", name="matmul", weight=2.5)
+_TARGET = Target(canonical='{"kind":"llvm","num-cores":2}', kind="llvm", num_cores=2)
+_TRACE = Trace.from_json([[["GetBlock", [], ["matmul", "main"], ["b0"]]], [[0, [8, 16]]]])
+_SKETCH = Sketch(text='[["GetBlock",[],["matmul","main"],["b0"]]]')
+_SPACE = Space(automatic=False, sketches=(_SKETCH,))
+_REFERENCE = ReferenceKernelTimes(compute_s=0.001, bandwidth_s=0.002, launch_s=3e-06)
+_CLASS = DeviceClass(
+    kind="cpu",
+    vendor="GenuineIntel",
+    family="6",
+    model="143",
+    stepping="8",
+    name="a processor",
+    isa_flags_digest="0c",
+    caches_bytes=(32768, 2097152),
+    cores=2,
+    compute_bucket=-3,
+    bandwidth_bucket=4,
+    launch_bucket=5,
+)
+_ENVIRONMENT = Environment(governor="performance", microcode="0x1", hypervisor="kvm", load_average=0.5)
+_FAILURE = TrialFailure(reason=FailureReason.BUILD_TIMEOUT, message="took longer than 4 s", under_load=True)
+_CANDIDATE = Candidate(
+    exploration_id="0d",
+    number=7,
+    trace=_TRACE,
+    module_hash="42",
+    origin=CandidateOrigin.EVOLVED,
+    predicted_score=0.75,
+    predicted_build_s=0.05,
+)
+_STAGES = Stages(start_s=0.01, build_s=0.05, wait_s=0.02, run_s=0.03)
+_TIMING = Timing(latency_s=0.00012, samples_s=(0.00012, 0.00013))
+_STOPPED = Stopped(at_least_s=0.5)
+_FAILED = Failed(failure=_FAILURE)
+_EFFORT = Effort(trials=128, seconds=60.5, plateau_trials=64, target_latency_s=0.0001)
+_SPENT = EffortSpent(trials=100, seconds=12.25, stop_reason=StopReason.PLATEAU)
+_SPEC = JobSpec(
+    tasks=(_TASK,),
+    effort=_EFFORT,
+    strategy="random",
+    space=_SPACE,
+    seed_traces=(_TRACE,),
+    protocol_id="cpu-hot-cache/1",
+    abi="packed",
+    seed=3,
+    fresh=True,
+    priority=-1,
+    labels={"model": "résumé"},
+)
+_EXPLORATION_KEY = ExplorationKey(
+    tenant="local",
+    workload_id="0a",
+    target_id="0b",
+    device_class_id="0c",
+    code_generator="tvm-0.27.0+llvm-22.1",
+    protocol_id="cpu-hot-cache/1",
+    space_id="automatic",
+    abi="stable",
+    fresh_for="",
+)
+_RECORD_KEY = RecordKey(
+    workload_id="0a",
+    target_id="0b",
+    device_class_id="0c",
+    code_generator="tvm-0.27.0+llvm-22.1",
+    protocol_id="cpu-hot-cache/1",
+    abi="stable",
+)
+_RECORD = TuningRecord(
+    record_id="0e",
+    tenant="local",
+    key=_RECORD_KEY,
+    trace=_TRACE,
+    latency_s=0.00012,
+    interval_s=(0.00011, 0.00013),
+    untuned_latency_s=0.004,
+    status=RecordStatus.VERIFIED,
+    status_reason="re-timed beside the former best",
+    source="tuned",
+    exploration_id="0d",
+    created_at=_AT,
+)
+
+NOUNS: tuple[Frozen, ...] = (
+    _ARGUMENT,
+    _WORKLOAD,
+    _TASK,
+    _TARGET,
+    _TRACE,
+    _SKETCH,
+    _SPACE,
+    _REFERENCE,
+    _CLASS,
+    Device(fingerprint="0f", host_name="host", device_class=_CLASS, reference=_REFERENCE),
+    _ENVIRONMENT,
+    Protocol(name="cpu-cold-cache", version=1, cold_cache=True),
+    _FAILURE,
+    _CANDIDATE,
+    MeasureTask(
+        exploration_id="0d",
+        workload_id="0a",
+        module_json="{}",
+        target="{}",
+        num_cores=2,
+        protocol_id="cpu-hot-cache/1",
+        abi="stable",
+    ),
+    Dispatch(dispatch_id="10", nonce="11", fence=4, attempt=2, purpose=Purpose.VERIFY, candidate=_CANDIDATE),
+    _STAGES,
+    _TIMING,
+    _STOPPED,
+    _FAILED,
+    Measurement(
+        dispatch_id="10",
+        nonce="11",
+        fence=4,
+        exploration_id="0d",
+        candidate_number=7,
+        attempt=1,
+        purpose=Purpose.SEARCH,
+        result=_FAILED,
+        stages=_STAGES,
+        worst_error=0.25,
+        inputs_checked=3,
+        peak_memory_bytes=1048576,
+        device_fingerprint="0f",
+        environment=_ENVIRONMENT,
+    ),
+    ComparisonOrder(exploration_id="0d", traces=(None, _TRACE), seconds_each=0.5),
+    Comparison(results=(_TIMING, _STOPPED, _FAILED)),
+    ExportOrder(exploration_id="0d", trace=_TRACE, processes=5),
+    Exported(
+        library=b"ELF bytes",
+        entry="main",
+        pack_entry="pack",
+        packed_arguments=(_PACKED,),
+        process_latencies_s=(0.00012, 0.00013),
+    ),
+    _EFFORT,
+    _SPENT,
+    _EXPLORATION_KEY,
+    Exploration(exploration_id="0d", key=_EXPLORATION_KEY, spent=_SPENT, best_latency_s=0.00012),
+    _SPEC,
+    Job(
+        job_id="12",
+        tenant="local",
+        spec=_SPEC,
+        state=JobState.FINISHED,
+        outcome=JobOutcome.SUCCEEDED,
+        message="done",
+        created_at=_AT,
+        finished_at=_AT,
+    ),
+    Event(sequence=1, job_id="12", kind="state", at=_AT, data={"state": "finished", "nested": [1, None, 0.5]}),
+    _RECORD_KEY,
+    _RECORD,
+    RecordMatch(record=_RECORD, match=MatchKind.EXACT),
+    ArtifactManifest(
+        schema_version=SCHEMA_VERSION,
+        artifact_id="13",
+        record_id="0e",
+        workload_id="0a",
+        workload_name="matmul",
+        arguments=(_ARGUMENT,),
+        target="{}",
+        num_cores=2,
+        device_class_id="0c",
+        code_generator="tvm-0.27.0+llvm-22.1",
+        protocol_id="cpu-hot-cache/1",
+        abi="packed",
+        entry="main",
+        pack_entry="pack",
+        packed_arguments=(_PACKED,),
+        trace_id="14",
+        latency_s=0.00012,
+        interval_s=(0.00011, 0.00013),
+        library_digest="15",
+        library_name="kernel.so",
+        created_at=_AT,
+    ),
+)
+
+IDENTITIES: dict[str, str] = {
+    "target_id": _TARGET.target_id,
+    "trace_id": _TRACE.trace_id,
+    "trace_text": _TRACE.text,
+    "sketch_id": _SKETCH.sketch_id,
+    "space_id": _SPACE.space_id,
+    "device_class_id": _CLASS.device_class_id,
+    "exploration_id": _EXPLORATION_KEY.exploration_id,
+    "canonical_json": canonical_json({"b": [1, 2.5, None], "a": "é"}),
+}
+
+
+def golden_path(noun: type[Frozen]) -> Path:
+    return GOLDENS / f"v{SCHEMA_VERSION}" / f"{noun.__name__}.json"
+
+
+def golden_text(noun: Frozen) -> str:
+    return noun.model_dump_json(indent=2) + "\n"
+
+
+def write() -> None:
+    for noun in NOUNS:
+        path = golden_path(type(noun))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(golden_text(noun))
+    (GOLDENS / f"v{SCHEMA_VERSION}" / "identities.json").write_text(canonical_json(IDENTITIES) + "\n")
+
+
+if __name__ == "__main__":
+    write()

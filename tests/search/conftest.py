@@ -1,0 +1,51 @@
+"""Spaces of small functions on a fixed target, made once for all tests of this layer."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from tunefarm_search.intrinsics import load_intrinsics
+
+load_intrinsics("llvm")
+
+import tvm
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Space
+from tunefarm_schemas.workload import Workload
+from tunefarm_search.replay_table import ReplayTable
+from tunefarm_search.space import SearchSpace, search_space
+from tunefarm_search.target import canonical_target
+from tunefarm_search.workload import workload_of
+from tvm.s_tir.meta_schedule.testing.te_workload import create_te_workload
+
+DATA = Path(__file__).parent / "data"
+
+
+@cache
+def te_workload(name: str) -> Workload:
+    return workload_of(create_te_workload(name, 0), name=name)
+
+
+@pytest.fixture(scope="session")
+def target() -> Target:
+    return canonical_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}).target
+
+
+@pytest.fixture(scope="session")
+def matmul_space(target: Target) -> SearchSpace:
+    return search_space(tvm.ir.load_json(te_workload("GMM").module_json), target, "stable", Space())
+
+
+@pytest.fixture(scope="session")
+def convolution_space(target: Target) -> SearchSpace:
+    return search_space(tvm.ir.load_json(te_workload("C2D").module_json), target, "stable", Space())
+
+
+@pytest.fixture(scope="session")
+def small_table() -> ReplayTable:
+    return ReplayTable.from_json((DATA / "matmul_64_small.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def pool_table() -> ReplayTable:
+    return ReplayTable.from_json((DATA / "matmul_128_pool.json").read_text())

@@ -1,0 +1,20 @@
+"""A fresh SQLite store for each test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tunefarm_services.store import Store
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/tunefarm.db"
+
+
+@pytest.fixture
+def store(url: str, tmp_path: Path) -> Iterator[Store]:
+    opened = Store.open(url, tmp_path / "blobs")
+    yield opened
+    opened.close()

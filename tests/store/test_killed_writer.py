@@ -1,0 +1,76 @@
+"""A writer is killed at random instants, again and again, and its heir goes on."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.store.sample import TENANT, put_job
+from tunefarm_schemas.measurement import Timing
+from tunefarm_services.store import Store, TrialState
+
+_KILLS = 10
+
+# Every line on standard output is an acknowledgement: nothing named there may ever be lost.
+_WRITER = """
+import sys
+from tests.store.sample import Bench, exploration_key, timing
+from tunefarm_services.store import Store, TrialState
+store = Store.open(sys.argv[1], sys.argv[2])
+lease = store.lease_job("local", None, "writer", 0.0)
+exploration_id = store.open_exploration(lease, exploration_key()).exploration_id
+assert store.lease_exploration(lease, exploration_id)
+holder = Bench(store, lease, exploration_id)
+known = store.trials(exploration_id)
+print("ready", flush=True)
+open_again = [trial.candidate.number for trial in known if trial.state is TrialState.DISPATCHED]
+for number in open_again:
+    if holder.commit(holder.send(number, attempt=2), timing(1e-3 * (number + 1))):
+        print(number, flush=True)
+number = len(known)
+while True:
+    if holder.commit(holder.send(number), timing(1e-3 * (number + 1))):
+        print(number, flush=True)
+    number += 1
+"""
+
+
+def killed_after_a_while(url: str, blobs: Path, chance: random.Random) -> list[int]:
+    """Let a writer run for a moment, kill it, and return the numbers it acknowledged."""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    arguments = [sys.executable, "-c", _WRITER, url, str(blobs)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        time.sleep(chance.uniform(0.0, 0.12))
+        writer.kill()
+        # A kill may cut the last line short; that one was not acknowledged.
+        return [int(line) for line in writer.stdout if line.endswith("\n")]
+
+
+def test_nothing_acknowledged_is_lost_and_nothing_is_doubled(url: str, tmp_path: Path):
+    chance = random.Random(7)
+    store = Store.open(url, tmp_path / "blobs")
+    put_job(store)
+    acknowledged: list[int] = []
+    for _ in range(_KILLS):
+        acknowledged += killed_after_a_while(url, tmp_path / "blobs", chance)
+    (job,) = store.unfinished_jobs(TENANT)
+    (exploration,) = store.explorations(TENANT, job.spec.tasks[0].workload_id)
+    trials = store.trials(exploration.exploration_id)
+    measured = {trial.candidate.number: trial.measurement for trial in trials if trial.measurement is not None}
+    assert len(acknowledged) == len(set(acknowledged)) > _KILLS
+    assert set(acknowledged) <= set(measured)
+    assert [trial.candidate.number for trial in trials] == list(range(len(trials)))
+    assert exploration.spent.trials == sum(trial.state is TrialState.DONE for trial in trials)
+    for number, measurement in measured.items():
+        assert measurement.candidate_number == number
+        if isinstance(measurement.result, Timing):
+            assert measurement.result.latency_s == 1e-3 * (number + 1)
+    assert exploration.best_latency_s == min(
+        measurement.result.latency_s for measurement in measured.values() if isinstance(measurement.result, Timing)
+    )
+    assert store.check().problems == ()
+    store.close()

@@ -1,0 +1,106 @@
+"""The schema goes up and down, and databases of other versions are refused with a way out."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from tests.store.sample import TENANT, put_job
+from tunefarm_services.store import DatabaseOutdated, DatabaseTooNew, Store, StoreUnavailable
+from tunefarm_services.store.database import Database
+from tunefarm_services.store.migrate import configuration
+from tunefarm_services.store.schema_revision import NEEDED, REVISIONS, upgrade_to
+from tunefarm_services.store.tables import Table
+
+
+def schema_of(path: Path) -> dict[str, list[str]]:
+    """Name and definition of every table and index; the order of constraints within one says nothing."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    return {name: sorted(re.findall(r"[^,\s]+", sql.replace("(", " ( ").replace(")", " ) "))) for name, sql in rows}
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[Database]:
+    opened = Database(url, busy_timeout_s=1)
+    yield opened
+    opened.close()
+
+
+def test_the_migrations_lead_exactly_to_the_tables(database: Database):
+    upgrade_to(database, NEEDED)
+    with database.reading() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Table.metadata) == []
+
+
+def test_a_new_database_is_the_same_as_a_migrated_one(url: str, database: Database, tmp_path: Path):
+    upgrade_to(database, NEEDED)
+    Store.open(f"sqlite:///{tmp_path}/new.db", tmp_path / "blobs").close()
+    assert schema_of(tmp_path / "new.db") == schema_of(tmp_path / "tunefarm.db")
+
+
+def test_the_code_knows_every_revision_in_order(database: Database):
+    with database.reading() as connection:
+        scripts = ScriptDirectory.from_config(configuration(connection))
+        assert tuple(reversed([script.revision for script in scripts.walk_revisions()])) == REVISIONS
+
+
+def test_the_schema_goes_up_down_and_up_again(database: Database, tmp_path: Path):
+    upgrade_to(database, NEEDED)
+    up = schema_of(tmp_path / "tunefarm.db")
+    upgrade_to(database, "base")
+    assert set(schema_of(tmp_path / "tunefarm.db")) == {"alembic_version"}
+    upgrade_to(database, NEEDED)
+    assert schema_of(tmp_path / "tunefarm.db") == up
+
+
+def test_a_migration_that_fails_leaves_the_old_schema(database: Database, tmp_path: Path):
+    with database.writing() as connection:
+        connection.exec_driver_sql("CREATE TABLE trials (stranger INTEGER)")
+    before = schema_of(tmp_path / "tunefarm.db")
+    with pytest.raises(StoreUnavailable, match="already exists"):
+        upgrade_to(database, NEEDED)
+    assert schema_of(tmp_path / "tunefarm.db") == before
+
+
+def test_an_older_database_is_refused_with_the_command_that_upgrades_it(url: str, database: Database, tmp_path: Path):
+    upgrade_to(database, NEEDED)
+    upgrade_to(database, "base")
+    with pytest.raises(DatabaseOutdated, match="tunefarm db upgrade"):
+        Store.open(url, tmp_path / "blobs")
+    store = Store.open(url, tmp_path / "blobs", upgrade=True)
+    assert store.revision() == NEEDED
+    store.upgrade()
+    assert store.jobs(TENANT) == []
+    store.close()
+
+
+def test_a_newer_database_is_refused_and_left_alone(url: str, store: Store, tmp_path: Path):
+    put_job(store)
+    with closing(sqlite3.connect(tmp_path / "tunefarm.db")) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    for upgrade in (False, True):
+        with pytest.raises(DatabaseTooNew, match="9999"):
+            Store.open(url, tmp_path / "blobs", upgrade=upgrade)
+
+
+def test_a_database_of_another_program_is_refused(url: str, tmp_path: Path):
+    with closing(sqlite3.connect(tmp_path / "tunefarm.db")) as connection:
+        connection.execute("CREATE TABLE photos (name TEXT)")
+    with pytest.raises(StoreUnavailable, match="another program"):
+        Store.open(url, tmp_path / "blobs", upgrade=True)
+    assert set(schema_of(tmp_path / "tunefarm.db")) == {"photos"}
+
+
+def test_nothing_is_made_where_nothing_should_be(url: str, tmp_path: Path):
+    with pytest.raises(StoreUnavailable, match="no database"):
+        Store.open(url, tmp_path / "blobs", create=False)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,239 @@
+"""One attempt at one candidate, as the lane sees it."""
+
+import time
+from contextlib import suppress
+from enum import Enum
+from typing import Protocol
+
+from tunefarm_sandbox.channel import ChannelClosed
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.limits import Limits
+from tunefarm_schemas.device import PROTOCOLS
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.measurement import Dispatch, Failed, Measurement, Purpose, Result, Stages, Stopped, Timing
+from tunefarm_workers.child_death import failure_of_death
+from tunefarm_workers.inputs import INPUT_SETS
+from tunefarm_workers.messages import Broken, Built, CandidateOrder, Checked, Go, Ran, Warm, from_candidate
+from tunefarm_workers.open_task import OpenTask
+from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT, SLOTS
+from tunefarm_workers.processor_clock import processor_time_s
+from tunefarm_workers.quiet_device import QuietDevice
+from tunefarm_workers.shared_memory import SharedMemory
+
+
+class Stage(Enum):
+    """Where an attempt is."""
+
+    BUILDING = "building"
+    WARMING = "running for the first time"
+    WAITING = "waiting for a quiet device"
+    RUNNING = "running"
+    CHECKING = "running on further inputs"
+    JUDGED_LATER = "waiting for the reference"
+    OVER = "over"
+
+
+class AttemptOwner(Protocol):
+    """What an attempt needs of its lane."""
+
+    @property
+    def quiet_device(self) -> QuietDevice:
+        """Where to ask for the device."""
+
+    def finished(self, attempt: "Attempt", measurement: Measurement) -> None:
+        """Take the result. The attempt's child may still live; ``Attempt.bury`` ends it."""
+
+    def is_loaded(self) -> bool:
+        """Whether other work slows this host down."""
+
+
+class Attempt:
+    """Forks a candidate's child, follows it through its stages, and judges what comes out."""
+
+    def __init__(
+        self, owner: AttemptOwner, task: OpenTask, dispatch: Dispatch, queued_s: float, limits: Limits
+    ) -> None:
+        self.task = task
+        self.dispatch = dispatch
+        self.stage = Stage.BUILDING
+        self._owner = owner
+        self._memory = SharedMemory("outputs", task.layout.size_bytes * SLOTS)
+        self._queued_s = queued_s
+        self._forked_s = time.monotonic()
+        self._still_before_s = owner.quiet_device.still_until_now_s()
+        self._entered_stage_s = self._forked_s
+        self._stages = Stages()
+        self._ran: Ran | None = None
+        self.child = task.server.fork(
+            "tunefarm_workers.candidate:run",
+            self._order().model_dump_json().encode(),
+            limits=limits,
+            confinement=Confinement.strict(),
+            descriptors=[self._memory.descriptor],
+        )
+
+    @property
+    def is_thorough(self) -> bool:
+        """Whether the whole protocol is wanted, whatever the incumbent."""
+        return self.dispatch.purpose is not Purpose.SEARCH
+
+    @property
+    def computes(self) -> bool:
+        """Whether its child uses the processor outside of a quiet device."""
+        return self.stage in {Stage.BUILDING, Stage.WARMING, Stage.CHECKING}
+
+    def received(self, message: bytes) -> None:
+        """Go on with what the child said."""
+        try:
+            said = from_candidate.validate_json(message)
+        except ValueError:
+            self._fail(FailureReason.CRASH, "The child sent something that is no message.")
+            return
+        if isinstance(said, Built) and self.stage is Stage.BUILDING:
+            self._built(said.build_s)
+            self._enter(Stage.WARMING)
+        elif isinstance(said, Warm) and self.stage is Stage.WARMING:
+            self._enter(Stage.WAITING)
+            self._owner.quiet_device.claim(self)
+        elif isinstance(said, Ran) and self.stage is (Stage.WARMING if said.hopeless else Stage.RUNNING):
+            self._timed(said)
+        elif isinstance(said, Checked) and self.stage is Stage.CHECKING:
+            self._enter(Stage.JUDGED_LATER)
+            self.judge()
+        elif isinstance(said, Broken):
+            self._fail(said.reason, said.message)
+        else:
+            self._fail(FailureReason.CRASH, f"The child said {said.kind} while it was {self.stage.value}.")
+
+    def ended(self) -> None:
+        """The child died, unless all was said."""
+        if self.stage in {Stage.OVER, Stage.JUDGED_LATER}:
+            return
+        death = self.child.exit(timeout_s=1.0)
+        self._result(Failed(failure=failure_of_death(death, self.stage.value, self.child.output())))
+
+    def go(self) -> None:
+        """The device is quiet and ours."""
+        now_s = time.monotonic()
+        self._stages = self._stages.model_copy(update={"wait_s": now_s - self._entered_stage_s})
+        self._enter(Stage.RUNNING)
+        with suppress(ChannelClosed, TimeoutError):
+            order = Go(incumbent_s=self.task.incumbent_s)
+            self.child.channel.send(order.model_dump_json().encode(), timeout_s=1.0)
+
+    def judge(self) -> None:
+        """Compare the outputs, as soon as it is known what is right."""
+        ran = self._ran
+        if self.stage is not Stage.JUDGED_LATER or ran is None:
+            return
+        sets = INPUT_SETS if ran.checks_follow else 1
+        if not self.task.referee.knows(sets):
+            return
+        slots = [(FIRST_SLOT, 0)]
+        if ran.checks_follow:
+            slots += [(LAST_SLOT + number, number) for number in range(1, INPUT_SETS)]
+            if self.task.referee.repeated_calls_agree:
+                slots.append((LAST_SLOT, 0))
+        memory = self._memory.map()
+        error = self.task.referee.judge(memory, slots)
+        memory.close()
+        result: Result = ran.result
+        if error > 1.0:
+            message = f"The output is wrong: its error is {error:.3g} times what is allowed."
+            result = Failed(failure=TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
+        self._result(result, worst_error=min(error, 1e300), inputs_checked=sets)
+
+    def cancel(self) -> None:
+        """End it now; its result says so."""
+        self._fail(FailureReason.CANCELED, "It was canceled.")
+
+    def check_deadline(self, now_s: float) -> None:
+        """End it when its stage took too long."""
+        still_s = self._owner.quiet_device.still_until_now_s() - self._still_before_s
+        if self.stage is Stage.RUNNING:
+            still_s = 0.0
+        elapsed_s = now_s - self._entered_stage_s - still_s
+        if self.stage is Stage.BUILDING:
+            self._check_build(elapsed_s)
+        elif self.stage in {Stage.WARMING, Stage.RUNNING, Stage.CHECKING}:
+            limit_s = self.task.deadlines.run_s(self.task.incumbent_s)
+            if elapsed_s > limit_s:
+                message = f"It was {self.stage.value} for more than {limit_s:.2f} s."
+                self._fail(FailureReason.RUN_TIMEOUT, message)
+
+    def bury(self) -> None:
+        """End the child and let its memory go."""
+        self.child.close()
+        self._memory.close()
+
+    def _check_build(self, wall_s: float) -> None:
+        deadlines = self.task.deadlines
+        used_s = processor_time_s(self.child.pid) or 0.0
+        if used_s > deadlines.build_cpu_s:
+            message = f"Building used {used_s:.2f} s of the processor; {deadlines.build_cpu_s:.2f} s are allowed."
+            self._fail(FailureReason.BUILD_TIMEOUT, message, under_load=False)
+        elif wall_s > deadlines.build_wall_s:
+            message = f"Building took {wall_s:.2f} s; {deadlines.build_wall_s:.2f} s are allowed."
+            self._fail(FailureReason.BUILD_TIMEOUT, message)
+
+    def _timed(self, ran: Ran) -> None:
+        self._stages = self._stages.model_copy(update={"run_s": ran.run_s})
+        self._ran = ran
+        if isinstance(ran.result, Failed):
+            self._result(ran.result)
+        elif ran.checks_follow:
+            self._enter(Stage.CHECKING)
+            self._owner.quiet_device.hold(self.child)
+            self._owner.quiet_device.release(self)
+        else:
+            self._enter(Stage.JUDGED_LATER)
+            self._owner.quiet_device.release(self)
+            self.judge()
+
+    def _built(self, build_s: float) -> None:
+        used_s = processor_time_s(self.child.pid)
+        self.task.deadlines.built(used_s if used_s is not None else build_s)
+        wall_s = time.monotonic() - self._forked_s
+        self._stages = Stages(start_s=max(wall_s - build_s, 0.0), build_s=build_s)
+
+    def _fail(self, reason: FailureReason, message: str, *, under_load: bool | None = None) -> None:
+        loaded = self._owner.is_loaded() if under_load is None else under_load
+        failure = TrialFailure(reason=reason, message=message[:4000], under_load=loaded)
+        self._result(Failed(failure=failure))
+
+    def _result(
+        self, result: Timing | Stopped | Failed, *, worst_error: float | None = None, inputs_checked: int = 0
+    ) -> None:
+        if self.stage is Stage.OVER:
+            return
+        self._enter(Stage.OVER)
+        self._owner.quiet_device.release(self)
+        dispatch = self.dispatch
+        measurement = Measurement(
+            dispatch_id=dispatch.dispatch_id,
+            nonce=dispatch.nonce,
+            fence=dispatch.fence,
+            exploration_id=dispatch.candidate.exploration_id,
+            candidate_number=dispatch.candidate.number,
+            attempt=dispatch.attempt,
+            purpose=dispatch.purpose,
+            result=result,
+            stages=self._stages,
+            worst_error=worst_error,
+            inputs_checked=inputs_checked,
+            peak_memory_bytes=self._ran.peak_memory_bytes if self._ran is not None else 0,
+        )
+        self._owner.finished(self, measurement)
+
+    def _enter(self, stage: Stage) -> None:
+        self.stage = stage
+        self._entered_stage_s = time.monotonic()
+        self._still_before_s = self._owner.quiet_device.still_until_now_s()
+
+    def _order(self) -> CandidateOrder:
+        return CandidateOrder(
+            trace=self.dispatch.candidate.trace.text,
+            incumbent_s=self.task.incumbent_s,
+            thorough=self.is_thorough,
+            cold_cache=PROTOCOLS[self.task.order.protocol_id].cold_cache,
+        )

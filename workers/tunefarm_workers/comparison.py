@@ -1,0 +1,207 @@
+"""Schedules timed side by side, as the lane sees it."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from statistics import median
+from typing import Protocol
+
+from tunefarm_sandbox.channel import ChannelClosed
+from tunefarm_sandbox.child import Child
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.limits import Limits
+from tunefarm_schemas.device import PROTOCOLS
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Failed, Result, Timing
+from tunefarm_workers.child_death import failure_of_death
+from tunefarm_workers.event_loop import Conversation
+from tunefarm_workers.inputs import INPUT_SETS
+from tunefarm_workers.messages import ComparisonPlan, Compiled, Go, Round, from_comparison
+from tunefarm_workers.open_task import OpenTask
+from tunefarm_workers.quiet_device import QuietDevice
+from tunefarm_workers.shared_memory import SharedMemory
+
+_LEAST_SAMPLES = 5
+
+
+class ComparisonOwner(Protocol):
+    """What a comparison needs of its lane."""
+
+    @property
+    def quiet_device(self) -> QuietDevice:
+        """Where to ask for the device."""
+
+    def listen(self, conversation: Conversation) -> None:
+        """Listen to the comparison's child."""
+
+    def forget(self, conversation: Conversation) -> None:
+        """Stop listening to it."""
+
+
+class RunningComparison:
+    """Compiles all schedules in one child, checks each, and has them timed in rounds on a quiet device.
+
+    A schedule that takes the child down is left out, and the others begin again.
+    """
+
+    def __init__(
+        self,
+        task: OpenTask,
+        order: ComparisonOrder,
+        owner: ComparisonOwner,
+        limits: Limits,
+        deadline_s: float,
+        on_end: Callable[["RunningComparison", Comparison], None],
+    ) -> None:
+        """``deadline_s`` bounds the wait for each message."""
+        self.task = task
+        self._order = order
+        self._owner = owner
+        self._quiet_device = owner.quiet_device
+        self._limits = limits
+        self._deadline_s = deadline_s
+        self._on_end = on_end
+        self._results: dict[int, Result] = {}
+        self._samples_s: dict[int, list[float]] = {}
+        self._spent_s = 0.0
+        self._timed = False
+        self.computes = True
+        self.child: Child = self._fork()
+        owner.listen(self)
+
+    def received(self, message: bytes) -> None:
+        """Take in a compiled schedule or a round of samples."""
+        silence_s = time.monotonic() - self._heard_s
+        self._heard_s += silence_s
+        try:
+            said = from_comparison.validate_json(message)
+        except ValueError:
+            self._lose(TrialFailure(reason=FailureReason.CRASH, message="The child sent something that is no message."))
+            return
+        if isinstance(said, Compiled) and self._compiled < len(self._entrants):
+            self._take_compiled(said)
+        elif isinstance(said, Round) and len(said.samples_s) == len(self._entrants):
+            self._spent_s += silence_s
+            self._take_round(said)
+
+    def ended(self) -> None:
+        """The child died of the schedule it was working on."""
+        death = self.child.exit(timeout_s=1.0)
+        doing = "building or running" if self._compiled < len(self._entrants) else "running"
+        self._lose(failure_of_death(death, doing, self.child.output()))
+
+    def go(self) -> None:
+        """The device is quiet and ours: one round."""
+        self._heard_s = time.monotonic()
+        with suppress(ChannelClosed, TimeoutError):
+            self.child.channel.send(Go(incumbent_s=None).model_dump_json().encode(), timeout_s=1.0)
+
+    def check_deadline(self, now_s: float) -> None:
+        """Give up the schedule that says nothing for too long."""
+        if now_s - self._heard_s > self._deadline_s and not self._timed:
+            message = f"Nothing came of it within {self._deadline_s:.0f} s."
+            self._lose(TrialFailure(reason=FailureReason.RUN_TIMEOUT, message=message))
+
+    def conclude(self) -> None:
+        """End with the results, as soon as it is known what is right."""
+        if not self._timed or not self.task.referee.knows(INPUT_SETS):
+            return
+        memory = self._memory.map()
+        for place, index in enumerate(self._entrants):
+            if index in self._results:
+                continue
+            slots = [(place * INPUT_SETS + number, number) for number in range(INPUT_SETS)]
+            error = self.task.referee.judge(memory, slots)
+            self._results[index] = self._timing(index) if error <= 1.0 else _wrong(error)
+        memory.close()
+        self._end()
+
+    def cancel(self) -> None:
+        """End now: what was not timed is canceled."""
+        failure = TrialFailure(reason=FailureReason.CANCELED, message="It was canceled.")
+        for index in range(len(self._order.traces)):
+            self._results.setdefault(index, Failed(failure=failure))
+        self._end()
+
+    def _fork(self) -> Child:
+        self._entrants = [index for index in range(len(self._order.traces)) if index not in self._results]
+        self._compiled = 0
+        self._samples_s = {index: [] for index in self._entrants}
+        self._spent_s = 0.0
+        self._heard_s = time.monotonic()
+        self.computes = True
+        size_bytes = self.task.layout.size_bytes * INPUT_SETS * max(len(self._entrants), 1)
+        self._memory = SharedMemory("comparison", size_bytes)
+        traces = [self._order.traces[index] for index in self._entrants]
+        plan = ComparisonPlan(
+            traces=tuple(None if trace is None else trace.text for trace in traces),
+            cold_cache=PROTOCOLS[self.task.order.protocol_id].cold_cache,
+        )
+        return self.task.server.fork(
+            "tunefarm_workers.comparison_child:run",
+            plan.model_dump_json().encode(),
+            limits=self._limits,
+            confinement=Confinement.strict(),
+            descriptors=[self._memory.descriptor],
+        )
+
+    def _take_compiled(self, said: Compiled) -> None:
+        index = self._entrants[self._compiled]
+        self._compiled += 1
+        if said.failure is not None:
+            failure = TrialFailure(reason=said.failure.reason, message=said.failure.message[:4000])
+            self._results[index] = Failed(failure=failure)
+        if self._compiled == len(self._entrants):
+            self._next_round()
+
+    def _take_round(self, said: Round) -> None:
+        for index, samples in zip(self._entrants, said.samples_s, strict=True):
+            self._samples_s[index].extend(samples)
+        self._quiet_device.release(self)
+        self._next_round()
+
+    def _next_round(self) -> None:
+        self.computes = False
+        alive = [index for index in self._entrants if index not in self._results]
+        wanted_s = self._order.seconds_each * len(alive)
+        enough = all(len(self._samples_s[index]) >= _LEAST_SAMPLES for index in alive)
+        if not alive or (enough and self._spent_s >= wanted_s):
+            self._timed = True
+            self.conclude()
+        else:
+            self._quiet_device.claim(self)
+
+    def _lose(self, failure: TrialFailure) -> None:
+        """Leave out the schedule the child was busy with, and begin again with the rest."""
+        self._quiet_device.release(self)
+        if self._compiled < len(self._entrants):
+            self._results[self._entrants[self._compiled]] = Failed(failure=failure)
+        else:
+            for index in self._entrants:
+                self._results.setdefault(index, Failed(failure=failure))
+        self._drop_child()
+        if len(self._results) == len(self._order.traces):
+            self._end()
+            return
+        self.child = self._fork()
+        self._owner.listen(self)
+
+    def _timing(self, index: int) -> Timing:
+        samples = self._samples_s[index]
+        return Timing(latency_s=median(samples), samples_s=tuple(samples))
+
+    def _end(self) -> None:
+        self._quiet_device.release(self)
+        self._drop_child()
+        results = tuple(self._results[index] for index in range(len(self._order.traces)))
+        self._on_end(self, Comparison(results=results))
+
+    def _drop_child(self) -> None:
+        self._owner.forget(self)
+        self.child.close()
+        self._memory.close()
+
+
+def _wrong(error: float) -> Failed:
+    message = f"The output is wrong: its error is {error:.3g} times what is allowed."
+    return Failed(failure=TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))

@@ -1,0 +1,94 @@
+"""The child that times several schedules of one workload in turn."""
+
+import math
+import mmap
+from dataclasses import dataclass
+
+from tunefarm_sandbox.channel import Channel
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_workers.call_timer import CallTimer
+from tunefarm_workers.candidate import broken
+from tunefarm_workers.inputs import INPUT_SETS
+from tunefarm_workers.kernel import Kernel
+from tunefarm_workers.messages import Broken, ComparisonPlan, Compiled, Go, Round
+from tunefarm_workers.scheduled_module import build_scheduled, replay
+from tunefarm_workers.shipped_module import ship
+from tunefarm_workers.task_host import held_task
+
+_SAMPLE_S = 0.001
+_ROUND_S = 0.25
+_SAMPLES_A_ROUND = 15
+
+
+def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Entry: compile and check every schedule of the plan, then time one round for each ``Go``.
+
+    ``descriptors`` holds the shared memory for the outputs: all sets of inputs of the first schedule, then of the next.
+    """
+    plan = ComparisonPlan.model_validate_json(payload)
+    memory = mmap.mmap(descriptors[0], 0)
+    entrants: list[_Entrant | None] = []
+    for index, trace in enumerate(plan.traces):
+        entrant, failure = _enter(trace, index, memory, plan)
+        entrants.append(entrant)
+        channel.send(Compiled(index=index, failure=failure).model_dump_json().encode())
+    turn = 0
+    while True:
+        Go.model_validate_json(channel.receive())
+        channel.send(_round(entrants, turn).model_dump_json().encode())
+        turn += 1
+
+
+@dataclass
+class _Entrant:
+    kernel: Kernel
+    timer: CallTimer
+    calls: int
+
+
+def _enter(
+    trace: str | None, index: int, memory: mmap.mmap, plan: ComparisonPlan
+) -> tuple[_Entrant | None, Broken | None]:
+    stage = FailureReason.INVALID_SCHEDULE
+    held = held_task()
+    try:
+        scheduled = replay(held.module, trace)
+        stage = FailureReason.BUILD_ERROR
+        shipped = ship(scheduled, held.order.abi)
+        module = build_scheduled(shipped.module, held.target)
+        stage = FailureReason.RUN_ERROR
+        kernel = Kernel(held, shipped, module)
+        failure = _check(kernel, index, memory)
+        timer = CallTimer(module, shipped.entry, kernel.arguments, cold_cache=plan.cold_cache)
+        timer.call()
+    except Exception as error:  # noqa: BLE001 - whatever a schedule raises is its result
+        return None, broken(stage, error)
+    calls = max(1, math.ceil(_SAMPLE_S / max(timer.seconds_per_call(1), 1e-9)))
+    return (_Entrant(kernel, timer, calls), None) if failure is None else (None, failure)
+
+
+def _check(kernel: Kernel, index: int, memory: mmap.mmap) -> Broken | None:
+    for set_number in range(INPUT_SETS):
+        kernel.feed(set_number)
+        kernel.call()
+        kernel.copy_outputs(memory, index * INPUT_SETS + set_number)
+    wrong = kernel.overstepped()
+    kernel.feed(0)
+    return wrong
+
+
+def _round(entrants: list[_Entrant | None], turn: int) -> Round:
+    """A few samples of each in turn; every other round goes backwards."""
+    samples: list[list[float]] = [[] for _ in entrants]
+    order = list(range(len(entrants)))[:: -1 if turn % 2 else 1]
+    spent_s = 0.0
+    for _ in range(_SAMPLES_A_ROUND):
+        for index in order:
+            entrant = entrants[index]
+            if entrant is not None:
+                seconds = entrant.timer.seconds_per_call(entrant.calls)
+                samples[index].append(seconds)
+                spent_s += seconds * entrant.calls
+        if spent_s > _ROUND_S:
+            break
+    return Round(samples_s=tuple(tuple(own) for own in samples))

@@ -1,0 +1,93 @@
+"""What the kernel says about this host's processor."""
+
+import contextlib
+import os
+import platform
+from pathlib import Path
+
+from tunefarm_schemas.frozen import Frozen, digest
+from tunefarm_workers.farm_settings import usable_cores
+
+_CPU_INFO = Path("/proc/cpuinfo")
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_MACHINE_ID = Path("/etc/machine-id")
+_SUFFIXES = {"K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+class CpuIdentity(Frozen):
+    """The fields of a device class that need no measuring. Texts are empty where the kernel does not tell."""
+
+    vendor: str
+    family: str
+    model: str
+    stepping: str
+    name: str
+    isa_flags_digest: str
+    caches_bytes: tuple[int, ...]
+    cores: int
+
+
+def cpu_identity() -> CpuIdentity:
+    """Read the identity of the processor this process runs on."""
+    fields = _first_processor()
+    flags = fields.get("flags", fields.get("Features", ""))
+    return CpuIdentity(
+        vendor=fields.get("vendor_id", fields.get("CPU implementer", "")),
+        family=fields.get("cpu family", fields.get("CPU architecture", "")),
+        model=fields.get("model", fields.get("CPU part", "")),
+        stepping=fields.get("stepping", fields.get("CPU revision", "")),
+        name=fields.get("model name", platform.machine()),
+        isa_flags_digest=digest(" ".join(sorted(flags.split()))),
+        caches_bytes=_caches_bytes(),
+        cores=usable_cores(),
+    )
+
+
+def host_fingerprint(identity: CpuIdentity) -> str:
+    """A name for this host that outlives restarts of this software."""
+    machine_id = ""
+    with contextlib.suppress(OSError):
+        machine_id = _MACHINE_ID.read_text().strip()
+    return digest("\n".join((machine_id, platform.node(), identity.model_dump_json())))
+
+
+def microcode() -> str:
+    """The processor's microcode revision, or ``unknown``."""
+    return _first_processor().get("microcode", "unknown")
+
+
+def hypervisor() -> str:
+    """``yes`` inside a virtual machine, ``no`` on bare metal, ``unknown`` where the processor does not tell."""
+    flags = _first_processor().get("flags")
+    if flags is None:
+        return "unknown"
+    return "yes" if "hypervisor" in flags.split() else "no"
+
+
+def _first_processor() -> dict[str, str]:
+    fields: dict[str, str] = {}
+    with contextlib.suppress(OSError):
+        for line in _CPU_INFO.read_text().split("\n\n", 1)[0].splitlines():
+            name, _, value = line.partition(":")
+            fields[name.strip()] = value.strip()
+    return fields
+
+
+def _caches_bytes() -> tuple[int, ...]:
+    """Sizes of the data and unified caches the first core sees, innermost first."""
+    sizes = []
+    with contextlib.suppress(OSError):
+        for folder in sorted(_CACHES.glob("index*")):
+            if (folder / "type").read_text().strip() != "Instruction":
+                sizes.append(_bytes((folder / "size").read_text().strip()))
+    if sizes:
+        return tuple(sizes)
+    with contextlib.suppress(ValueError, OSError):
+        sizes = [os.sysconf(name) for name in ("SC_LEVEL1_DCACHE_SIZE", "SC_LEVEL2_CACHE_SIZE", "SC_LEVEL3_CACHE_SIZE")]
+    return tuple(size for size in sizes if size > 0)
+
+
+def _bytes(text: str) -> int:
+    if text and text[-1] in _SUFFIXES:
+        return int(text[:-1]) * _SUFFIXES[text[-1]]
+    return int(text or 0)

@@ -1,0 +1,45 @@
+"""Limits on time that follow from what builds and kernels of a task have taken so far."""
+
+from collections import deque
+from statistics import median
+
+_REMEMBERED = 64
+_KNOWN_ENOUGH = 4
+_FIRST_BUILD_S = 4.0
+_LEAST_BUILD_S = 0.6
+_BUILD_FACTOR = 6.0
+_WALL_FACTOR = 5.0
+_FIRST_RUN_S = 20.0
+_LEAST_RUN_S = 1.0
+_RUN_FACTOR = 60.0
+
+
+class Deadlines:
+    """Adaptive deadlines of one task, in seconds."""
+
+    def __init__(self, *, first_build_s: float = _FIRST_BUILD_S, first_run_s: float = _FIRST_RUN_S) -> None:
+        self._first_build_s = first_build_s
+        self._first_run_s = first_run_s
+        self._builds_s: deque[float] = deque(maxlen=_REMEMBERED)
+
+    def built(self, cpu_s: float) -> None:
+        """Learn what one build took of the processor."""
+        self._builds_s.append(cpu_s)
+
+    @property
+    def build_cpu_s(self) -> float:
+        """Processor time that a build may take; being held still or waiting for a core costs nothing."""
+        if len(self._builds_s) < _KNOWN_ENOUGH:
+            return self._first_build_s
+        return min(self._first_build_s, max(_LEAST_BUILD_S, _BUILD_FACTOR * median(self._builds_s)))
+
+    @property
+    def build_wall_s(self) -> float:
+        """Time by the clock, stillness excluded, after which a build that does not even compute is given up."""
+        return _WALL_FACTOR * max(self.build_cpu_s, 1.0)
+
+    def run_s(self, incumbent_s: float | None) -> float:
+        """Time by the clock for all calls of one kernel."""
+        if incumbent_s is None:
+            return self._first_run_s
+        return min(self._first_run_s, max(_LEAST_RUN_S, _RUN_FACTOR * incumbent_s))

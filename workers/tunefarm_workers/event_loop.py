@@ -1,0 +1,110 @@
+"""One thread that listens to children and to its owner."""
+
+import os
+import selectors
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol, TypeVar
+
+from tunefarm_sandbox.channel import ChannelClosed
+from tunefarm_sandbox.child import Child
+
+_MOST_IDLE_S = 0.25
+
+Given = TypeVar("Given")
+
+
+class Conversation(Protocol):
+    """One child, and what to do about what it says. All methods run on the loop's thread."""
+
+    @property
+    def child(self) -> Child:
+        """The child that is listened to."""
+
+    def received(self, message: bytes) -> None:
+        """A whole message came."""
+
+    def ended(self) -> None:
+        """The channel closed or carried nonsense; nothing more will come."""
+
+
+class EventLoop:
+    """Calls conversations when their children speak, and callables that other threads hand in."""
+
+    def __init__(self, on_tick: Callable[[float], float | None]) -> None:
+        """``on_tick`` is called after every event with the monotonic time; it says when it is wanted again."""
+        self._on_tick = on_tick
+        self._selector = selectors.DefaultSelector()
+        self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._selector.register(self._wakeup, selectors.EVENT_READ)
+        self._calls: deque[Callable[[], None]] = deque()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="lane", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def listen(self, conversation: Conversation) -> None:
+        """Begin to listen to a child."""
+        self._selector.register(conversation.child.channel.fileno(), selectors.EVENT_READ, conversation)
+
+    def forget(self, conversation: Conversation) -> None:
+        """Stop listening; harmless when repeated or when the channel is closed already."""
+        for key in list(self._selector.get_map().values()):
+            if key.data is conversation:
+                self._selector.unregister(key.fd)
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Have ``call`` made on the loop's thread, soon."""
+        self._calls.append(call)
+        os.eventfd_write(self._wakeup, 1)
+
+    def ask(self, call: Callable[[], Given]) -> Given:
+        """Have ``call`` made on the loop's thread and give what it gives, or raise what it raises."""
+        answer: Future[Given] = Future()
+
+        def make() -> None:
+            try:
+                answer.set_result(call())
+            except Exception as error:  # noqa: BLE001 - handed to the thread that asked
+                answer.set_exception(error)
+
+        self.post(make)
+        return answer.result()
+
+    def close(self) -> None:
+        """End the thread once the calls that were posted are made."""
+        self._closing = True
+        os.eventfd_write(self._wakeup, 1)
+        self._thread.join()
+        self._selector.close()
+        os.close(self._wakeup)
+
+    def _run(self) -> None:
+        wanted_s: float | None = None
+        while not (self._closing and not self._calls):
+            now_s = time.monotonic()
+            idle_s = _MOST_IDLE_S if wanted_s is None else min(max(wanted_s - now_s, 0.0), _MOST_IDLE_S)
+            for key, _ in self._selector.select(idle_s):
+                if key.data is None:
+                    os.eventfd_read(self._wakeup)
+                else:
+                    self._hear(key.data)
+            while self._calls:
+                self._calls.popleft()()
+            wanted_s = self._on_tick(time.monotonic())
+
+    def _hear(self, conversation: Conversation) -> None:
+        try:
+            message = conversation.child.channel.receive(timeout_s=0)
+        except TimeoutError:
+            return
+        except ChannelClosed:
+            self.forget(conversation)
+            conversation.ended()
+            return
+        conversation.received(message)

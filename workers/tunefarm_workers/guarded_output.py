@@ -1,0 +1,50 @@
+"""Outputs with a margin around them that no correct kernel touches."""
+
+import mmap
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from tunefarm_schemas.workload import TensorArgument
+from tunefarm_workers.element_type import is_floating, numpy_type
+
+GUARD_BYTES = 4096
+"""A page on either side, so that the tensor lies within its page as it would without a guard."""
+
+_GUARD_VALUE = 0x5A
+_UNWRITTEN_FLOAT = 0xFF
+"""Every byte of a not-a-number, so that an element the kernel forgot shows."""
+_UNWRITTEN_INTEGER = 0xA5
+
+
+class GuardedOutput:
+    """One output tensor in memory that TVM allocated, as a caller's would be."""
+
+    def __init__(self, tensor: TensorArgument) -> None:
+        self._size_bytes = max(tensor.elements * numpy_type(tensor.dtype).itemsize, 1)
+        self._unwritten = _UNWRITTEN_FLOAT if is_floating(tensor.dtype) else _UNWRITTEN_INTEGER
+        whole = tvm.runtime.empty((self._size_bytes + 2 * GUARD_BYTES,), "uint8")
+        self._whole: np.ndarray[Any, np.dtype[np.uint8]] = np.from_dlpack(whole)
+        self._whole[:] = _GUARD_VALUE
+        self._inside = self._whole[GUARD_BYTES:-GUARD_BYTES]
+        self.tensor: Any = tvm_ffi.from_dlpack(self._inside)._create_view(tensor.shape, tensor.dtype, 0)
+        self.clear()
+
+    def clear(self) -> None:
+        """Overwrite the contents with something no kernel computes."""
+        self._inside[:] = self._unwritten
+
+    def fill(self, contents: np.ndarray[Any, Any]) -> None:
+        """Set the contents, for an output that is read as well."""
+        self._inside[:] = np.ascontiguousarray(contents).reshape(-1).view(np.uint8)
+
+    def copy_to(self, memory: mmap.mmap, start_bytes: int) -> None:
+        """Copy the contents into shared memory."""
+        memory[start_bytes : start_bytes + self._size_bytes] = self._inside.data
+
+    def guards_hold(self) -> bool:
+        """Whether both margins are as they were."""
+        before, behind = self._whole[:GUARD_BYTES], self._whole[-GUARD_BYTES:]
+        return bool((before == _GUARD_VALUE).all() and (behind == _GUARD_VALUE).all())

@@ -1,0 +1,68 @@
+"""A compiled schedule with tensors to call it on."""
+
+import mmap
+from typing import Any
+
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_workers.guarded_output import GuardedOutput
+from tunefarm_workers.messages import Broken
+from tunefarm_workers.output_layout import OutputLayout
+from tunefarm_workers.shipped_module import ShippedModule, packed_inputs
+from tunefarm_workers.task_host import HeldTask, checksum, input_tensor
+
+
+class Kernel:
+    """A compiled candidate with tensors to call it on, fed with the first set of inputs."""
+
+    def __init__(self, held: HeldTask, shipped: ShippedModule, runtime_module: Any) -> None:
+        self._held = held
+        self._shipped = shipped
+        self._module = runtime_module
+        self._function = runtime_module[shipped.entry]
+        self._layout = OutputLayout.of(tuple(argument.tensor for argument in held.arguments))
+        self._outputs = {
+            position: GuardedOutput(argument.tensor)
+            for position, argument in enumerate(held.arguments)
+            if argument.tensor.is_output
+        }
+        self.arguments: list[Any] = []
+        self.feed(0)
+
+    def feed(self, set_number: int) -> None:
+        """Put in one set of inputs, and clear the outputs."""
+        arrays = self._held.inputs(set_number)
+        tensors = list(self._held.first_tensors)
+        for position, argument in enumerate(self._held.arguments):
+            array = arrays[position]
+            if argument.tensor.is_output:
+                output = self._outputs[position]
+                output.clear()
+                if array is not None:
+                    output.fill(array)
+                tensors[position] = output.tensor
+            elif set_number > 0 and array is not None:
+                tensors[position] = input_tensor(array, argument)
+        self.arguments = packed_inputs(self._shipped, self._module, tensors)
+
+    def call(self) -> None:
+        """Call once on what was fed last."""
+        self._function(*self.arguments)
+
+    def copy_outputs(self, memory: mmap.mmap, slot: int) -> None:
+        """Copy all outputs into one slot of the shared memory."""
+        for output, offset in zip(self._outputs.values(), self._layout.offsets_bytes, strict=True):
+            output.copy_to(memory, slot * self._layout.size_bytes + offset)
+
+    def overstepped(self, *, inputs: bool = True) -> Broken | None:
+        """What the kernel wrote that it must not: around its outputs, or, if looked for, to its first inputs."""
+        if not all(output.guards_hold() for output in self._outputs.values()):
+            return Broken(reason=FailureReason.WRONG_RESULT, message="The kernel wrote outside of its output.")
+        if inputs and not self._inputs_hold():
+            return Broken(reason=FailureReason.WRONG_RESULT, message="The kernel changed one of its inputs.")
+        return None
+
+    def _inputs_hold(self) -> bool:
+        return all(
+            checksum(tensor) == before
+            for tensor, before in zip(self._held.first_tensors, self._held.first_checksums, strict=True)
+        )

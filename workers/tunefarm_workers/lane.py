@@ -1,0 +1,245 @@
+"""The loop that keeps a device busy: builds in parallel, times alone, judges apart."""
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tunefarm_sandbox.child import Child
+from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.measurement import (
+    Comparison,
+    ComparisonOrder,
+    Dispatch,
+    Failed,
+    Measurement,
+    MeasureTask,
+    Stages,
+    Timing,
+)
+from tunefarm_workers.attempt import Attempt
+from tunefarm_workers.comparison import RunningComparison
+from tunefarm_workers.deadlines import Deadlines
+from tunefarm_workers.event_loop import Conversation, EventLoop
+from tunefarm_workers.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.open_task import OpenTask
+from tunefarm_workers.quiet_device import QuietDevice
+from tunefarm_workers.referee import Doubt
+
+_LOADED_PER_CORE = 2.5
+"""Processes that want a core, per core, from which on a time-out may be the host's fault."""
+_MOST_WAITING = 4
+"""Built candidates that may wait before no further build is begun."""
+
+
+@dataclass(frozen=True)
+class Queued:
+    """A dispatch that is not begun, and when it came."""
+
+    dispatch: Dispatch
+    since_s: float
+
+
+class Lane:
+    """Everything here runs on the thread of its event loop."""
+
+    def __init__(
+        self,
+        zygote: ForkServer,
+        settings: FarmSettings,
+        bystanders: Callable[[], Sequence[Child]],
+        deliver: Callable[[Measurement], None],
+        refuse: Callable[[BadInput], None],
+    ) -> None:
+        """``deliver`` takes measurements; ``refuse`` takes the news that a task cannot be verified."""
+        self._zygote = zygote
+        self._settings = settings
+        self._deliver = deliver
+        self._refuse = refuse
+        self._tasks: dict[str, OpenTask] = {}
+        self._queue: deque[Queued] = deque()
+        self._attempts: list[Attempt] = []
+        self._over: list[Attempt] = []
+        self._others: list[Conversation] = []
+        self._comparisons: list[RunningComparison] = []
+        self.quiet_device = QuietDevice(self._busy_children, bystanders)
+        self.loop = EventLoop(self._tick)
+        self.pause_builds = False
+        """While true no attempt is begun, so that something else has the device."""
+
+    @property
+    def open_attempts(self) -> int:
+        """How many attempts are queued or running."""
+        return len(self._queue) + len(self._attempts)
+
+    def task(self, exploration_id: str) -> OpenTask:
+        """The open task of an exploration."""
+        return self._tasks[exploration_id]
+
+    def open_task(self, order: MeasureTask) -> None:
+        """Start an exploration's host and referee; raises ``BadInput``. Opening it again changes nothing."""
+        if order.exploration_id not in self._tasks:
+            self._tasks[order.exploration_id] = self._opened(order, "normal")
+
+    def submit(self, dispatch: Dispatch) -> None:
+        """Queue one attempt."""
+        self._queue.append(Queued(dispatch, time.monotonic()))
+
+    def cancel_all(self) -> None:
+        """End every attempt."""
+        while self._queue:
+            self._fail_unbegun(self._queue.popleft().dispatch, FailureReason.CANCELED, "It was canceled.")
+        for attempt in list(self._attempts):
+            attempt.cancel()
+        for comparison in list(self._comparisons):
+            comparison.cancel()
+
+    def compare(self, order: ComparisonOrder, on_end: Callable[[Comparison], None]) -> None:
+        """Time schedules side by side; ``on_end`` is told the results."""
+
+        def ended(comparison: RunningComparison, results: Comparison) -> None:
+            self._comparisons.remove(comparison)
+            on_end(results)
+
+        task = self._tasks[order.exploration_id]
+        limits, deadline_s = self._settings.child_limits(), self._settings.reference_s
+        self._comparisons.append(RunningComparison(task, order, self, limits, deadline_s, ended))
+
+    def finished(self, attempt: Attempt, measurement: Measurement) -> None:
+        """Pass on an attempt's result. Its child ends when nobody is being timed."""
+        self.loop.forget(attempt)
+        self._attempts.remove(attempt)
+        self._over.append(attempt)
+        if isinstance(measurement.result, Timing):
+            attempt.task.improve(measurement.result.latency_s)
+        self._deliver(measurement)
+
+    def is_loaded(self) -> bool:
+        """Whether so many processes want a core that a time-out proves nothing."""
+        return os.getloadavg()[0] > _LOADED_PER_CORE * usable_cores()
+
+    def listen(self, conversation: Conversation) -> None:
+        """Listen to a child that computes beside the attempts and is held still like them."""
+        self._others.append(conversation)
+        self.loop.listen(conversation)
+
+    def forget(self, conversation: Conversation) -> None:
+        """Stop listening to such a child."""
+        self._others = [other for other in self._others if other is not conversation]
+        self.loop.forget(conversation)
+
+    def close(self) -> None:
+        """End every child. The loop's thread must have ended."""
+        for attempt in [*self._attempts, *self._over]:
+            attempt.bury()
+        for task in self._tasks.values():
+            task.close()
+        self._tasks.clear()
+
+    def _opened(self, order: MeasureTask, distribution: str) -> OpenTask:
+        deadlines = Deadlines(first_build_s=self._settings.first_build_s, first_run_s=self._settings.first_run_s)
+        task = OpenTask(
+            self._zygote,
+            order,
+            self._settings.child_limits(),
+            deadlines,
+            self._referee_spoke,
+            distribution="positive" if distribution == "positive" else "normal",
+        )
+        self.listen(task.referee)
+        return task
+
+    def _referee_spoke(self, task: OpenTask) -> None:
+        referee = task.referee
+        if referee.is_done:
+            self.forget(referee)
+        elif all(other is not referee for other in self._others):
+            self.listen(referee)
+        if referee.doubt is Doubt.NOT_FINITE and task.distribution == "normal":
+            self._reopen(task)
+        elif referee.doubt is not None:
+            self._give_up(task, referee.doubt, referee.doubt_text)
+        for attempt in list(self._attempts):
+            if attempt.task is task:
+                attempt.judge()
+        for comparison in list(self._comparisons):
+            comparison.conclude()
+
+    def _reopen(self, task: OpenTask) -> None:
+        """Some functions, such as a square root, need positive inputs: begin again with those."""
+        again = [attempt for attempt in self._attempts if attempt.task is task]
+        for attempt in again:
+            self.loop.forget(attempt)
+            self.quiet_device.release(attempt)
+            self._attempts.remove(attempt)
+            attempt.bury()
+        self._queue.extendleft(Queued(attempt.dispatch, time.monotonic()) for attempt in reversed(again))
+        task.close()
+        self._tasks[task.order.exploration_id] = self._opened(task.order, "positive")
+
+    def _give_up(self, task: OpenTask, doubt: Doubt, text: str) -> None:
+        for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
+            attempt.cancel()
+        for comparison in [comparison for comparison in self._comparisons if comparison.task is task]:
+            comparison.cancel()
+        problem = f"results of this function cannot be verified: {doubt.value}. {text}".strip()
+        self._refuse(BadInput("module", problem, "Give a function that computes finite numbers from usual inputs."))
+
+    def _busy_children(self) -> Iterable[Child]:
+        for attempt in self._attempts:
+            if attempt.computes:
+                yield attempt.child
+        for other in self._others:
+            if not isinstance(other, RunningComparison) or other.computes:
+                yield other.child
+
+    def _tick(self, now_s: float) -> float | None:
+        for attempt in list(self._attempts):
+            attempt.check_deadline(now_s)
+        for comparison in list(self._comparisons):
+            comparison.check_deadline(now_s)
+        if not self.quiet_device.is_taken:
+            self._bury()
+            self._begin_builds()
+        builds = any(attempt.computes for attempt in self._attempts)
+        return self.quiet_device.tick(now_s, others_build=builds)
+
+    def _bury(self) -> None:
+        while self._over:
+            self._over.pop().bury()
+
+    def _begin_builds(self) -> None:
+        while self._queue and not self.pause_builds:
+            building = sum(attempt.computes for attempt in self._attempts)
+            if building >= self._settings.build_lanes or self.quiet_device.waiting >= _MOST_WAITING:
+                return
+            self._begin(self._queue.popleft())
+
+    def _begin(self, queued: Queued) -> None:
+        dispatch = queued.dispatch
+        task = self._tasks[dispatch.candidate.exploration_id]
+        try:
+            attempt = Attempt(self, task, dispatch, queued.since_s, self._settings.child_limits())
+        except ForkFailed as error:
+            self._fail_unbegun(dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
+            return
+        self._attempts.append(attempt)
+        self.loop.listen(attempt)
+
+    def _fail_unbegun(self, dispatch: Dispatch, reason: FailureReason, message: str) -> None:
+        self._deliver(
+            Measurement(
+                dispatch_id=dispatch.dispatch_id,
+                nonce=dispatch.nonce,
+                fence=dispatch.fence,
+                exploration_id=dispatch.candidate.exploration_id,
+                candidate_number=dispatch.candidate.number,
+                attempt=dispatch.attempt,
+                purpose=dispatch.purpose,
+                result=Failed(failure=TrialFailure(reason=reason, message=message[:4000])),
+                stages=Stages(),
+            )
+        )

@@ -1,0 +1,210 @@
+"""What a lane and its children say to each other: JSON of frozen types, checked on arrival."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.measurement import Result, Timing
+from tunefarm_schemas.workload import Abi, TensorArgument
+from tunefarm_workers.argument import Argument
+from tunefarm_workers.inputs import Distribution
+
+
+class HostOrder(Frozen):
+    """What a task host holds ready for the candidates of one exploration."""
+
+    module_json: str = Field(repr=False)
+    target: str
+    num_cores: int
+    abi: Abi
+    seed: int
+    distribution: Distribution
+
+
+class HostReady(Frozen):
+    """A task host can be forked from now on."""
+
+    kind: Literal["ready"] = "ready"
+    arguments: tuple[Argument, ...]
+
+
+class HostRefused(Frozen):
+    """A task host could not make sense of the module."""
+
+    kind: Literal["refused"] = "refused"
+    field: str
+    problem: str
+    fix: str
+
+
+FromHost = Annotated[HostReady | HostRefused, Field(discriminator="kind")]
+
+
+class CandidateOrder(Frozen):
+    """One attempt. ``thorough`` asks for the whole protocol whatever the incumbent, and for all sets of inputs."""
+
+    trace: str | None = Field(repr=False)
+    incumbent_s: float | None
+    thorough: bool
+    cold_cache: bool
+
+
+class Built(Frozen):
+    """Compiled to machine code; the first call follows."""
+
+    kind: Literal["built"] = "built"
+    build_s: float
+
+
+class Warm(Frozen):
+    """Called once, its first output written; waiting for a quiet device."""
+
+    kind: Literal["warm"] = "warm"
+
+
+class Ran(Frozen):
+    """What the clock said. With ``checks_follow`` the child goes on to call the kernel on the other sets of inputs."""
+
+    kind: Literal["ran"] = "ran"
+    result: Annotated[Result, Field(discriminator="kind")]
+    run_s: float
+    checks_follow: bool
+    hopeless: bool = False
+    """Let go before a quiet device was asked for."""
+    peak_memory_bytes: int = 0
+
+
+class Checked(Frozen):
+    """All sets of inputs were run."""
+
+    kind: Literal["checked"] = "checked"
+
+
+class Broken(Frozen):
+    """A failure that the child itself could still report."""
+
+    kind: Literal["broken"] = "broken"
+    reason: FailureReason
+    message: str
+
+
+FromCandidate = Annotated[Built | Warm | Ran | Checked | Broken, Field(discriminator="kind")]
+
+
+class Go(Frozen):
+    """The device is quiet: take the time."""
+
+    incumbent_s: float | None
+
+
+class ReferenceOrder(Frozen):
+    """Run the untuned function on the first ``sets`` sets of inputs."""
+
+    sets: int
+    widen: bool
+
+
+class ReferenceStep(Frozen):
+    """One set of inputs is done, in the workload's own types, or with its floats widened to 64 bits."""
+
+    kind: Literal["step"] = "step"
+    set_number: int
+    double: bool
+
+
+class ReferenceBroken(Frozen):
+    """The untuned function did not build or run. ``double`` tells which form of it."""
+
+    kind: Literal["broken"] = "broken"
+    double: bool
+    message: str
+
+
+FromReference = Annotated[ReferenceStep | ReferenceBroken, Field(discriminator="kind")]
+
+
+class ComparisonPlan(Frozen):
+    """Schedules to be timed in turn in one process."""
+
+    traces: tuple[str | None, ...] = Field(repr=False)
+    cold_cache: bool
+
+
+class Compiled(Frozen):
+    """One schedule of a comparison is built, and its outputs on all sets of inputs are written."""
+
+    kind: Literal["compiled"] = "compiled"
+    index: int
+    failure: Broken | None
+
+
+class Round(Frozen):
+    """Seconds per call of each schedule in one round of a comparison; None for those that failed."""
+
+    kind: Literal["round"] = "round"
+    samples_s: tuple[tuple[float, ...], ...]
+
+
+FromComparison = Annotated[Compiled | Round, Field(discriminator="kind")]
+
+
+class LinkOrder(Frozen):
+    """Compile one schedule to a shared library inside the folder that is the child's own."""
+
+    trace: str | None = Field(repr=False)
+    folder: str
+
+
+class Linked(Frozen):
+    """The library, whose bytes come in the next message."""
+
+    kind: Literal["linked"] = "linked"
+    entry: str
+    pack_entry: str | None
+    packed_arguments: tuple[TensorArgument, ...]
+
+
+FromLinker = Annotated[Linked | Broken, Field(discriminator="kind")]
+
+
+class FreshOrder(Frozen):
+    """Load a library in a fresh process and time it."""
+
+    library: str
+    digest: str
+    entry: str
+    pack_entry: str | None
+    arguments: tuple[Argument, ...]
+    packed_arguments: tuple[TensorArgument, ...]
+    num_cores: int
+    cold_cache: bool
+    seed: int
+    distribution: Distribution
+
+
+class FreshTiming(Frozen):
+    """What the fresh process measured."""
+
+    kind: Literal["fresh"] = "fresh"
+    timing: Timing
+
+
+from_host: TypeAdapter[HostReady | HostRefused] = TypeAdapter(FromHost)
+from_candidate: TypeAdapter[Built | Warm | Ran | Checked | Broken] = TypeAdapter(FromCandidate)
+from_reference: TypeAdapter[ReferenceStep | ReferenceBroken] = TypeAdapter(FromReference)
+from_comparison: TypeAdapter[Compiled | Round] = TypeAdapter(FromComparison)
+from_linker: TypeAdapter[Linked | Broken] = TypeAdapter(FromLinker)
+
+
+class DeviceChild(Frozen):
+    """First word of the child that times the reference kernels."""
+
+    code_generator: str
+
+
+class KernelRequest(Frozen):
+    """Time the reference kernels, thoroughly or in a few milliseconds."""
+
+    depth: Literal["calibrate", "check"]

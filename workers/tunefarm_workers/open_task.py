@@ -1,0 +1,93 @@
+"""An exploration that candidates can be measured for."""
+
+from collections.abc import Callable
+
+from tunefarm_sandbox.channel import ChannelClosed
+from tunefarm_sandbox.child import Child
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.limits import Limits
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.measurement import MeasureTask
+from tunefarm_workers.argument import Argument
+from tunefarm_workers.deadlines import Deadlines
+from tunefarm_workers.inputs import Distribution
+from tunefarm_workers.messages import HostOrder, HostReady, from_host
+from tunefarm_workers.output_layout import OutputLayout
+from tunefarm_workers.referee import Referee
+
+_HOST_READY_S = 60.0
+SEED = 20_240_601
+"""Of all inputs: the same numbers on every host and in every run."""
+
+
+class OpenTask:
+    """The host of one exploration's children, its referee, and what its candidates have taught so far."""
+
+    def __init__(
+        self,
+        zygote: ForkServer,
+        order: MeasureTask,
+        limits: Limits,
+        deadlines: Deadlines,
+        on_progress: Callable[["OpenTask"], None],
+        *,
+        distribution: Distribution = "normal",
+    ) -> None:
+        """Start the host and the referee.
+
+        Raises:
+            BadInput: when the module cannot be read or fed.
+        """
+        self.order = order
+        self.distribution: Distribution = distribution
+        self.deadlines = deadlines
+        self.incumbent_s: float | None = None
+        self.host: Child = zygote.fork(
+            "tunefarm_workers.task_host:host",
+            self.host_order().model_dump_json().encode(),
+            limits=limits,
+            confinement=Confinement.host(),
+        )
+        self.arguments = self._arguments()
+        self.layout = OutputLayout.of(tuple(argument.tensor for argument in self.arguments))
+        if not self.layout.tensors:
+            raise BadInput("module", "the function writes none of its parameters.", "Tune a function with an output.")
+        self.server: ForkServer = self.host.as_server()
+        self.referee = Referee(self.server, self.arguments, limits, lambda: on_progress(self))
+
+    def host_order(self) -> HostOrder:
+        """What the host holds ready."""
+        return HostOrder(
+            module_json=self.order.module_json,
+            target=self.order.target,
+            num_cores=self.order.num_cores,
+            abi=self.order.abi,
+            seed=SEED,
+            distribution=self.distribution,
+        )
+
+    def improve(self, latency_s: float) -> None:
+        """Take in the latency of a correct candidate."""
+        if self.incumbent_s is None or latency_s < self.incumbent_s:
+            self.incumbent_s = latency_s
+
+    def close(self) -> None:
+        """End the host with all its children."""
+        self.referee.close()
+        self.server.close()
+        self.host.close()
+
+    def _arguments(self) -> tuple[Argument, ...]:
+        try:
+            said = from_host.validate_json(self.host.channel.receive(timeout_s=_HOST_READY_S))
+        except (ChannelClosed, TimeoutError) as error:
+            tail = self.host.output()[-500:].strip()
+            self.host.close()
+            raise BadInput(
+                "module", f"reading it ended a process: {tail or error}.", "Save it again with this version of TVM."
+            ) from error
+        if isinstance(said, HostReady):
+            return said.arguments
+        self.host.close()
+        raise BadInput(said.field, said.problem, said.fix)

@@ -1,0 +1,159 @@
+"""What is right for one task, and whether a candidate's outputs are."""
+
+import mmap
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+import numpy as np
+
+from tunefarm_sandbox.child import Child
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.limits import Limits
+from tunefarm_workers.argument import Argument
+from tunefarm_workers.element_type import is_floating
+from tunefarm_workers.inputs import INPUT_SETS
+from tunefarm_workers.messages import ReferenceBroken, ReferenceOrder, from_reference
+from tunefarm_workers.output_layout import OutputLayout
+from tunefarm_workers.shared_memory import SharedMemory
+from tunefarm_workers.tolerance import Array, OutputReference, all_finite, worst_error
+
+
+class Doubt(Enum):
+    """Why nothing of a task can be verified."""
+
+    NOT_FINITE = "it gives numbers that are not finite"
+    FAILED = "it does not build or run"
+
+
+class Referee:
+    """Runs the untuned function in a child of its own and compares outputs with what it gave.
+
+    A conversation with that child: ``on_progress`` is called whenever another set of inputs is known or doubt arose.
+    """
+
+    def __init__(
+        self, server: ForkServer, arguments: tuple[Argument, ...], limits: Limits, on_progress: Callable[[], None]
+    ) -> None:
+        tensors = tuple(argument.tensor for argument in arguments)
+        self._server = server
+        self._limits = limits
+        self._on_progress = on_progress
+        self._own = OutputLayout.of(tensors)
+        self._double = OutputLayout.of(tensors, double=True)
+        self._repeatable = not any(argument.tensor.is_output and argument.holds_input for argument in arguments)
+        self._widen = any(is_floating(tensor.dtype) for tensor in self._own.tensors)
+        self._steps: set[tuple[int, bool]] = set()
+        self._references: dict[int, list[OutputReference]] = {}
+        self.doubt: Doubt | None = None
+        self.doubt_text = ""
+        self._own_memory = SharedMemory("reference", self._own.size_bytes * INPUT_SETS)
+        self._double_memory = SharedMemory("widened-reference", self._double.size_bytes * INPUT_SETS)
+        self.child: Child = self._fork()
+
+    def _fork(self) -> Child:
+        return self._server.fork(
+            "tunefarm_workers.reference:run",
+            ReferenceOrder(sets=INPUT_SETS, widen=self._widen).model_dump_json().encode(),
+            limits=self._limits,
+            confinement=Confinement.strict(),
+            descriptors=[self._own_memory.descriptor, self._double_memory.descriptor],
+        )
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the child has nothing more to tell."""
+        return self.doubt is not None or len(self._references) == INPUT_SETS
+
+    def knows(self, sets: int) -> bool:
+        """Whether outputs on the first ``sets`` sets of inputs can be judged."""
+        return all(number in self._references for number in range(sets))
+
+    def received(self, message: bytes) -> None:
+        """Take in one step."""
+        try:
+            step = from_reference.validate_json(message)
+        except ValueError:
+            self._doubt(Doubt.FAILED, "its process sent nonsense")
+            return
+        if isinstance(step, ReferenceBroken):
+            self._broken(step)
+        else:
+            self._steps.add((step.set_number, step.double))
+        self._settle()
+
+    def ended(self) -> None:
+        """The child is gone: without the widened form it may still finish, so that is tried once."""
+        if self.is_done:
+            return
+        if not self._widen:
+            self._doubt(Doubt.FAILED, f"its process ended: {self.child.output()[-500:]}")
+            return
+        self._widen = False
+        self._steps = {step for step in self._steps if not step[1]}
+        self.child = self._fork()
+        self._on_progress()
+
+    def judge(self, memory: mmap.mmap, set_numbers: Sequence[tuple[int, int]]) -> float:
+        """The worst error of outputs in units of what is allowed.
+
+        ``set_numbers`` pairs slots of ``memory`` with the sets of inputs whose outputs they hold.
+        """
+        return max(
+            worst_error(self._references[number], self._own.arrays(memory, slot * self._own.size_bytes))
+            for slot, number in set_numbers
+        )
+
+    @property
+    def repeated_calls_agree(self) -> bool:
+        """Whether a second call on the same tensors gives the same outputs, as it does unless an output is read."""
+        return self._repeatable
+
+    def close(self) -> None:
+        """End the child and let the memory go."""
+        self.child.close()
+        self._own_memory.close()
+        self._double_memory.close()
+
+    def _broken(self, broken: ReferenceBroken) -> None:
+        if broken.double:
+            self._widen = False
+        else:
+            self._doubt(Doubt.FAILED, broken.message)
+
+    def _settle(self) -> None:
+        for number in range(INPUT_SETS):
+            known = (number, False) in self._steps and (not self._widen or (number, True) in self._steps)
+            if known and number not in self._references and self.doubt is None:
+                self._learn(number)
+
+    def _learn(self, number: int) -> None:
+        own = _copies(self._own, self._own_memory, number)
+        if not all_finite(own):
+            self._doubt(Doubt.NOT_FINITE, "")
+            return
+        doubles: list[Array | None] = [None] * len(own)
+        if (number, True) in self._steps:
+            doubles = [
+                copy if is_floating(tensor.dtype) and all_finite([copy]) else None
+                for tensor, copy in zip(
+                    self._double.tensors, _copies(self._double, self._double_memory, number), strict=True
+                )
+            ]
+        self._references[number] = [
+            OutputReference.of(tensor, plain, double)
+            for tensor, plain, double in zip(self._own.tensors, own, doubles, strict=True)
+        ]
+        self._on_progress()
+
+    def _doubt(self, doubt: Doubt, text: str) -> None:
+        self.doubt = doubt
+        self.doubt_text = text
+        self._on_progress()
+
+
+def _copies(layout: OutputLayout, shared: SharedMemory, number: int) -> list[Array]:
+    memory = shared.map()
+    copies = [np.array(array) for array in layout.arrays(memory, number * layout.size_bytes)]
+    memory.close()
+    return copies

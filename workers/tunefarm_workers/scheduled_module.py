@@ -1,0 +1,29 @@
+"""From a trace to machine code: the one way by which kernels are made for measuring and for shipping alike."""
+
+import json
+from typing import Any
+
+import tvm
+from tvm.s_tir.schedule import Trace as TvmTrace
+
+
+def replay(module: tvm.IRModule, trace_text: str | None) -> tvm.IRModule:
+    """``module`` with a trace's instructions applied; the module itself when there is no trace.
+
+    Raises whatever TVM raises for a trace that does not fit.
+    """
+    if trace_text is None:
+        return module
+    schedule = tvm.s_tir.Schedule(module)
+    TvmTrace.apply_json_to_schedule(json.loads(trace_text), schedule)
+    return schedule.mod
+
+
+def target_of(canonical: str) -> Any:
+    """TVM's target for canonical JSON text."""
+    return tvm.target.Target(json.loads(canonical))
+
+
+def build_scheduled(module: tvm.IRModule, target: Any) -> Any:
+    """The runtime module for a scheduled module. Machine code is made when a function is first looked up."""
+    return tvm.tirx.build(module, target=target)

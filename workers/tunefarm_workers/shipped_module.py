@@ -1,0 +1,48 @@
+"""The module that is measured and shipped, for either ABI."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+
+from tunefarm_schemas.workload import Abi, TensorArgument
+from tunefarm_workers.weight_packing import split_packing
+
+ENTRY = "main"
+PACK_ENTRY = "pack"
+
+
+@dataclass(frozen=True)
+class ShippedModule:
+    """A scheduled module as it is compiled.
+
+    ``packed`` maps positions of the workload's arguments to the tensors that ``entry`` takes in their place; ``pack``
+    takes the plain tensors of those positions, in order, and then the packed ones. Empty for the stable ABI.
+    """
+
+    module: tvm.IRModule
+    entry: str
+    pack_entry: str | None
+    packed: dict[int, TensorArgument]
+
+
+def ship(scheduled: tvm.IRModule, abi: Abi) -> ShippedModule:
+    """The form of ``scheduled`` that an artifact contains."""
+    if abi == "packed":
+        module, packed = split_packing(scheduled)
+        if packed:
+            return ShippedModule(module=module, entry=ENTRY, pack_entry=PACK_ENTRY, packed=packed)
+    return ShippedModule(module=scheduled, entry=ENTRY, pack_entry=None, packed={})
+
+
+def packed_inputs(shipped: ShippedModule, runtime_module: Any, inputs: list[Any]) -> list[Any]:
+    """``inputs`` with the packed positions replaced by what the ``pack`` function makes of them."""
+    if shipped.pack_entry is None:
+        return inputs
+    positions = sorted(shipped.packed)
+    packed = [tvm.runtime.empty(shipped.packed[at].shape, shipped.packed[at].dtype) for at in positions]
+    runtime_module[shipped.pack_entry](*(inputs[at] for at in positions), *packed)
+    replaced = list(inputs)
+    for position, tensor in zip(positions, packed, strict=True):
+        replaced[position] = tensor
+    return replaced

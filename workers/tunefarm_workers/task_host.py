@@ -1,0 +1,119 @@
+"""A child that holds one exploration's module and inputs, and forks a child of its own for each candidate.
+
+It never runs a kernel: a child forked after a parallel kernel ran would hang in its own first one.
+"""
+
+import json
+import os
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+
+from tunefarm_sandbox.channel import Channel
+from tunefarm_sandbox.server import serve
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_workers.argument import Argument
+from tunefarm_workers.inputs import InputArray, make_inputs
+from tunefarm_workers.messages import HostOrder, HostReady, HostRefused
+from tunefarm_workers.scheduled_module import target_of
+from tunefarm_workers.signature import arguments_of
+
+
+@dataclass(frozen=True)
+class HeldTask:
+    """What every child forked from a task host finds in its memory."""
+
+    order: HostOrder
+    module: tvm.IRModule
+    target: Any
+    arguments: tuple[Argument, ...]
+    first_inputs: tuple[InputArray | None, ...]
+    first_tensors: tuple[Any, ...]
+    first_checksums: tuple[int, ...]
+
+    def inputs(self, set_number: int) -> tuple[InputArray | None, ...]:
+        """One set of inputs as arrays."""
+        if set_number == 0:
+            return self.first_inputs
+        return make_inputs(
+            self.arguments,
+            seed=self.order.seed,
+            set_number=set_number,
+            distribution=self.order.distribution,
+        )
+
+
+_held: list[HeldTask] = []
+"""Filled once, before the first fork: memory is how a fork server passes state on to its children."""
+
+
+def held_task() -> HeldTask:
+    """The task of the host that this process was forked from."""
+    return _held[0]
+
+
+def host(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Entry of a task host: prepare, report, then serve forks until the channel closes."""
+    order = HostOrder.model_validate_json(payload)
+    os.environ["TVM_NUM_THREADS"] = str(order.num_cores)
+    try:
+        _held.append(hold(order))
+    except BadInput as refusal:
+        refused = HostRefused(field=refusal.field, problem=refusal.problem, fix=refusal.fix)
+        channel.send(refused.model_dump_json().encode())
+        return
+    channel.send(HostReady(arguments=_held[0].arguments).model_dump_json().encode())
+    serve(channel)
+
+
+def hold(order: HostOrder) -> HeldTask:
+    """Parse the module and make its first inputs.
+
+    Raises:
+        BadInput: when TVM cannot read the module or the target, or an argument cannot be fed.
+    """
+    try:
+        module = tvm.ir.load_json(order.module_json)
+        target = target_of(order.target)
+    except (
+        tvm.error.InternalError,
+        ValueError,
+        AttributeError,
+        TypeError,
+        RuntimeError,
+        json.JSONDecodeError,
+    ) as error:
+        raise BadInput("module", f"TVM cannot read it: {error}.", "Save it again with this version of TVM.") from error
+    arguments = arguments_of(module)
+    inputs = make_inputs(arguments, seed=order.seed, set_number=0, distribution=order.distribution)
+    tensors = tuple(
+        None if array is None or argument.tensor.is_output else input_tensor(array, argument)
+        for argument, array in zip(arguments, inputs, strict=True)
+    )
+    return HeldTask(
+        order=order,
+        module=module,
+        target=target,
+        arguments=arguments,
+        first_inputs=inputs,
+        first_tensors=tensors,
+        first_checksums=tuple(checksum(tensor) for tensor in tensors),
+    )
+
+
+def input_tensor(array: InputArray, argument: Argument) -> Any:
+    """``array`` in memory that TVM allocated, as a caller's would be."""
+    if argument.tensor.dtype == "bool":
+        tensor = tvm.runtime.empty(argument.tensor.shape, "bool")
+        return tensor.copyfrom(array.astype(np.bool_))
+    return tvm.runtime.tensor(array)
+
+
+def checksum(tensor: Any) -> int:
+    """A number that changes when a kernel writes to its input; zero for no tensor."""
+    if tensor is None:
+        return 0
+    return zlib.crc32(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data)
