@@ -16,7 +16,7 @@ from tunefarm_schemas.record import RecordKey, RecordStatus, TuningRecord
 from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
 
 if TYPE_CHECKING:
-    from tunefarm.embedded import Embedded
+    from tunefarm.machine import Machine
 
 WORKLOADS_NAME: Final = "database_workload.json"
 RECORDS_NAME: Final = "database_tuning_record.json"
@@ -34,27 +34,27 @@ class ImportOutcome(Frozen):
     refusals: tuple[Refusal, ...]
 
 
-def export_records(embedded: "Embedded", folder_text: str, record_ids: Sequence[str]) -> int:
+def export_records(machine: "Machine", folder_text: str, record_ids: Sequence[str]) -> int:
     """Write the named records, or all verified ones, as a TVM database; how many were written.
 
     Raises:
         BadInput: a record is not known, has an ABI of ours only, or the folder cannot be written.
     """
     folder = output_folder(folder_text, field="folder")
-    store = embedded.store
+    store = machine.store
     if record_ids:
         records: Sequence[TuningRecord] = [_exportable(named_record(store, each)) for each in record_ids]
     else:
         verified = listed(store, RecordStatus.VERIFIED, MOST_RECORDS)
         records = [record for record in verified if record.key.abi == "stable"]
     entries = Entries(accepted=tuple(_entry(store, record) for record in records))
-    text = call(embedded.zygote, WRITE_ENTRY, entries, DatabaseText, field="record", timeout_s=TIMEOUT_S)
+    text = call(machine.zygote, WRITE_ENTRY, entries, DatabaseText, field="record", timeout_s=TIMEOUT_S)
     (folder / WORKLOADS_NAME).write_text(text.workloads, encoding="utf-8")
     (folder / RECORDS_NAME).write_text(text.records, encoding="utf-8")
     return len(records)
 
 
-def import_database(embedded: "Embedded", folder_text: str) -> ImportOutcome:
+def import_database(machine: "Machine", folder_text: str) -> ImportOutcome:
     """Take in every usable line of a TVM database as a claim.
 
     Raises:
@@ -66,8 +66,8 @@ def import_database(embedded: "Embedded", folder_text: str) -> ImportOutcome:
         workloads=_text_of(readable_file("folder", str(folder / WORKLOADS_NAME), fix=fix)),
         records=_text_of(readable_file("folder", str(folder / RECORDS_NAME), fix=fix)),
     )
-    entries = call(embedded.zygote, READ_ENTRY, text, Entries, field="folder", timeout_s=TIMEOUT_S)
-    taken = [_take_in(embedded.store, entry) for entry in entries.accepted]
+    entries = call(machine.zygote, READ_ENTRY, text, Entries, field="folder", timeout_s=TIMEOUT_S)
+    taken = [_take_in(machine.store, entry) for entry in entries.accepted]
     return ImportOutcome(
         record_ids=tuple(record_id for record_id in taken if record_id is not None),
         already_there=taken.count(None),

@@ -156,12 +156,12 @@ def look_at_settings() -> Finding:
 
 def look_at_store() -> Finding:
     """Whether the store opens."""
-    from tunefarm.embedded import Embedded
+    from tunefarm.machine import Machine
     from tunefarm_services.store import StoreError
 
     try:
-        with Embedded() as embedded:
-            revision = embedded.store.revision()
+        with Machine() as machine:
+            revision = machine.store.revision()
     except StoreError as error:
         return Finding(level="wrong", subject="store", text=str(error))
     except (BadInput, OSError) as error:

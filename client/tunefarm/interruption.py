@@ -1,5 +1,6 @@
 """Ctrl-C: the first stops the work cleanly, the second ends the process at once."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -41,5 +42,7 @@ class Interruption:
                 os.write(2, SHOW_CURSOR)
             os._exit(ExitCode.INTERRUPTED)
         self.happened = True
-        self._say("stopping: everything measured is kept (press again to end at once)")
         self._stop()
+        # A signal that arrives in the middle of a line being printed cannot print another one.
+        with contextlib.suppress(RuntimeError):
+            self._say("stopping: everything measured is kept (press again to end at once)")

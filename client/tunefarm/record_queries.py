@@ -17,7 +17,7 @@ from tunefarm_schemas.workload import Abi
 from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
 
 if TYPE_CHECKING:
-    from tunefarm.embedded import Embedded
+    from tunefarm.machine import Machine
 
 
 PAGE: Final = 1000
@@ -52,7 +52,7 @@ def named_record(store: Store, record_id: str) -> TuningRecord:
 
 
 def best_matches(
-    embedded: "Embedded", module: str, *, function: str | None, target: str, abi: Abi
+    machine: "Machine", module: str, *, function: str | None, target: str, abi: Abi
 ) -> Sequence[RecordMatch]:
     """The best records for a module on this machine.
 
@@ -69,27 +69,27 @@ def best_matches(
         seeds=(),
         host_cores=usable_physical_cores(),
     )
-    answer = embedded.understand(request)
+    answer = machine.understand(request)
     key = RecordKey(
         workload_id=answer.workloads[0].workload_id,
         target_id=answer.target.target_id,
-        device_class_id=embedded.farm.device.device_class.device_class_id,
-        code_generator=embedded.farm.code_generator,
+        device_class_id=machine.farm.device.device_class.device_class_id,
+        code_generator=machine.farm.code_generator,
         protocol_id=HOT_CACHE.protocol_id,
         abi=abi,
     )
-    return embedded.store.best_record(LOCAL_TENANT, key)
+    return machine.store.best_record(LOCAL_TENANT, key)
 
 
-def schedule_view(embedded: "Embedded", record: TuningRecord) -> RecordView:
+def schedule_view(machine: "Machine", record: TuningRecord) -> RecordView:
     """Apply a record's trace in a confined child and print what came of it.
 
     Raises:
         BadInput: the trace does not apply any more.
     """
-    workload = embedded.store.workload(LOCAL_TENANT, record.key.workload_id)
+    workload = machine.store.workload(LOCAL_TENANT, record.key.workload_id)
     request = ViewRequest(module_json=workload.module_json, trace=record.trace)
-    return call(embedded.zygote, VIEW_ENTRY, request, RecordView, field="record")
+    return call(machine.zygote, VIEW_ENTRY, request, RecordView, field="record")
 
 
 def stored_artifact(store: Store, record: TuningRecord) -> tuple[ArtifactManifest, bytes]:

@@ -2,15 +2,17 @@
 
 import contextlib
 import os
-import select
 import signal
-import socket
+import threading
+import time
 from typing import TYPE_CHECKING, Literal, Self
 
 from tunefarm_sandbox import linux
 from tunefarm_sandbox.captured_output import CapturedOutput
 from tunefarm_sandbox.channel import Channel
-from tunefarm_sandbox.fork_request import EXIT_STATUS
+from tunefarm_sandbox.fork_failed import ForkFailed
+from tunefarm_sandbox.fork_request import CONFINED, EXIT_STATUS, Refused
+from tunefarm_sandbox.status_socket import StatusSocket
 from tunefarm_schemas.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -40,18 +42,21 @@ class Exit(Frozen):
 class Child:
     """A confined child. Its parent owns it: a child whose handle is garbage-collected is killed.
 
+    Threads may share it, but for its channel.
+
     Attributes:
         pid: its process id, which is its process group as well.
         channel: the parent's end of its channel. What arrives there was written by code that is not trusted.
     """
 
-    def __init__(self, pid: int, channel: Channel, pidfd: int, status: socket.socket, output: CapturedOutput) -> None:
+    def __init__(self, pid: int, channel: Channel, pidfd: int, status: StatusSocket, output: CapturedOutput) -> None:
         self.pid = pid
         self.channel = channel
         self._pidfd = pidfd
         self._status = status
         self._output = output
         self._exit: Exit | None = None
+        self._ending = threading.RLock()
         self._server: ForkServer | None = None
 
     def stop(self) -> None:
@@ -69,7 +74,10 @@ class Child:
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill it and all that it started, stopped or not. ``exit`` tells when it is gone."""
+        """Kill it and all that it started, stopped or not. ``exit`` tells when it is gone.
+
+        What left its process group, as the children of a fork server do, follows it within milliseconds.
+        """
         self._signal(signal.SIGKILL)
 
     def exit(self, timeout_s: float | None = 0) -> Exit | None:
@@ -77,20 +85,36 @@ class Child:
 
         A child that went down with its server counts as killed by SIGKILL.
         """
-        if self._exit is None and self._status.fileno() >= 0 and self._has_status(timeout_s):
-            try:
-                data = self._status.recv(EXIT_STATUS.size)
-            except OSError:
-                data = b""
-            self._exit = _decoded(data)
-            self._status.close()
-            os.close(self._pidfd)
-            self._pidfd = -1
+        if self._exit is None and self._status.fileno() >= 0 and self._status.has_message(timeout_s):
+            with self._ending:
+                if self._exit is None:
+                    self._ended(self._status.receive()[0])
         return self._exit
 
     def exit_fileno(self) -> int:
         """Becomes readable when ``exit`` has something to tell; -1 after it has."""
         return self._status.fileno()
+
+    def wait_until_confined(self, deadline_s: float) -> None:
+        """Wait for the word of a new child that it is confined, until the monotonic ``deadline_s``; used by ``fork``.
+
+        Raises:
+            ForkFailed: it could not be, or died over it; it is gone.
+        """
+        if not self._status.has_message(max(0.0, deadline_s - time.monotonic())):
+            self.close()
+            raise ForkFailed("server_lost", "the child was not confined in time")
+        data, _ = self._status.receive()
+        if data == CONFINED:
+            return
+        if data.startswith(b"{"):
+            refused = Refused.model_validate_json(data)
+            self.close()
+            raise ForkFailed(refused.kind, refused.reason)
+        self._ended(data)
+        died = f"the child was {_decoded(data).described()} before it was confined. {self.output()}".strip()
+        self.close()
+        raise ForkFailed("confinement" if data else "server_lost", died)
 
     def output(self, tail_bytes: int = 8192) -> str:
         """The last of what the child and its native code printed to standard output and error, kept after its end."""
@@ -106,14 +130,11 @@ class Child:
 
     def close(self) -> None:
         """Kill it if it still runs, and let go of everything it held in this process; harmless when repeated."""
-        if self._exit is None:
-            self.kill()
+        self.kill()
         self.channel.close()
-        self._status.close()
         self._output.close()
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-        self._pidfd = -1
+        with self._ending:
+            self._let_go()
 
     def __enter__(self) -> Self:
         return self
@@ -125,15 +146,22 @@ class Child:
         if hasattr(self, "_server"):
             self.close()
 
-    def _has_status(self, timeout_s: float | None) -> bool:
-        waiting = select.poll()
-        waiting.register(self._status, select.POLLIN)
-        return bool(waiting.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000))
+    def _ended(self, data: bytes) -> None:
+        if not data:
+            self.kill()  # its server is gone and should have taken it along
+        self._exit = _decoded(data)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._status.close()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+        self._pidfd = -1
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._pidfd < 0:
-            return
-        with contextlib.suppress(ProcessLookupError):
+        with self._ending, contextlib.suppress(ProcessLookupError):
+            if self._pidfd < 0:
+                return
             try:
                 signal.pidfd_send_signal(self._pidfd, number, None, linux.PIDFD_SIGNAL_PROCESS_GROUP)
             except OSError as error:

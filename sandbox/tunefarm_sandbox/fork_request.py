@@ -10,8 +10,11 @@ from tunefarm_schemas.frozen import Frozen
 DESCRIPTORS_OF_REQUEST: Final = 3
 """The child's end of its channel, the server's end of the status socket, the child's output. The entry's follow."""
 
+CONFINED: Final = b"confined"
+"""Second message on a status socket, from the child: nothing but its entry follows. Or it is a ``Refused``."""
+
 EXIT_STATUS: Final = struct.Struct("=iq")
-"""Second message on a status socket: the wait status, and the peak memory in bytes."""
+"""Last message on a status socket: the wait status, and the peak memory in bytes."""
 
 RefusalKind = Literal["entry", "resources", "confinement", "server_lost"]
 

@@ -1,11 +1,8 @@
 """A fork server, as its parent holds it."""
 
-import array
 import contextlib
 import os
-import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -28,6 +25,7 @@ from tunefarm_sandbox.fork_request import (
 )
 from tunefarm_sandbox.limits import Limits
 from tunefarm_sandbox.server_environment import server_environment
+from tunefarm_sandbox.status_socket import StatusSocket
 
 __all__ = ["Child", "Exit", "ForkFailed", "ForkServer"]
 
@@ -36,7 +34,6 @@ FORK_TIMEOUT_S: Final = 60.0
 
 _END_TIMEOUT_S: Final = 2.0
 _FAILURE_BYTES: Final = 4096
-_STATUS_BYTES: Final = 64 << 10
 
 
 class ForkServer:
@@ -56,6 +53,7 @@ class ForkServer:
         self._host = host
         self._sending = threading.Lock()
         self._receiving = threading.Lock()
+        self._registering = threading.Lock()
         self._children: weakref.WeakSet[Child] = weakref.WeakSet()
         self._ready: Ready | None = None
 
@@ -124,11 +122,10 @@ class ForkServer:
         descriptors: Sequence[int] = (),
         timeout_s: float = FORK_TIMEOUT_S,
     ) -> Child:
-        """Fork a child that confines itself and calls ``entry``.
+        """Fork a child that calls ``entry``, and return when it is confined and about to.
 
         ``entry`` is "package.module:function", called as ``function(channel, payload, descriptors)``; the caller keeps
-        its own copies of ``descriptors``. A child whose confinement could not be put on runs nothing and exits with
-        code 125; its output says why.
+        its own copies of ``descriptors``.
 
         Raises:
             ForkFailed: there is no child. Unless its kind is "server_lost", the server goes on.
@@ -137,30 +134,18 @@ class ForkServer:
             raise ValueError(f"{len(descriptors)} descriptors are too many")
         request = ForkRequest(entry=entry, limits=limits, confinement=confinement)
         deadline_s = time.monotonic() + timeout_s
-        channel, child_end = Channel.pair()
-        status, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        output = CapturedOutput()
-        try:
-            self._ask(request, (child_end, server_end.fileno(), output.fileno(), *descriptors), timeout_s)
-            server_end.close()
-            pid, pidfd = self._answer(status, deadline_s)
-        except BaseException:
-            status.close()
-            output.close()
-            channel.close()
-            raise
-        finally:
-            os.close(child_end)
-            server_end.close()
-        child = Child(pid, channel, pidfd, status, output)
-        self._children.add(child)
-        with contextlib.suppress(ChannelClosed, TimeoutError):  # then it is dead, and its exit says so
-            channel.send(payload, timeout_s=max(0.0, deadline_s - time.monotonic()))
+        child = self._forked(request, descriptors, deadline_s)
+        with contextlib.suppress(ChannelClosed, TimeoutError):  # then it is dead, and the next line tells
+            child.channel.send(payload, timeout_s=max(0.0, deadline_s - time.monotonic()))
+        child.wait_until_confined(deadline_s)
+        with self._registering:
+            self._children.add(child)
         return child
 
     def children(self) -> list[Child]:
         """The children it forked whose handles are held."""
-        return list(self._children)
+        with self._registering:
+            return list(self._children)
 
     def close(self) -> None:
         """End the server and all its children, and wait until they are gone; harmless when repeated."""
@@ -183,31 +168,44 @@ class ForkServer:
         if getattr(self, "_process", None) is not None:
             self.close()
 
-    def _ask(self, request: ForkRequest, descriptors: tuple[int, ...], timeout_s: float) -> None:
+    def _forked(self, request: ForkRequest, descriptors: Sequence[int], deadline_s: float) -> Child:
+        channel, child_end = Channel.pair()
+        status, server_end = StatusSocket.pair()
+        output = CapturedOutput()
+        try:
+            self._ask(request, (child_end, server_end, output.fileno(), *descriptors), deadline_s)
+            os.close(server_end)
+            server_end = -1
+            pid, pidfd = self._answer(status, deadline_s)
+        except BaseException:
+            status.close()
+            output.close()
+            channel.close()
+            raise
+        finally:
+            os.close(child_end)
+            if server_end >= 0:
+                os.close(server_end)
+        return Child(pid, channel, pidfd, status, output)
+
+    def _ask(self, request: ForkRequest, descriptors: tuple[int, ...], deadline_s: float) -> None:
         try:
             with self._sending:
+                timeout_s = max(0.0, deadline_s - time.monotonic())
                 self._channel.send(request.model_dump_json().encode(), descriptors, timeout_s=timeout_s)
         except (ChannelClosed, TimeoutError) as error:
             raise self._lost() from error
 
-    def _answer(self, status: socket.socket, deadline_s: float) -> tuple[int, int]:
-        waiting = select.poll()
-        waiting.register(status, select.POLLIN)
-        if not waiting.poll(max(0.0, deadline_s - time.monotonic()) * 1000):
+    def _answer(self, status: StatusSocket, deadline_s: float) -> tuple[int, int]:
+        if not status.has_message(max(0.0, deadline_s - time.monotonic())):
             raise ForkFailed("server_lost", "the fork server did not answer in time")
-        room = socket.CMSG_SPACE(array.array("i").itemsize)
-        try:
-            data, ancillary, _, _ = status.recvmsg(_STATUS_BYTES, room, socket.MSG_CMSG_CLOEXEC)
-        except OSError as error:
-            raise self._lost() from error
+        data, pidfd = status.receive()
         if not data:
             raise self._lost()
-        if not ancillary:
+        if pidfd is None:
             refused = Refused.model_validate_json(data)
             raise ForkFailed(refused.kind, refused.reason)
-        received = array.array("i")
-        received.frombytes(ancillary[0][2])
-        return Forked.model_validate_json(data).pid, received[0]
+        return Forked.model_validate_json(data).pid, pidfd
 
     def _lost(self) -> ForkFailed:
         self.ready(0)

@@ -14,12 +14,14 @@ from tunefarm_sandbox import landlock_domain, linux, system_call_filter
 from tunefarm_sandbox.abilities import Abilities
 from tunefarm_sandbox.channel import Channel, ChannelClosed
 from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_request import CONFINED, Refused
 from tunefarm_sandbox.limits import Limits, MemoryInUse, impose
 from tunefarm_sandbox.process_user import CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, give_up_root
+from tunefarm_sandbox.status_socket import answer
 from tunefarm_schemas.frozen import Frozen
 
 NOT_CONFINED: Final = 125
-"""Exit code of a child that could not put on its confinement, and so ran nothing."""
+"""Exit code of a child that could not put on its confinement, and so ran nothing; no parent gets to see it."""
 
 _PAYLOAD_TIMEOUT_S: Final = 60.0
 
@@ -38,15 +40,17 @@ class Setting(Frozen):
     """The seccomp program to put on."""
 
 
-def live(
-    setting: Setting, function: Callable[[Channel, bytes, list[int]], Any], channel: int, output: int, others: list[int]
-) -> NoReturn:
-    """Confine this process, call ``function`` with its channel, the payload and ``others``, and exit."""
+def live(setting: Setting, function: Callable[[Channel, bytes, list[int]], Any], descriptors: list[int]) -> NoReturn:
+    """Confine this process, call ``function`` with its channel, the payload and its descriptors, and exit.
+
+    ``descriptors`` are those of the request.
+    """
+    channel, status, output, *others = descriptors
     code = NOT_CONFINED
     try:
-        _confine(setting, channel, output, others)
+        _confine_or_say_why_not(setting, channel, status, output, others)
         code = 1
-        code = _run(function, channel, others)
+        code = _run(function, channel, status, others)
     except BaseException:  # noqa: BLE001 - whatever it was, this copy of the server must not go on
         with contextlib.suppress(BaseException):
             traceback.print_exc()
@@ -54,10 +58,23 @@ def live(
         os._exit(code)
 
 
-def _run(function: Callable[[Channel, bytes, list[int]], Any], channel_descriptor: int, others: list[int]) -> int:
+def _confine_or_say_why_not(setting: Setting, channel: int, status: int, output: int, others: Sequence[int]) -> None:
+    try:
+        _keep_only_descriptors(output, (channel, status, *others))
+        _confine(setting)
+    except Exception as error:
+        answer(status, Refused(kind="confinement", reason=f"{type(error).__name__}: {error}"))
+        raise
+
+
+def _run(
+    function: Callable[[Channel, bytes, list[int]], Any], channel_descriptor: int, status: int, others: list[int]
+) -> int:
     channel = Channel(channel_descriptor)
     try:
         payload = channel.receive(_PAYLOAD_TIMEOUT_S)
+        answer(status, CONFINED)  # not earlier: the parent sends the payload when it knows the pid
+        os.close(status)
         gc.enable()
         function(channel, payload, others)
         code = 0
@@ -71,10 +88,9 @@ def _run(function: Callable[[Channel, bytes, list[int]], Any], channel_descripto
     return code & 0xFF
 
 
-def _confine(setting: Setting, channel: int, output: int, others: Sequence[int]) -> None:
+def _confine(setting: Setting) -> None:
     confinement = setting.confinement
     os.setpgid(0, 0)
-    _keep_only_descriptors(channel, output, others)
     if setting.outer is None:
         _be_the_first_to_die_of_memory_shortage()
     _settle_in_folders(confinement)
@@ -89,15 +105,15 @@ def _confine(setting: Setting, channel: int, output: int, others: Sequence[int])
         system_call_filter.put_on(setting.filter)
 
 
-def _keep_only_descriptors(channel: int, output: int, others: Sequence[int]) -> None:
+def _keep_only_descriptors(output: int, kept: Sequence[int]) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)
     first = 3
-    for kept in sorted({channel, *others}):
-        os.closerange(first, kept)
-        first = kept + 1
+    for descriptor in sorted(kept):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
     os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 

@@ -1,15 +1,13 @@
 """The children of a fork server, from fork to burial."""
 
-import array
 import contextlib
 import os
 import signal
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from tunefarm_sandbox.fork_request import EXIT_STATUS
-from tunefarm_schemas.frozen import Frozen
+from tunefarm_sandbox.status_socket import answer
 
 
 @dataclass(frozen=True)
@@ -17,18 +15,6 @@ class _Running:
     pid: int
     status: int
     may_fork: bool
-
-
-def answer(status: int, message: Frozen | bytes, *descriptors: int) -> None:
-    """Send one message on a status socket, if anybody still listens, and never wait for it."""
-    data = message if isinstance(message, bytes) else message.model_dump_json().encode()
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=status)
-    try:
-        with contextlib.suppress(OSError):
-            connection.sendmsg([data], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-    finally:
-        connection.detach()
 
 
 class RunningChildren:

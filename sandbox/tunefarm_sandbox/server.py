@@ -17,7 +17,8 @@ from tunefarm_sandbox.entry_point import UnusableEntry, preload, resolve
 from tunefarm_sandbox.fork_request import DESCRIPTORS_OF_REQUEST, Forked, ForkRequest, Ready, Refused
 from tunefarm_sandbox.forked_child import Setting, live
 from tunefarm_sandbox.limits import MemoryInUse
-from tunefarm_sandbox.running_children import RunningChildren, answer
+from tunefarm_sandbox.running_children import RunningChildren
+from tunefarm_sandbox.status_socket import answer
 
 _STRAYS_CHECK_MS: Final = 20
 
@@ -32,8 +33,8 @@ def serve(channel: Channel) -> None:
     """Fork children as the other end of ``channel`` asks, until it closes; then kill them and return.
 
     May be called by the entry function of a child that may fork: then its children are confined like it, or tighter,
-    and find its module globals as they were. This process must have one thread and must not have run what breaks in a
-    forked copy.
+    and find its module globals as they were; ``/proc/self`` is its own, and closed to them. This process must have one
+    thread and must not have run what breaks in a forked copy.
     """
     server = _Server(channel)
     channel.send(Ready().model_dump_json().encode())
@@ -131,8 +132,7 @@ class _Server:
         if pid == 0:
             self._channel.forget()
             _Worn.confinement = request.confinement
-            channel, _, output, *others = descriptors
-            live(setting, function, channel, output, others)
+            live(setting, function, descriptors)
         return _hold(pid)
 
     def _setting(self, request: ForkRequest) -> Setting:

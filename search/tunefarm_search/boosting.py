@@ -56,7 +56,7 @@ class BoostedTrees:
             "max_depth": depth,
             "eta": min(0.3, 6.0 / rounds),
             "subsample": 0.85,
-            "colsample_bytree": 0.6,
+            "colsample_bylevel": 0.6,
             "min_child_weight": 0.5,
             "base_score": float(np.average(labels, weights=weights)),
             "nthread": 1,

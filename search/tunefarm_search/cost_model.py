@@ -62,19 +62,18 @@ class CostModel:
         self.names = tuple(names)
         self._seed = seed
         self._features = np.zeros((0, len(self.names)), np.float32)
+        self._prior = np.zeros(0)
         self._samples: list[Sample] = []
         self._learned = 0
         self._speed: list[BoostedTrees] = []
         self._build: BoostedTrees | None = None
         self._carried: tuple[list[BoostedTrees], BoostedTrees | None, np.ndarray] | None = None
 
-    def add(self, features: FeatureArray, samples: Sequence[Sample], predicted: FloatArray) -> RankAccuracy | None:
-        """Take measurements in, and tell how well ``predicted`` (scores given before they were known) ranks them."""
+    def add(self, features: FeatureArray, prior: FloatArray, samples: Sequence[Sample]) -> None:
+        """Take measurements in: features of shape [samples, names], and what the prior said of them."""
         self._features = np.concatenate([self._features, features])
+        self._prior = np.concatenate([self._prior, prior])
         self._samples.extend(samples)
-        known = np.isfinite(predicted)
-        measured = np.array([0.0 if np.isinf(sample.latency_s) else 1.0 / sample.latency_s for sample in samples])
-        return rank_accuracy(predicted[known], measured[known])
 
     @property
     def is_due(self) -> bool:
@@ -82,9 +81,23 @@ class CostModel:
         fresh = len(self._samples) - self._learned
         return len(self._samples) >= ENOUGH_TO_LEARN and fresh >= max(ENOUGH_TO_LEARN, self._learned // 10)
 
-    def learn(self) -> None:
-        """Grow the trees anew from all samples."""
+    def learn(self) -> RankAccuracy | None:
+        """Grow the trees anew from all samples.
+
+        Returns how well the model, as it was, ranks the samples it had not learned from.
+        """
+        accuracy = self._accuracy_on_new()
         self._learned = len(self._samples)
+        self._grow()
+        return accuracy
+
+    def _accuracy_on_new(self) -> RankAccuracy | None:
+        fresh = slice(self._learned, None)
+        said = self.predict(self._features[fresh], self._prior[fresh])
+        measured = np.array([1.0 / sample.latency_s for sample in self._samples[fresh]])
+        return rank_accuracy(said.score, measured)
+
+    def _grow(self) -> None:
         latencies = np.array([sample.latency_s for sample in self._samples])
         censored = np.array([sample.is_censored for sample in self._samples])
         timed = latencies[~censored]

@@ -5,7 +5,7 @@ column. So populations are integer arrays, and sampling, mutating and crossing t
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -173,13 +173,8 @@ class SketchSpace:
         return np.delete(np.arange(len(column.table)), row)
 
 
-def sketch_space(number: int, trace: Trace, deepest: Mapping[int, int] | None = None) -> SketchSpace:
+def sketch_space(number: int, trace: Trace) -> SketchSpace:
     """Make the grid of a sketch from a trace of it that has decisions; these tell the extents.
-
-    Args:
-        number: its place in the space.
-        trace: the sketch, filled in somehow.
-        deepest: by the number of the instruction, the largest number of a location that a block can be moved to.
 
     Raises:
         ValueError: for a trace without a decision for each of its sampling instructions.
@@ -195,16 +190,16 @@ def sketch_space(number: int, trace: Trace, deepest: Mapping[int, int] | None = 
         slot = slot if slot not in slots else f"{slot}#{len(columns)}"
         slots.add(slot)
         step, decision = steps.instructions[instruction], steps.decisions[instruction]
-        columns.append(_column(instruction, slot, step, decision, (deepest or {}).get(instruction, DEEPEST_LOCATION)))
+        columns.append(_column(instruction, slot, step, decision))
     return SketchSpace(number, steps, tuple(columns))
 
 
-def _column(number: int, slot: str, step: Instruction, decision: Any, deepest: int) -> Column:
+def _column(number: int, slot: str, step: Instruction, decision: Any) -> Column:
     if step.kind == "SampleCategorical":
         values = tuple(float(value) for value in step.attributes[0])
         return Column("choice", number, slot, np.arange(len(values))[:, None], values=values)
     if step.kind == "SampleComputeLocation":
-        return Column("location", number, slot, np.arange(-2, max(deepest, int(decision)) + 1)[:, None])
+        return Column("location", number, slot, np.arange(-2, max(DEEPEST_LOCATION, int(decision)) + 1)[:, None])
     factors = [int(factor) for factor in decision]
     extent = math.prod(factors)
     if step.kind == "SamplePartitionedTile":

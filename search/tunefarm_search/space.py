@@ -13,7 +13,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Sketch, Space, Trace
 from tunefarm_schemas.workload import Abi
-from tunefarm_search.decisions import DEEPEST_LOCATION, SketchSpace, sketch_space
+from tunefarm_search.decisions import SketchSpace, sketch_space
 from tunefarm_search.intrinsics import load_intrinsics
 from tunefarm_search.target import tvm_target
 from tunefarm_search.tvm_errors import TVM_ERRORS
@@ -49,7 +49,7 @@ class SearchSpace:
         """
         if self.sketch_of(trace) is not None:
             return self
-        added = sketch_space(len(self.sketches), trace, _deepest_locations(self.module, trace))
+        added = sketch_space(len(self.sketches), trace)
         return SearchSpace(self.module, self.target, self.postprocessors, (*self.sketches, added))
 
     def sketch_of(self, trace: Trace) -> SketchSpace | None:
@@ -72,9 +72,7 @@ def search_space(module: Any, target: Target, abi: Abi, space: Space) -> SearchS
     by_text = {steps_of(trace).sketch.text: trace for trace in traces}
     if not by_text:
         raise BadInput("space", "none of its sketches fits the workload.", "Check names of blocks and loops.")
-    sketches = tuple(
-        sketch_space(number, trace, _deepest_locations(module, trace)) for number, trace in enumerate(by_text.values())
-    )
+    sketches = tuple(sketch_space(number, trace) for number, trace in enumerate(by_text.values()))
     return SearchSpace(module, target, tuple(context.space_generator.postprocs), sketches)
 
 
@@ -158,20 +156,3 @@ def _filled(module: Any, sketch: Sketch) -> list[Trace]:
         except TVM_ERRORS:
             continue
     return []
-
-
-def _deepest_locations(module: Any, trace: Trace) -> dict[int, int]:
-    """How deep each block with a sampled location can go: asked for too much, TVM takes the deepest there is."""
-    steps = steps_of(trace)
-    asked = {n: DEEPEST_LOCATION for n in steps.sampling if steps.instructions[n].kind == "SampleComputeLocation"}
-    if not asked:
-        return {}
-    sketch = json.loads(steps.sketch.text)[0]
-    decisions = sorted({**steps.decisions, **asked}.items())
-    schedule = tvm.s_tir.Schedule(module, seed=1)
-    try:
-        TvmTrace.apply_json_to_schedule([sketch, [[n, value] for n, value in decisions]], schedule)
-    except TVM_ERRORS:
-        return {}
-    taken = steps_of(trace_of(schedule)).decisions
-    return {n: int(taken[n]) for n in asked if n in taken}

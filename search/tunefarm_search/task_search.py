@@ -15,6 +15,7 @@ from tunefarm_schemas.workload import Abi
 from tunefarm_search.candidate_filter import CandidateFilter
 from tunefarm_search.cost_model import CostModel
 from tunefarm_search.features import FeatureExtractor
+from tunefarm_search.moved_decisions import MovedDecisions
 from tunefarm_search.population import Breeder, Population
 from tunefarm_search.ports import KnownTrial, Records
 from tunefarm_search.scheduling import Scheduled, Scheduler
@@ -54,7 +55,7 @@ class TaskSearch:
         space = search_space(tvm.ir.load_json(task.module_json), task.target, task.abi, task.space)
         self.space = _with_seed_sketches(space, task.seed_traces)
         scheduler = Scheduler(self.space)
-        self.picker = Picker(scheduler, CandidateFilter(scheduler.module_of))
+        self.picker = Picker(scheduler, CandidateFilter(scheduler.module_of), MovedDecisions(self.space.sketches))
         pool = _pool(self.space, scheduler, task.pool)
         self.strategy = _strategy(strategy, self.space, self.picker, seed, most_trials, task, records, pool)
         self.course = TaskCourse()

@@ -42,8 +42,12 @@ def nearest_point(space: SearchSpace, trace: Trace) -> Point | None:
     return None
 
 
-def _structure(steps: TraceSteps) -> tuple[tuple[str, int, int], ...]:
-    return tuple((step.kind, len(step.inputs), len(step.outputs)) for step in steps.instructions)
+def _structure(steps: TraceSteps) -> tuple[tuple[str, tuple[object, ...], tuple[str, ...]], ...]:
+    """The instructions and how they feed each other, without names of blocks and numbers of the shape."""
+    return tuple(
+        (step.kind, tuple(name if isinstance(name, str) else None for name in step.inputs), step.outputs)
+        for step in steps.instructions
+    )
 
 
 def _widths(sketch: SketchSpace, steps: TraceSteps) -> bool:

@@ -14,6 +14,16 @@ def test_importing_loads_neither_tvm_nor_sqlalchemy(statement: str) -> None:
     assert printed.strip() == "[]"
 
 
+def test_the_tree_of_commands_needs_the_schemas_only() -> None:
+    parts = ("tunefarm_sandbox", "tunefarm_services", "tunefarm_workers", "tunefarm_search", "numpy", "rich.live")
+    code = (
+        "import sys; from tunefarm.command_line import application; application(); "
+        f"print([name for name in {parts} if name in sys.modules])"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"
+
+
 def test_tuning_from_python_loads_no_tvm_until_it_is_needed() -> None:
     code = "import sys, tunefarm; tunefarm.embedded.tune; print('tvm' in sys.modules)"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -1,5 +1,6 @@
 """The command from a module to a library: real search, real measurements, few trials."""
 
+import base64
 import json
 import resource
 import sqlite3
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pexpect
+import psutil
 import pytest
 
 MODULE = "builtin:matmul_bias_relu:64x64x64"
@@ -92,6 +94,22 @@ def test_records_leave_and_come_back_as_claims(tunefarm: Run, environment: dict[
     assert [record["status"] for record in listed] == ["claimed"]
 
 
+def test_a_record_of_another_tvm_is_refused_with_the_reason(tunefarm: Run, tmp_path: Path) -> None:
+    assert tunefarm("records", "export", "older").code == 0
+    file = tmp_path / "older" / "database_workload.json"
+    structural_hash, packed = json.loads(file.read_text().splitlines()[0])
+    content = base64.b64decode(packed)
+    module = json.loads(content[8:])
+    module["metadata"]["tvm_version"] = "0.19.0"
+    text = json.dumps(module).encode()
+    packed = base64.b64encode(len(text).to_bytes(8, "little") + text).decode()
+    file.write_text(json.dumps([structural_hash, packed]) + "\n")
+    ended = tunefarm("records", "import", "older")
+    assert ended.code == 0, ended.err
+    assert "0 records imported" in ended.out
+    assert "0.19.0" in ended.out
+
+
 def test_a_report_is_written_for_the_latest_job(tunefarm: Run, tmp_path: Path) -> None:
     ended = tunefarm("report", "--output", "page.html")
     assert ended.code == 0, ended.err
@@ -148,11 +166,28 @@ def test_a_full_disk_is_told(environment: dict[str, str], tmp_path: Path) -> Non
     assert "Traceback" not in ended.stderr
 
 
+def test_a_second_ctrl_c_ends_at_once_and_leaves_no_process(environment: dict[str, str], tmp_path: Path) -> None:
+    environment["TUNEFARM_HOME"] = str(tmp_path / "ended")
+    words = ["-m", "tunefarm.command_line", "tune", "builtin:matmul:96x96x96", "--trials", "4000"]
+    command = pexpect.spawn(sys.executable, words, env=environment, timeout=60)
+    command.expect(r"best \d")
+    family = psutil.Process(command.pid).children(recursive=True)
+    assert family
+    command.sendintr()
+    command.expect("stopping")
+    command.sendintr()
+    command.expect(pexpect.EOF)
+    command.close()
+    assert command.exitstatus == 130
+    _, alive = psutil.wait_procs(family, timeout=2)
+    assert alive == []
+
+
 def test_ctrl_c_in_a_terminal_keeps_everything_and_resume_goes_on(
     environment: dict[str, str], tmp_path: Path, tunefarm: Run
 ) -> None:
     environment["TUNEFARM_HOME"] = str(tmp_path / "interrupted")
-    command = f"{sys.executable} -m tunefarm.command_line tune builtin:matmul:96x96x96 --trials 4000 --seconds 8"
+    command = f"{sys.executable} -m tunefarm.command_line tune builtin:matmul:96x96x96 --trials 4000 --seconds 3"
     shell = pexpect.spawn("/bin/sh", ["-i"], env={**environment, "PS1": "prompt> ", "TERM": "xterm"}, timeout=60)
     shell.setwinsize(40, 160)
     shell.expect("prompt> ")

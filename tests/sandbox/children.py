@@ -162,13 +162,14 @@ def attempt(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     name, _, argument = payload.decode().partition(" ")
     try:
         channel.send(f"done {ATTEMPTS[name](argument)}".encode())
-    except Exception as error:
+    except (OSError, ValueError) as error:
         channel.send(f"{type(error).__name__} {error}".encode())
 
 
 def _raw(name: str, *arguments: int) -> str:
     numbers = {
-        "clone": 56, "fork": 57, "vfork": 58, "execve": 59, "ptrace": 101, "setsid": 112, "setpgid": 109, "unshare": 272,
+        "clone": 56, "fork": 57, "vfork": 58, "execve": 59, "ptrace": 101, "setsid": 112, "setpgid": 109,
+        "unshare": 272,
         "bpf": 321, "perf_event_open": 298, "io_uring_setup": 425, "keyctl": 250, "userfaultfd": 323, "mount": 165,
         "process_vm_readv": 310, "memfd_create": 319, "clone3": 435, "pidfd_open": 434, "tkill": 200, "tgkill": 234,
         "pidfd_getfd": 438, "rt_sigqueueinfo": 129, "chmod": 90, "prlimit64": 302, "prctl": 157, "fcntl": 72,
@@ -213,10 +214,10 @@ ATTEMPTS = {
     "write": _write,
     "list": lambda path: str(os.listdir(path)),
     "unlink": os.unlink,
-    "rename": lambda path: os.rename(path, path + ".moved"),
+    "rename": lambda path: str(Path(path).rename(path + ".moved")),
     "link": lambda path: os.link(path, path + ".linked"),
     "truncate": lambda path: os.truncate(path, 0),
-    "chmod": lambda path: os.chmod(path, 0o777),
+    "chmod": lambda path: Path(path).chmod(0o777),
     "tcp": lambda argument: _connect(socket.AF_INET, argument),
     "unix": lambda argument: _connect(socket.AF_UNIX, argument),
     "udp": lambda _: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close(),
@@ -257,7 +258,7 @@ def flood_messages(channel: Channel, payload: bytes, descriptors: list[int]) -> 
 
 
 def send_descriptors(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    for _ in range(100):
+    for _ in range(10):
         channel.send(b"take these", [0, 1, 2])
     channel.send(b"end")
 

@@ -4,11 +4,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tunefarm_search.intrinsics import load_intrinsics
-
-load_intrinsics("llvm")
-
 import tvm
+from tvm.s_tir.meta_schedule.testing.te_workload import create_te_workload
+
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space
 from tunefarm_schemas.workload import Workload
@@ -16,7 +14,6 @@ from tunefarm_search.replay_table import ReplayTable
 from tunefarm_search.space import SearchSpace, search_space
 from tunefarm_search.target import canonical_target
 from tunefarm_search.workload import workload_of
-from tvm.s_tir.meta_schedule.testing.te_workload import create_te_workload
 
 DATA = Path(__file__).parent / "data"
 

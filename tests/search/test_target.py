@@ -1,6 +1,7 @@
 import json
 
 import pytest
+
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_search.target import canonical_target, host_target, reason_it_cannot_run_here
 

@@ -1,11 +1,13 @@
+# ruff: noqa: N805 - functions of a TVMScript module are no methods
 import pytest
 import tvm
-from tunefarm_schemas.bad_input import BadInput
-from tunefarm_search.workload import same_workload, workload_of
 from tvm.s_tir.meta_schedule.testing.te_workload import create_te_workload
 from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_search.workload import same_workload, workload_of
 
 
 @I.ir_module

@@ -2,6 +2,8 @@
 
 import re
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -104,3 +106,17 @@ def test_nothing_is_made_where_nothing_should_be(url: str, tmp_path: Path):
     with pytest.raises(StoreUnavailable, match="no database"):
         Store.open(url, tmp_path / "blobs", create=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_processes_that_create_the_same_database_at_once_all_get_it(url: str, tmp_path: Path):
+    code = (
+        "import sys\n"
+        "from tunefarm_services.store import Store\n"
+        "sys.stdin.readline()\n"
+        "print(Store.open(sys.argv[1], sys.argv[2]).revision())\n"
+    )
+    arguments = [sys.executable, "-c", code, url, str(tmp_path / "blobs")]
+    pipe = subprocess.PIPE
+    processes = [subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=pipe, text=True) for _ in range(3)]
+    answers = [process.communicate("go\n", timeout=60) for process in processes]
+    assert answers == [(f"{NEEDED}\n", "")] * 3

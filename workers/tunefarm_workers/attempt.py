@@ -147,6 +147,10 @@ class Attempt:
         """End it now; its result says so."""
         self._fail(FailureReason.CANCELED, "It was canceled.")
 
+    def lose_device(self) -> None:
+        """End it now, for the device turned out to be in no state to measure."""
+        self._fail(FailureReason.DEVICE_LOST, "The device became slower than it was; its times cannot be trusted.")
+
     def check_deadline(self, now_s: float) -> None:
         """End it when its stage took too long."""
         still_s = self._owner.quiet_device.still_until_now_s() - self._still_before_s

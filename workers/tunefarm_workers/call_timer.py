@@ -49,5 +49,5 @@ class CallTimer:
     def _evaluate(self, calls: int) -> float:
         number, repeat, flushed_bytes = (1, calls, _FLUSHED_BYTES) if self._cold_cache else (calls, 1, 0)
         evaluate = self._evaluator(self._module, self._entry, _CPU, 0, number, repeat, 0, 0, 0, 1, flushed_bytes, "")
-        seconds = struct.unpack(f"@{repeat}d", evaluate(*self._arguments))
+        seconds: tuple[float, ...] = struct.unpack(f"@{repeat}d", evaluate(*self._arguments))
         return max(sum(seconds) / repeat, 1e-9)

@@ -20,7 +20,10 @@ from tunefarm_workers.messages import ComparisonPlan, Compiled, Go, Round, from_
 from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.quiet_device import QuietDevice
 from tunefarm_workers.shared_memory import SharedMemory
+from tunefarm_workers.timing_protocol import is_calm
 
+_PATIENCE = 4
+"""How many times the wanted seconds may be spent where samples scatter."""
 _LEAST_SAMPLES = 5
 
 
@@ -62,7 +65,7 @@ class RunningComparison:
         self._deadline_s = deadline_s
         self._on_end = on_end
         self._results: dict[int, Result] = {}
-        self._samples_s: dict[int, list[float]] = {}
+        self._rounds: dict[int, list[tuple[float, ...]]] = {}
         self._spent_s = 0.0
         self._timed = False
         self.computes = True
@@ -80,9 +83,12 @@ class RunningComparison:
             return
         if isinstance(said, Compiled) and self._compiled < len(self._entrants):
             self._take_compiled(said)
-        elif isinstance(said, Round) and len(said.samples_s) == len(self._entrants):
+        elif isinstance(said, Round) and self._is_whole(said):
             self._spent_s += silence_s
             self._take_round(said)
+        else:
+            text = f"The child said {said.kind} out of turn."
+            self._lose(TrialFailure(reason=FailureReason.CRASH, message=text))
 
     def ended(self) -> None:
         """The child died of the schedule it was working on."""
@@ -126,7 +132,7 @@ class RunningComparison:
     def _fork(self) -> Child:
         self._entrants = [index for index in range(len(self._order.traces)) if index not in self._results]
         self._compiled = 0
-        self._samples_s = {index: [] for index in self._entrants}
+        self._rounds = {index: [] for index in self._entrants}
         self._spent_s = 0.0
         self._heard_s = time.monotonic()
         self.computes = True
@@ -154,9 +160,15 @@ class RunningComparison:
         if self._compiled == len(self._entrants):
             self._next_round()
 
+    def _is_whole(self, said: Round) -> bool:
+        """Whether a round has samples of every schedule that is still in."""
+        return len(said.samples_s) == len(self._entrants) and all(
+            samples or index in self._results for index, samples in zip(self._entrants, said.samples_s, strict=True)
+        )
+
     def _take_round(self, said: Round) -> None:
         for index, samples in zip(self._entrants, said.samples_s, strict=True):
-            self._samples_s[index].extend(samples)
+            self._rounds[index].append(samples)
         self._quiet_device.release(self)
         self._next_round()
 
@@ -164,8 +176,8 @@ class RunningComparison:
         self.computes = False
         alive = [index for index in self._entrants if index not in self._results]
         wanted_s = self._order.seconds_each * len(alive)
-        enough = all(len(self._samples_s[index]) >= _LEAST_SAMPLES for index in alive)
-        if not alive or (enough and self._spent_s >= wanted_s):
+        calm = all(len(self._samples(index)) >= _LEAST_SAMPLES and is_calm(self._samples(index)) for index in alive)
+        if not alive or self._spent_s >= (wanted_s if calm else _PATIENCE * wanted_s):
             self._timed = True
             self.conclude()
         else:
@@ -186,9 +198,17 @@ class RunningComparison:
         self.child = self._fork()
         self._owner.listen(self)
 
+    def _samples(self, index: int) -> tuple[float, ...]:
+        return tuple(sample for samples in self._rounds[index] for sample in samples)
+
     def _timing(self, index: int) -> Timing:
-        samples = self._samples_s[index]
-        return Timing(latency_s=median(samples), samples_s=tuple(samples))
+        """From all samples; where somebody else on the host disturbed them, from the calmest rounds."""
+        samples = self._samples(index)
+        if not is_calm(samples):
+            samples = ()
+            for one_round in sorted(self._rounds[index], key=median):
+                samples = samples if len(samples) >= _LEAST_SAMPLES else samples + one_round
+        return Timing(latency_s=median(samples), samples_s=samples)
 
     def _end(self) -> None:
         self._quiet_device.release(self)

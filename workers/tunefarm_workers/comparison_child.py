@@ -90,5 +90,5 @@ def _round(entrants: list[_Entrant | None], turn: int) -> Round:
                 samples[index].append(seconds)
                 spent_s += seconds * entrant.calls
         if spent_s > _ROUND_S:
-            break
+            break  # for slow ones a round is short: the next one goes on
     return Round(samples_s=tuple(tuple(own) for own in samples))

@@ -77,9 +77,11 @@ def _caches_bytes() -> tuple[int, ...]:
     """Sizes of the data and unified caches the first core sees, innermost first."""
     sizes = []
     with contextlib.suppress(OSError):
-        for folder in sorted(_CACHES.glob("index*")):
-            if (folder / "type").read_text().strip() != "Instruction":
-                sizes.append(_bytes((folder / "size").read_text().strip()))
+        sizes = [
+            _bytes((folder / "size").read_text().strip())
+            for folder in sorted(_CACHES.glob("index*"))
+            if (folder / "type").read_text().strip() != "Instruction"
+        ]
     if sizes:
         return tuple(sizes)
     with contextlib.suppress(ValueError, OSError):

@@ -1,8 +1,8 @@
 """Times the reference kernels of this host's device, at the start and now and then, and notices when it drifts."""
 
 import time
-from contextlib import suppress
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from tunefarm_sandbox.channel import ChannelClosed

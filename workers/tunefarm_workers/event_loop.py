@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Protocol, TypeVar
 
 from tunefarm_sandbox.channel import ChannelClosed
@@ -34,14 +35,20 @@ class Conversation(Protocol):
 class EventLoop:
     """Calls conversations when their children speak, and callables that other threads hand in."""
 
-    def __init__(self, on_tick: Callable[[float], float | None]) -> None:
-        """``on_tick`` is called after every event with the monotonic time; it says when it is wanted again."""
+    def __init__(self, on_tick: Callable[[float], float | None], on_crash: Callable[[], None]) -> None:
+        """``on_tick`` is called after every event with the monotonic time; it says when it is wanted again.
+
+        ``on_crash`` is called when the thread ends of an error; ``crash`` holds it then.
+        """
         self._on_tick = on_tick
+        self._on_crash = on_crash
         self._selector = selectors.DefaultSelector()
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._selector.register(self._wakeup, selectors.EVENT_READ)
         self._calls: deque[Callable[[], None]] = deque()
         self._closing = False
+        self.crash: Exception | None = None
+        """What ended the thread too early: a fault of this software. Nothing is answered after it."""
         self._thread = threading.Thread(target=self._run, name="lane", daemon=True)
 
     def start(self) -> None:
@@ -74,7 +81,20 @@ class EventLoop:
                 answer.set_exception(error)
 
         self.post(make)
-        return answer.result()
+        return self.wait_for(answer)
+
+    def wait_for(self, answer: "Future[Given]") -> Given:
+        """What the loop's thread will set as the result of ``answer``."""
+        while True:
+            try:
+                return answer.result(timeout=_MOST_IDLE_S)
+            except FutureTimeoutError:
+                self.raise_crash()
+
+    def raise_crash(self) -> None:
+        """Raise when the thread ended too early."""
+        if self.crash is not None:
+            raise RuntimeError("the lane's thread ended of an error") from self.crash
 
     def close(self) -> None:
         """End the thread once the calls that were posted are made."""
@@ -85,6 +105,13 @@ class EventLoop:
         os.close(self._wakeup)
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:  # noqa: BLE001 - handed to whoever asks next
+            self.crash = error
+            self._on_crash()
+
+    def _serve(self) -> None:
         wanted_s: float | None = None
         while not (self._closing and not self._calls):
             now_s = time.monotonic()

@@ -12,10 +12,19 @@ _MOST_MEMORY_BYTES = 4 * 1024**3
 _LEAST_MEMORY_BYTES = 256 * 1024**2
 
 
-class FarmSettings(Frozen):
-    """Figures a person may want to change. ``memory_bytes`` is per child; None takes half of what is free, up to 4 GiB."""
+def usable_cores() -> int:
+    """How many cores this process may run on."""
+    return len(os.sched_getaffinity(0))
 
-    build_lanes: int = Field(default_factory=lambda: usable_cores(), ge=1)
+
+class FarmSettings(Frozen):
+    """Figures a person may want to change.
+
+    ``memory_bytes`` is per child; None takes half of what is free, up to 4 GiB. Seconds: what a build and a run may
+    take before anything is known, how long the untuned function may take, and how often the device is checked.
+    """
+
+    build_lanes: int = Field(default_factory=usable_cores, ge=1)
     memory_bytes: int | None = None
     first_build_s: float = Field(default=4.0, gt=0)
     first_run_s: float = Field(default=20.0, gt=0)
@@ -29,8 +38,3 @@ class FarmSettings(Frozen):
             free_bytes = int(psutil.virtual_memory().available)
             memory_bytes = max(min(_MOST_MEMORY_BYTES, free_bytes // 2), _LEAST_MEMORY_BYTES)
         return Limits(memory_bytes=memory_bytes)
-
-
-def usable_cores() -> int:
-    """How many cores this process may run on."""
-    return len(os.sched_getaffinity(0))

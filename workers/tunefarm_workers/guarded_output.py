@@ -14,6 +14,7 @@ GUARD_BYTES = 4096
 """A page on either side, so that the tensor lies within its page as it would without a guard."""
 
 _GUARD_VALUE = 0x5A
+_view = tvm_ffi.get_global_func("runtime.TVMTensorCreateView")
 _UNWRITTEN_FLOAT = 0xFF
 """Every byte of a not-a-number, so that an element the kernel forgot shows."""
 _UNWRITTEN_INTEGER = 0xA5
@@ -26,10 +27,10 @@ class GuardedOutput:
         self._size_bytes = max(tensor.elements * numpy_type(tensor.dtype).itemsize, 1)
         self._unwritten = _UNWRITTEN_FLOAT if is_floating(tensor.dtype) else _UNWRITTEN_INTEGER
         whole = tvm.runtime.empty((self._size_bytes + 2 * GUARD_BYTES,), "uint8")
-        self._whole: np.ndarray[Any, np.dtype[np.uint8]] = np.from_dlpack(whole)
+        self._whole: np.ndarray[Any, Any] = np.from_dlpack(whole)
         self._whole[:] = _GUARD_VALUE
         self._inside = self._whole[GUARD_BYTES:-GUARD_BYTES]
-        self.tensor: Any = tvm_ffi.from_dlpack(self._inside)._create_view(tensor.shape, tensor.dtype, 0)
+        self.tensor: Any = _view(tvm_ffi.from_dlpack(self._inside), tvm_ffi.Shape(list(tensor.shape)), tensor.dtype, 0)
         self.clear()
 
     def clear(self) -> None:

@@ -23,8 +23,10 @@ from tunefarm_schemas.measurement import (
 from tunefarm_workers.attempt import Attempt
 from tunefarm_workers.comparison import RunningComparison
 from tunefarm_workers.deadlines import Deadlines
+from tunefarm_workers.device_watch import DeviceWatch
 from tunefarm_workers.event_loop import Conversation, EventLoop
 from tunefarm_workers.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.inputs import Distribution
 from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.quiet_device import QuietDevice
 from tunefarm_workers.referee import Doubt
@@ -33,6 +35,9 @@ _LOADED_PER_CORE = 2.5
 """Processes that want a core, per core, from which on a time-out may be the host's fault."""
 _MOST_WAITING = 4
 """Built candidates that may wait before no further build is begun."""
+
+_LONGEST_QUARANTINE_S = 30.0
+_MOST_HOSTS_LOST = 3
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Lane:
         bystanders: Callable[[], Sequence[Child]],
         deliver: Callable[[Measurement], None],
         refuse: Callable[[BadInput], None],
+        on_crash: Callable[[], None],
     ) -> None:
         """``deliver`` takes measurements; ``refuse`` takes the news that a task cannot be verified."""
         self._zygote = zygote
@@ -66,9 +72,10 @@ class Lane:
         self._others: list[Conversation] = []
         self._comparisons: list[RunningComparison] = []
         self.quiet_device = QuietDevice(self._busy_children, bystanders)
-        self.loop = EventLoop(self._tick)
-        self.pause_builds = False
-        """While true no attempt is begun, so that something else has the device."""
+        self.loop = EventLoop(self._tick, on_crash)
+        self._watch: DeviceWatch | None = None
+        self._quarantined_s: float | None = None
+        self._suspects: list[Measurement] = []
 
     @property
     def open_attempts(self) -> int:
@@ -83,6 +90,13 @@ class Lane:
         """Start an exploration's host and referee; raises ``BadInput``. Opening it again changes nothing."""
         if order.exploration_id not in self._tasks:
             self._tasks[order.exploration_id] = self._opened(order, "normal")
+
+    def close_task(self, exploration_id: str) -> None:
+        """End an exploration's host. Attempts of it must have ended."""
+        task = self._tasks.pop(exploration_id, None)
+        if task is not None:
+            self.forget(task.referee)
+            task.close()
 
     def submit(self, dispatch: Dispatch) -> None:
         """Queue one attempt."""
@@ -115,11 +129,22 @@ class Lane:
         self._over.append(attempt)
         if isinstance(measurement.result, Timing):
             attempt.task.improve(measurement.result.latency_s)
+        self._suspects.append(measurement)
         self._deliver(measurement)
 
     def is_loaded(self) -> bool:
         """Whether so many processes want a core that a time-out proves nothing."""
         return os.getloadavg()[0] > _LOADED_PER_CORE * usable_cores()
+
+    def watch(self, watch: DeviceWatch) -> None:
+        """Have the device checked now and then."""
+        self._watch = watch
+        watch.join(self, self._device_checked)
+        self.loop.listen(watch)
+
+    def suspects(self) -> list[Measurement]:
+        """Measurements that were delivered since the device was last seen in order, while it is quarantined."""
+        return list(self._suspects) if self._quarantined_s is not None else []
 
     def listen(self, conversation: Conversation) -> None:
         """Listen to a child that computes beside the attempts and is held still like them."""
@@ -138,8 +163,20 @@ class Lane:
         for task in self._tasks.values():
             task.close()
         self._tasks.clear()
+        if self._watch is not None:
+            self._watch.close()
 
-    def _opened(self, order: MeasureTask, distribution: str) -> OpenTask:
+    def _device_checked(self, is_in_order: bool) -> None:
+        """A device out of order measures nothing: what was under way is repeated, what waits is held back."""
+        if is_in_order:
+            self._quarantined_s = None
+            self._suspects.clear()
+        elif self._quarantined_s is None:
+            self._quarantined_s = time.monotonic()
+            for attempt in list(self._attempts):
+                attempt.lose_device()
+
+    def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
         deadlines = Deadlines(first_build_s=self._settings.first_build_s, first_run_s=self._settings.first_run_s)
         task = OpenTask(
             self._zygote,
@@ -147,7 +184,7 @@ class Lane:
             self._settings.child_limits(),
             deadlines,
             self._referee_spoke,
-            distribution="positive" if distribution == "positive" else "normal",
+            distribution=distribution,
         )
         self.listen(task.referee)
         return task
@@ -156,10 +193,11 @@ class Lane:
         referee = task.referee
         if referee.is_done:
             self.forget(referee)
-        elif all(other is not referee for other in self._others):
+        else:  # its child may be another one than before
+            self.forget(referee)
             self.listen(referee)
         if referee.doubt is Doubt.NOT_FINITE and task.distribution == "normal":
-            self._reopen(task)
+            self._reopen(task, "positive")
         elif referee.doubt is not None:
             self._give_up(task, referee.doubt, referee.doubt_text)
         for attempt in list(self._attempts):
@@ -168,8 +206,8 @@ class Lane:
         for comparison in list(self._comparisons):
             comparison.conclude()
 
-    def _reopen(self, task: OpenTask) -> None:
-        """Some functions, such as a square root, need positive inputs: begin again with those."""
+    def _reopen(self, task: OpenTask, distribution: Distribution) -> None:
+        """Begin again with a new host: the old one died, or the function, such as a square root, needs other inputs."""
         again = [attempt for attempt in self._attempts if attempt.task is task]
         for attempt in again:
             self.loop.forget(attempt)
@@ -177,8 +215,13 @@ class Lane:
             self._attempts.remove(attempt)
             attempt.bury()
         self._queue.extendleft(Queued(attempt.dispatch, time.monotonic()) for attempt in reversed(again))
+        self.forget(task.referee)
         task.close()
-        self._tasks[task.order.exploration_id] = self._opened(task.order, "positive")
+        fresh = self._opened(task.order, distribution)
+        fresh.hosts_lost = task.hosts_lost
+        if distribution == task.distribution:
+            fresh.incumbent_s = task.incumbent_s
+        self._tasks[task.order.exploration_id] = fresh
 
     def _give_up(self, task: OpenTask, doubt: Doubt, text: str) -> None:
         for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
@@ -201,18 +244,25 @@ class Lane:
             attempt.check_deadline(now_s)
         for comparison in list(self._comparisons):
             comparison.check_deadline(now_s)
+        if self._watch is not None:
+            self._watch.tick(now_s)
         if not self.quiet_device.is_taken:
             self._bury()
-            self._begin_builds()
+            if not self._is_held_back(now_s):
+                self._begin_builds()
         builds = any(attempt.computes for attempt in self._attempts)
         return self.quiet_device.tick(now_s, others_build=builds)
+
+    def _is_held_back(self, now_s: float) -> bool:
+        """A device that stays slow is used after a while: it is what there is."""
+        return self._quarantined_s is not None and now_s < self._quarantined_s + _LONGEST_QUARANTINE_S
 
     def _bury(self) -> None:
         while self._over:
             self._over.pop().bury()
 
     def _begin_builds(self) -> None:
-        while self._queue and not self.pause_builds:
+        while self._queue:
             building = sum(attempt.computes for attempt in self._attempts)
             if building >= self._settings.build_lanes or self.quiet_device.waiting >= _MOST_WAITING:
                 return
@@ -221,13 +271,25 @@ class Lane:
     def _begin(self, queued: Queued) -> None:
         dispatch = queued.dispatch
         task = self._tasks[dispatch.candidate.exploration_id]
+        if task.referee.doubt is not None:
+            self._fail_unbegun(dispatch, FailureReason.CANCELED, "Its function cannot be verified.")
+            return
         try:
             attempt = Attempt(self, task, dispatch, queued.since_s, self._settings.child_limits())
         except ForkFailed as error:
-            self._fail_unbegun(dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
+            self._survive(task, queued, error)
             return
         self._attempts.append(attempt)
         self.loop.listen(attempt)
+
+    def _survive(self, task: OpenTask, queued: Queued, error: ForkFailed) -> None:
+        """A dead host is replaced a few times; otherwise the attempt fails."""
+        if error.kind != "server_lost" or task.hosts_lost >= _MOST_HOSTS_LOST:
+            self._fail_unbegun(queued.dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
+            return
+        task.hosts_lost += 1
+        self._queue.appendleft(queued)
+        self._reopen(task, task.distribution)
 
     def _fail_unbegun(self, dispatch: Dispatch, reason: FailureReason, message: str) -> None:
         self._deliver(

@@ -3,6 +3,7 @@
 import os
 import select
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -11,9 +12,28 @@ from pathlib import Path
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Dispatch, Measurement, MeasureTask
-from tunefarm_workers.farm_settings import FarmSettings
+from tunefarm_schemas.device import Device, Environment
+from tunefarm_schemas.measurement import (
+    Comparison,
+    ComparisonOrder,
+    Dispatch,
+    ExportOrder,
+    ExportResult,
+    Measurement,
+    MeasureTask,
+)
+from tunefarm_workers.device_watch import DeviceWatch
+from tunefarm_workers.environment import present_environment
+from tunefarm_workers.export import Exporter
+from tunefarm_workers.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.farm_statistics import FarmStatistics
 from tunefarm_workers.lane import Lane
+from tunefarm_workers.open_task import OpenTask
+from tunefarm_workers.quiet_turn import while_quiet
+from tunefarm_workers.tolerance import Array
+
+_ENVIRONMENT_FRESH_S = 1.0
+_REFERENCE_POLL_S = 0.02
 
 
 class LocalFarm:
@@ -24,17 +44,30 @@ class LocalFarm:
         zygote: ForkServer,
         *,
         scratch: Path,
+        known: Device | None = None,
         bystanders: Callable[[], Sequence[Child]] = tuple,
         settings: FarmSettings | None = None,
     ) -> None:
-        """``scratch`` is a folder for this farm alone; ``bystanders`` gives children to be held still while timing."""
+        """Start the lane and identify the device.
+
+        ``scratch`` is a folder for this farm alone. ``known`` is the device as an earlier run saw it: it keeps its
+        class. ``bystanders`` gives children, such as a search, to be held still while the clock runs.
+        """
+        self._zygote = zygote
         self._settings = settings or FarmSettings()
         self._scratch = scratch
         self._outbox: deque[Measurement | BadInput] = deque()
         self._outbox_lock = threading.Lock()
         self._ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._lane = Lane(zygote, self._settings, bystanders, self._put, self._put)
+        self._environment = Environment()
+        self._environment_s = -_ENVIRONMENT_FRESH_S
+        self.statistics = FarmStatistics()
+        watch = DeviceWatch(zygote, self._settings.child_limits(), usable_cores(), self._settings.drift_check_s)
+        self.code_generator = watch.code_generator
+        self.device = watch.identify(known)
+        self._lane = Lane(zygote, self._settings, bystanders, self._deliver, self._put, self._wake)
         self._lane.loop.start()
+        self._lane.loop.ask(lambda: self._lane.watch(watch))
 
     def open_task(self, task: MeasureTask) -> None:
         """Announce an exploration. Raises ``BadInput`` when its module cannot be read.
@@ -43,6 +76,10 @@ class LocalFarm:
         then.
         """
         self._lane.loop.ask(lambda: self._lane.open_task(task))
+
+    def close_task(self, exploration_id: str) -> None:
+        """Let an exploration go whose attempts have all ended, with the memory that its inputs take."""
+        self._lane.loop.ask(lambda: self._lane.close_task(exploration_id))
 
     def submit(self, dispatch: Dispatch) -> None:
         """Queue one attempt; its measurement comes out of ``collect``, whatever happens to it."""
@@ -62,6 +99,7 @@ class LocalFarm:
         waiting.register(self._ready, select.POLLIN)
         if not waiting.poll(None if timeout_s is None else timeout_s * 1000):
             return []
+        self._lane.loop.raise_crash()
         with self._outbox_lock:
             os.eventfd_read(self._ready)
             ready = list(self._outbox)
@@ -79,11 +117,27 @@ class LocalFarm:
         """End all that is queued or running; each attempt comes back as canceled."""
         self._lane.loop.ask(self._lane.cancel_all)
 
+    def suspects(self) -> list[Measurement]:
+        """While the device is quarantined: what was delivered since it was last seen in order, to be repeated."""
+        return self._lane.loop.ask(self._lane.suspects)
+
     def compare(self, order: ComparisonOrder) -> Comparison:
         """Time schedules side by side on a quiet device."""
         answer: Future[Comparison] = Future()
         self._lane.loop.ask(lambda: self._lane.compare(order, answer.set_result))
-        return answer.result()
+        return self._lane.loop.wait_for(answer)
+
+    def export(self, order: ExportOrder) -> ExportResult:
+        """Compile a schedule to a library, check it, and time it in fresh processes."""
+        task = self._lane.loop.ask(lambda: self._lane.task(order.exploration_id))
+        exporter = Exporter(
+            self._zygote,
+            self._scratch,
+            self._settings.child_limits(),
+            lambda action: while_quiet(self._lane, action),
+            lambda outputs: self._error_of(task, outputs),
+        )
+        return exporter.export(order, task.host_order(), task.arguments, task.order.protocol_id)
 
     def room(self) -> int:
         """How many attempts it wants queued or running at once, to be kept busy."""
@@ -98,7 +152,26 @@ class LocalFarm:
         os.close(self._ready)
         self._ready = -1
 
+    def _error_of(self, task: OpenTask, outputs: list[Array]) -> float:
+        while not self._lane.loop.ask(lambda: task.referee.knows(1)):
+            time.sleep(_REFERENCE_POLL_S)
+        return self._lane.loop.ask(lambda: task.referee.error_of(outputs))
+
+    def _deliver(self, measurement: Measurement) -> None:
+        now_s = time.monotonic()
+        if now_s - self._environment_s > _ENVIRONMENT_FRESH_S:
+            self._environment, self._environment_s = present_environment(), now_s
+        self.statistics = self.statistics.with_measurement(measurement, self._lane.quiet_device.still_s)
+        self._put(
+            measurement.model_copy(
+                update={"device_fingerprint": self.device.fingerprint, "environment": self._environment}
+            )
+        )
+
     def _put(self, entry: Measurement | BadInput) -> None:
         with self._outbox_lock:
             self._outbox.append(entry)
             os.eventfd_write(self._ready, 1)
+
+    def _wake(self) -> None:
+        os.eventfd_write(self._ready, 1)

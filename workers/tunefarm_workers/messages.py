@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, PositiveFloat, TypeAdapter
 
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.frozen import Frozen
@@ -141,10 +141,10 @@ class Compiled(Frozen):
 
 
 class Round(Frozen):
-    """Seconds per call of each schedule in one round of a comparison; None for those that failed."""
+    """Seconds per call of each schedule in one round of a comparison; none for those that failed."""
 
     kind: Literal["round"] = "round"
-    samples_s: tuple[tuple[float, ...], ...]
+    samples_s: tuple[tuple[PositiveFloat, ...], ...]
 
 
 FromComparison = Annotated[Compiled | Round, Field(discriminator="kind")]
@@ -153,6 +153,7 @@ FromComparison = Annotated[Compiled | Round, Field(discriminator="kind")]
 class LinkOrder(Frozen):
     """Compile one schedule to a shared library inside the folder that is the child's own."""
 
+    host: HostOrder
     trace: str | None = Field(repr=False)
     folder: str
 

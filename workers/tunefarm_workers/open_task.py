@@ -43,6 +43,7 @@ class OpenTask:
         self.distribution: Distribution = distribution
         self.deadlines = deadlines
         self.incumbent_s: float | None = None
+        self.hosts_lost = 0
         self.host: Child = zygote.fork(
             "tunefarm_workers.task_host:host",
             self.host_order().model_dump_json().encode(),

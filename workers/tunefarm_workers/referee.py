@@ -104,6 +104,10 @@ class Referee:
             for slot, number in set_numbers
         )
 
+    def error_of(self, outputs: Sequence[Array]) -> float:
+        """The error of outputs on the first set of inputs, in units of what is allowed."""
+        return worst_error(self._references[0], outputs)
+
     @property
     def repeated_calls_agree(self) -> bool:
         """Whether a second call on the same tensors gives the same outputs, as it does unless an output is read."""

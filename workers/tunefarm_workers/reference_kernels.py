@@ -46,10 +46,7 @@ def _least(timer: CallTimer, samples: int, calls: int) -> float:
 
 def _timers(threads: int) -> list[CallTimer]:
     target = tvm.target.Target({"kind": "llvm", "num-cores": threads})
-    return [
-        _timer(function, target)
-        for function in (_compute(), _bandwidth(), _launch(threads))
-    ]
+    return [_timer(function, target) for function in (_compute(), _bandwidth(), _launch(threads))]
 
 
 def _timer(function: Any, target: Any) -> CallTimer:

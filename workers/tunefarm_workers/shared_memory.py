@@ -4,6 +4,7 @@ import fcntl
 import mmap
 import os
 from types import TracebackType
+from typing import Self
 
 
 class SharedMemory:
@@ -30,7 +31,7 @@ class SharedMemory:
             os.close(self.descriptor)
             self.descriptor = -1
 
-    def __enter__(self) -> "SharedMemory":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -21,6 +21,15 @@ from tunefarm_workers.messages import HostOrder, HostReady, HostRefused
 from tunefarm_workers.scheduled_module import target_of
 from tunefarm_workers.signature import arguments_of
 
+_UNREADABLE = (
+    tvm.error.InternalError,
+    ValueError,
+    AttributeError,
+    TypeError,
+    RuntimeError,
+    json.JSONDecodeError,
+)
+
 
 @dataclass(frozen=True)
 class HeldTask:
@@ -55,7 +64,7 @@ def held_task() -> HeldTask:
     return _held[0]
 
 
-def host(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+def host(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape
     """Entry of a task host: prepare, report, then serve forks until the channel closes."""
     order = HostOrder.model_validate_json(payload)
     os.environ["TVM_NUM_THREADS"] = str(order.num_cores)
@@ -75,18 +84,7 @@ def hold(order: HostOrder) -> HeldTask:
     Raises:
         BadInput: when TVM cannot read the module or the target, or an argument cannot be fed.
     """
-    try:
-        module = tvm.ir.load_json(order.module_json)
-        target = target_of(order.target)
-    except (
-        tvm.error.InternalError,
-        ValueError,
-        AttributeError,
-        TypeError,
-        RuntimeError,
-        json.JSONDecodeError,
-    ) as error:
-        raise BadInput("module", f"TVM cannot read it: {error}.", "Save it again with this version of TVM.") from error
+    module, target = parse(order)
     arguments = arguments_of(module)
     inputs = make_inputs(arguments, seed=order.seed, set_number=0, distribution=order.distribution)
     tensors = tuple(
@@ -102,6 +100,18 @@ def hold(order: HostOrder) -> HeldTask:
         first_tensors=tensors,
         first_checksums=tuple(checksum(tensor) for tensor in tensors),
     )
+
+
+def parse(order: HostOrder) -> tuple[tvm.IRModule, Any]:
+    """The module and the target of an order.
+
+    Raises:
+        BadInput: when TVM cannot read one of them.
+    """
+    try:
+        return tvm.ir.load_json(order.module_json), target_of(order.target)
+    except _UNREADABLE as error:
+        raise BadInput("module", f"TVM cannot read it: {error}.", "Save it again with this version of TVM.") from error
 
 
 def input_tensor(array: InputArray, argument: Argument) -> Any:

@@ -21,13 +21,13 @@ def build(
 ) -> int:
     """Write the library of a record, the very one that was measured, with its manifest."""
     from tunefarm.artifact_folder import write_artifact
-    from tunefarm.embedded import Embedded
     from tunefarm.job_options import output_folder
+    from tunefarm.machine import Machine
     from tunefarm.record_queries import named_record, stored_artifact
 
     folder = output_folder(output)
-    with Embedded() as embedded:
-        manifest, library = stored_artifact(embedded.store, named_record(embedded.store, record_id))
+    with Machine() as machine:
+        manifest, library = stored_artifact(machine.store, named_record(machine.store, record_id))
     path = write_artifact(folder, manifest, library)
     if as_json:
         print_json({"artifact_id": manifest.artifact_id, "library": str(path)})
@@ -46,7 +46,7 @@ def run(
     from tunefarm.artifact_trial import try_artifact
 
     manifest, _, place = read_artifact(folder)
-    trial = try_artifact(manifest, place)
+    trial = try_artifact(place)
     if as_json:
         print_json(trial.model_dump(mode="json"))
         return ExitCode.FINE

@@ -30,10 +30,10 @@ def upgrade(as_json: AsJson = False) -> int:
 @database.command()
 def check(as_json: AsJson = False) -> int:
     """Check the database and every blob. Exits with 2 when something is damaged."""
-    from tunefarm.embedded import Embedded
+    from tunefarm.machine import Machine
 
-    with Embedded() as embedded:
-        found = embedded.store.check()
+    with Machine() as machine:
+        found = machine.store.check()
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
@@ -46,10 +46,10 @@ def check(as_json: AsJson = False) -> int:
 @database.command()
 def gc(as_json: AsJson = False) -> int:
     """Remove blobs that nothing refers to."""
-    from tunefarm.embedded import Embedded
+    from tunefarm.machine import Machine
 
-    with Embedded() as embedded:
-        done = embedded.store.gc()
+    with Machine() as machine:
+        done = machine.store.gc()
     if as_json:
         print_json(done.model_dump(mode="json"))
     else:
@@ -60,11 +60,11 @@ def gc(as_json: AsJson = False) -> int:
 @database.command()
 def stats(as_json: AsJson = False) -> int:
     """Count what the store holds."""
-    from tunefarm.embedded import Embedded
+    from tunefarm.machine import Machine
     from tunefarm_services.store import LOCAL_TENANT
 
-    with Embedded() as embedded:
-        counts = embedded.store.statistics(LOCAL_TENANT)
+    with Machine() as machine:
+        counts = machine.store.statistics(LOCAL_TENANT)
     if as_json:
         print_json(counts.model_dump(mode="json"))
         return ExitCode.FINE

@@ -26,12 +26,12 @@ def list_records(
     as_json: AsJson = False,
 ) -> int:
     """List tuning records, the newest first."""
-    from tunefarm.embedded import Embedded
+    from tunefarm.machine import Machine
     from tunefarm.record_queries import listed
 
-    with Embedded() as embedded:
-        found = listed(embedded.store, status, limit)
-        names = {record.key.workload_id: embedded.workload_name(record) for record in found}
+    with Machine() as machine:
+        found = listed(machine.store, status, limit)
+        names = {record.key.workload_id: machine.workload_name(record) for record in found}
     if as_json:
         print_json([record.model_dump(mode="json") for record in found])
     else:
@@ -49,12 +49,12 @@ def best(
     as_json: AsJson = False,
 ) -> int:
     """Find the best record for a module on this machine, and what matched."""
-    from tunefarm.embedded import Embedded
+    from tunefarm.machine import Machine
     from tunefarm.record_queries import best_matches
 
-    with Embedded(zygote=take_zygote()) as embedded:
-        matches = best_matches(embedded, module, function=function, target=target, abi=abi)
-        names = {match.record.key.workload_id: embedded.workload_name(match.record) for match in matches}
+    with Machine(zygote=take_zygote()) as machine:
+        matches = best_matches(machine, module, function=function, target=target, abi=abi)
+        names = {match.record.key.workload_id: machine.workload_name(match.record) for match in matches}
     if as_json:
         print_json([match.model_dump(mode="json") for match in matches])
     else:
@@ -66,13 +66,13 @@ def best(
 @records.command()
 def show(record_id: RecordId, as_json: AsJson = False) -> int:
     """Show a record: the scheduled program, its trace as Python, and what changed."""
-    from tunefarm.embedded import Embedded
+    from tunefarm.machine import Machine
     from tunefarm.record_queries import named_record, schedule_view
 
-    with Embedded(zygote=take_zygote()) as embedded:
-        record = named_record(embedded.store, record_id)
-        view = schedule_view(embedded, record)
-        name = embedded.workload_name(record)
+    with Machine(zygote=take_zygote()) as machine:
+        record = named_record(machine.store, record_id)
+        view = schedule_view(machine, record)
+        name = machine.workload_name(record)
     if as_json:
         print_json({"record": record.model_dump(mode="json"), "view": view.model_dump(mode="json")})
         return ExitCode.FINE
@@ -90,10 +90,10 @@ def export(
 ) -> int:
     """Write records as a TVM MetaSchedule JSON database."""
     from tunefarm.database_exchange import export_records
-    from tunefarm.embedded import Embedded
+    from tunefarm.machine import Machine
 
-    with Embedded(zygote=take_zygote()) as embedded:
-        written = export_records(embedded, folder, record_ids or ())
+    with Machine(zygote=take_zygote()) as machine:
+        written = export_records(machine, folder, record_ids or ())
     if as_json:
         print_json({"records": written, "folder": folder})
     else:
@@ -108,10 +108,10 @@ def import_records(
 ) -> int:
     """Take in records of a TVM MetaSchedule JSON database, as claims that seed later searches."""
     from tunefarm.database_exchange import import_database
-    from tunefarm.embedded import Embedded
+    from tunefarm.machine import Machine
 
-    with Embedded(zygote=take_zygote()) as embedded:
-        outcome = import_database(embedded, folder)
+    with Machine(zygote=take_zygote()) as machine:
+        outcome = import_database(machine, folder)
     if as_json:
         print_json(outcome.model_dump(mode="json"))
         return ExitCode.FINE
@@ -129,13 +129,13 @@ def retract(
     as_json: AsJson = False,
 ) -> int:
     """Take a record back. It stays, with the reason, and is never used again."""
-    from tunefarm.embedded import Embedded
+    from tunefarm.machine import Machine
     from tunefarm.record_queries import named_record
     from tunefarm_services.store import LOCAL_TENANT
 
-    with Embedded() as embedded:
-        record = named_record(embedded.store, record_id)
-        embedded.store.retract(LOCAL_TENANT, record.record_id, reason)
+    with Machine() as machine:
+        record = named_record(machine.store, record_id)
+        machine.store.retract(LOCAL_TENANT, record.record_id, reason)
     if as_json:
         print_json({"record_id": record.record_id, "status": RecordStatus.RETRACTED.value})
     else:

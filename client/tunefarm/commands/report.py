@@ -18,15 +18,15 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead.")] = False,
 ) -> int:
     """Write one HTML page on a job: latencies, failures, the model, and where the time went."""
-    from tunefarm.embedded import Embedded
     from tunefarm.installation import private_folder
+    from tunefarm.machine import Machine
     from tunefarm.report.job_report import job_report, latest_job
     from tunefarm.report.page import render_page
     from tunefarm.report.plots import prepare_matplotlib
 
-    with Embedded() as embedded:
-        figures = job_report(embedded.store, latest_job(embedded.store, job_id))
-        prepare_matplotlib(private_folder(embedded.settings, "matplotlib"))
+    with Machine() as machine:
+        figures = job_report(machine.store, latest_job(machine.store, job_id))
+        prepare_matplotlib(private_folder(machine.settings, "matplotlib"))
     if as_json:
         print_json(figures.model_dump(mode="json"))
         return ExitCode.FINE

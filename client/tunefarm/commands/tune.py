@@ -9,8 +9,8 @@ import typer
 from tunefarm.early_zygote import take_zygote
 from tunefarm.exit_code import ExitCode
 from tunefarm.host_cores import usable_physical_cores
-from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
-from tunefarm.intake.module_source import BuiltinSource, ModuleSource, parse_module_source
+from tunefarm.intake.intake_request import IntakeRequest
+from tunefarm.intake.module_source import ModuleSource, parse_module_source
 from tunefarm.job_options import JobOptions, output_folder
 from tunefarm.python_input import schedule_source, seed_source_of_text
 from tunefarm.resume_option import LATEST
@@ -18,7 +18,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.job import Job, JobOutcome
 
 if TYPE_CHECKING:
-    from tunefarm.embedded import Embedded
+    from tunefarm.machine import Machine
     from tunefarm.progress_display import ProgressDisplay
     from tunefarm_services.tuner.summary import JobSummary
 
@@ -63,6 +63,7 @@ def tune(
         seed=seed,
         fresh=fresh,
         abi=abi,
+        labels={} if module is None else {"module": module},
     )
     options.effort()
     folder = None if output is None else output_folder(output)
@@ -91,63 +92,59 @@ def _module_source(text: str | None) -> ModuleSource:
 def _tune(
     request: IntakeRequest | None, options: JobOptions, resume: str | None, folder: Path | None, *, as_json: bool
 ) -> int:
-    from tunefarm.embedded import Embedded
+    from tunefarm.machine import Machine
     from tunefarm.progress_display import progress_display
 
-    with Embedded(zygote=take_zygote()) as embedded:
+    with Machine(zygote=take_zygote()) as machine:
         with progress_display() as display:
-            job = _job(embedded, request, options, resume, display)
-            summary = _work(embedded, job, display)
-        numpy_latency_s = _numpy_latency_s(embedded, job, summary)
-        _write_outputs(embedded, summary, folder, numpy_latency_s)
+            job = _job(machine, request, options, resume, display)
+            summary = _work(machine, job, display)
+        numpy_latency_s = _numpy_latency_s(machine, job, summary)
+        _write_outputs(machine, summary, folder, numpy_latency_s)
     return _tell(summary, folder, numpy_latency_s, as_json=as_json)
 
 
 def _job(
-    embedded: "Embedded",
+    machine: "Machine",
     request: IntakeRequest | None,
     options: JobOptions,
     resume: str | None,
     display: "ProgressDisplay",
 ) -> Job:
     if request is None:
-        return embedded.unfinished_job(None if resume == LATEST else resume)
-    # Opened before the answer is awaited: the database is ready by the time TVM is.
-    store_is_open = embedded.store is not None
-    assert store_is_open
-    answer = embedded.understand(request)
-    _say_notes(answer, display)
-    labels = {"module": str(request.module.reference)} if isinstance(request.module, BuiltinSource) else {}
-    return embedded.create_job(answer, options.model_copy(update={"labels": labels}))
-
-
-def _say_notes(answer: IntakeAnswer, display: "ProgressDisplay") -> None:
+        return machine.unfinished_job(None if resume == LATEST else resume, options.labels)
+    # Begun before the answer is awaited: the database opens while TVM loads, the farm is made while it answers.
+    machine.prepare_farm()
+    answer = machine.understand(request)
     for note in answer.notes:
         display.say(note)
+    return machine.create_job(answer, options)
 
 
-def _work(embedded: "Embedded", job: Job, display: "ProgressDisplay") -> "JobSummary":
+def _work(machine: "Machine", job: Job, display: "ProgressDisplay") -> "JobSummary":
     from tunefarm.interruption import Interruption
     from tunefarm.process_start import process_started_at_s
 
-    supervisor = embedded.supervisor(started_at_s=process_started_at_s(), on_progress=display.show)
+    supervisor = machine.supervisor(started_at_s=process_started_at_s(), on_progress=display.show)
     with Interruption(supervisor.stop, display.say):
-        return embedded.work(supervisor, job)
+        return machine.work(supervisor, job)
 
 
-def _numpy_latency_s(embedded: "Embedded", job: Job, summary: "JobSummary") -> float | None:
+def _numpy_latency_s(machine: "Machine", job: Job, summary: "JobSummary") -> float | None:
     from tunefarm.builtin.catalogue import parse_builtin
     from tunefarm.builtin.numpy_equivalent import time_by_numpy
 
     label = job.spec.labels.get("module", "")
     if not label.startswith("builtin:") or summary.outcome is not JobOutcome.SUCCEEDED:
         return None
-    num_cores = embedded.store.target(job.spec.tasks[0].target_id).num_cores
+    if all(task.answered_from_store for task in summary.tasks):
+        return None  # nothing was measured now, and waiting for this would be most of the time
+    num_cores = machine.store.target(job.spec.tasks[0].target_id).num_cores
     return time_by_numpy(parse_builtin(label.removeprefix("builtin:")), num_cores)
 
 
 def _write_outputs(
-    embedded: "Embedded", summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None
+    machine: "Machine", summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None
 ) -> None:
     if folder is None or summary.outcome is not JobOutcome.SUCCEEDED:
         return
@@ -155,8 +152,8 @@ def _write_outputs(
     from tunefarm.output_folder import write_outputs
     from tunefarm.report.plots import prepare_matplotlib
 
-    prepare_matplotlib(private_folder(embedded.settings, "matplotlib"))
-    write_outputs(embedded.store, summary, folder, numpy_latency_s)
+    prepare_matplotlib(private_folder(machine.settings, "matplotlib"))
+    write_outputs(machine.store, summary, folder, numpy_latency_s)
 
 
 def _tell(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None, *, as_json: bool) -> int:

@@ -1,11 +1,13 @@
 """The child's side of a confined call: one request in, one answer or refusal out."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from tunefarm_sandbox.channel import Channel
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
+
+if TYPE_CHECKING:
+    from tunefarm_sandbox.channel import Channel
 
 
 class Refusal(Frozen):
@@ -26,7 +28,7 @@ class Refusal(Frozen):
         return BadInput(self.field, self.problem, self.fix)
 
 
-def answer(channel: Channel, work: Callable[[], Frozen]) -> None:
+def answer(channel: "Channel", work: Callable[[], Frozen]) -> None:
     """Send what ``work`` returns, or the ``BadInput`` it raises. Any other exception ends the child and is a bug."""
     try:
         result: Frozen = work()

@@ -18,7 +18,7 @@ from tunefarm_schemas.frozen import Frozen
 Answer = TypeVar("Answer", bound=BaseModel)
 
 TIMEOUT_S: Final = 60.0
-LIMITS: Final = Limits(memory_bytes=8 << 30, cpu_s=TIMEOUT_S, file_size_bytes=1 << 20, open_files=256)
+LIMITS: Final = Limits(memory_bytes=8 << 30, file_size_bytes=1 << 20, open_files=256)
 OUTPUT_CHARACTERS: Final = 1000
 
 

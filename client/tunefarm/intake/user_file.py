@@ -7,14 +7,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from tvm.script import ir as script_ir
-from tvm.script import relax as script_relax
-from tvm.script import tirx as script_tir
-
 from tunefarm_schemas.bad_input import BadInput
 
 MODULE_NAME: Final = "user_module"
-PREDEFINED: Final[Mapping[str, Any]] = {"I": script_ir, "T": script_tir, "R": script_relax}
+PREDEFINED: Final = frozenset({"I", "T", "R"})
 """Names that TVM's own printed scripts use without importing them."""
 
 
@@ -34,7 +30,7 @@ def run_user_file(field: str, path: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise BadInput(field, f"{file.name} is not a Python file.", "Give a file whose name ends in .py.")
     module = importlib.util.module_from_spec(spec)
-    module.__dict__.update(PREDEFINED)
+    module.__dict__.update(_predefined())
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -74,6 +70,13 @@ def describe(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     location = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
     return f"{type(error).__name__}{location}: {lines[-1][:400] if lines else 'no message'}"
+
+
+def _predefined() -> Mapping[str, Any]:
+    # Not at the top: it takes a tenth of a second, which only runs with a file of TVMScript have to spend.
+    from tvm.script import ir, relax, tirx
+
+    return {"I": ir, "T": tirx, "R": relax}
 
 
 def _fix_of(error: BaseException) -> str:

@@ -87,8 +87,11 @@ def _staircase(
 ) -> "Figure":
     figure, axes = _figure()
     if points:
-        at = [x for x, _ in points] + [max(end, points[-1][0])]
-        best_us = [step.latency_s * 1e6 for _, step in points]
+        # Before the first kernel there was the untuned one.
+        before = [] if task.summary.untuned_latency_s is None else [(0.0, task.summary.untuned_latency_s)]
+        held = [*before, *((x, step.latency_s) for x, step in points)]
+        at = [x for x, _ in held] + [max(end, held[-1][0])]
+        best_us = [latency_s * 1e6 for _, latency_s in held]
         axes.step(at, [*best_us, best_us[-1]], where="post", color=BLUE, label="best so far", zorder=2)
     _level(axes, task.summary.untuned_latency_s, GREY, "untuned")
     _level(axes, numpy_latency_s, GREEN, "numpy")

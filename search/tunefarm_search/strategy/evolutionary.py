@@ -20,6 +20,7 @@ from tunefarm_search.rank_accuracy import RankAccuracy
 from tunefarm_search.scheduling import Point
 from tunefarm_search.space import SearchSpace
 from tunefarm_search.strategy.picker import Picker, Wish
+from tunefarm_search.strategy.plan import Plan
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
 
 RANDOM_POINTS = 256
@@ -33,7 +34,12 @@ CURIOSITY = 0.25
 BUILD_PENALTY = 0.1
 """What a doubled build time costs, in deviations of the score."""
 PLATEAU = 48
-"""After as many results without a gain, more of a batch is drawn at random."""
+"""After as many results without a gain, more is drawn at random."""
+RANDOM_SHARE = 0.08
+RANDOM_SHARE_ON_PLATEAU = 0.35
+NEIGHBOUR_SHARE = 0.2
+PLANNED = 8
+"""Proposals drawn from one evolution, if the model does not learn in between."""
 
 
 class EvolutionaryStrategy:
@@ -55,16 +61,20 @@ class EvolutionaryStrategy:
         self._evolve_s = 0.0
         self._train_s = 0.0
         self._accuracy: RankAccuracy | None = None
+        self._plan: Plan | None = None
 
     def propose(self, count: int) -> list[Proposal]:
         """The most promising new schedules, some neighbours of the best so far, and a few at random."""
         started, applied_s = time.perf_counter(), self._picker.apply_s
         proposals: list[Proposal] = []
-        random_share = int(self._random.binomial(count, self._epsilon))
-        neighbour_share = int(self._random.binomial(count, 0.2)) if self._valid else 0
-        proposals += self._picker.pick(self._random_wishes(), random_share)
-        proposals += self._picker.pick(self._neighbour_wishes(), neighbour_share)
-        proposals += self._picker.pick(self._evolved_wishes(), count - len(proposals))
+        is_dry = False
+        while len(proposals) < count and not is_dry:
+            is_fresh = self._plan is None
+            plan = self._plan or self._new_plan()
+            proposal = plan.next_proposal(self._picker)
+            proposals += [] if proposal is None else [proposal]
+            is_dry = proposal is None and is_fresh
+            self._plan = None if proposal is None or plan.is_used_up else plan
         self._evolve_s += time.perf_counter() - started - (self._picker.apply_s - applied_s)
         return proposals
 
@@ -90,18 +100,24 @@ class EvolutionaryStrategy:
         """The trees in JSON."""
         return self._model.save()
 
-    @property
-    def _epsilon(self) -> float:
-        return 0.35 if self._since_gain >= PLATEAU else 0.08
+    def _new_plan(self) -> Plan:
+        random, neighbour, evolved = CandidateOrigin.RANDOM, CandidateOrigin.NEIGHBOUR, CandidateOrigin.EVOLVED
+        epsilon = RANDOM_SHARE_ON_PLATEAU if self._since_gain >= PLATEAU else RANDOM_SHARE
+        near = NEIGHBOUR_SHARE if self._valid and self._pool is None else 0.0
+        shares = [epsilon, near, 1 - epsilon - near]
+        order = [(random, neighbour, evolved)[n] for n in self._random.choice(3, size=PLANNED, p=shares)]
+        sources = {
+            random: self._random_wishes(),
+            neighbour: self._neighbour_wishes(),
+            evolved: self._evolved_wishes(),
+        }
+        return Plan(sources, order, instead=evolved)
 
     def _learn(self, outcomes: Sequence[Outcome]) -> None:
         points = [o.proposal.scheduled.point for o in outcomes if o.proposal.scheduled.point is not None]
         population = self._breeder.of_points(points)
-        features, _ = features_of(population, self._space.sketches, self._extractor)
-        predicted = np.array([np.nan if o.proposal.score is None else o.proposal.score for o in outcomes])
-        samples = [sample_of(o.result, o.build_s) for o in outcomes]
-        accuracy = self._model.add(features, samples, predicted)
-        self._accuracy = accuracy or self._accuracy
+        features, prior = features_of(population, self._space.sketches, self._extractor)
+        self._model.add(features, prior, [sample_of(o.result, o.build_s) for o in outcomes])
         best = self._valid[0][0] if self._valid else float("inf")
         self._valid += [
             (o.result.latency_s, point)
@@ -112,7 +128,8 @@ class EvolutionaryStrategy:
         gained = bool(self._valid) and self._valid[0][0] < 0.995 * best
         self._since_gain = 0 if gained else self._since_gain + len(outcomes)
         if self._model.is_due:
-            self._model.learn()
+            self._accuracy = self._model.learn() or self._accuracy
+            self._plan = None
 
     def _judge(self, population: Population) -> tuple[FloatArray, FloatArray, FloatArray]:
         """What each point is worth measuring, its score, and its expected build time in seconds."""
@@ -123,23 +140,26 @@ class EvolutionaryStrategy:
         return worth, said.score, said.build_s
 
     def _random_wishes(self) -> Iterator[Wish]:
-        drawn = self._breeder.sample(RANDOM_POINTS) if self._pool is None else self._shuffled(self._pool)
+        drawn = self._unseen(self._breeder.sample(RANDOM_POINTS) if self._pool is None else self._pool)
+        if not len(drawn):
+            return
         worth, score, build_s = self._judge(drawn)
         # Half of all random points are hopeless by any measure: draw among the better half.
         better = np.argsort(-worth)[: max(1, len(worth) // 2)]
         yield from self._wishes(drawn, self._random.permutation(better), score, build_s, CandidateOrigin.RANDOM)
 
     def _neighbour_wishes(self) -> Iterator[Wish]:
-        if self._pool is not None:
-            return
         for _, point in self._valid[:3]:
-            near = self._breeder.neighbours(point)
+            near = self._unseen(self._breeder.neighbours(point))
             if len(near):
                 worth, score, build_s = self._judge(near)
                 yield from self._wishes(near, np.argsort(-worth), score, build_s, CandidateOrigin.NEIGHBOUR)
 
     def _evolved_wishes(self) -> Iterator[Wish]:
         population = self._unseen(self._evolved())
+        if len(population) < FINALISTS and self._pool is None:
+            # The best are all known, as in the last corner of a small space: look everywhere.
+            population = self._breeder.join([population, self._unseen(self._breeder.sample(4 * RANDOM_POINTS))])
         if not len(population):
             return
         worth, score, build_s = self._judge(population)
@@ -169,6 +189,11 @@ class EvolutionaryStrategy:
         return population
 
     def _unseen(self, population: Population) -> Population:
+        """New points. Where only those are left whose locations seem to be moved, that may be an error: take them."""
+        settled = self._new(self._picker.moved.settle(population).unique())
+        return settled if len(settled) else self._new(population)
+
+    def _new(self, population: Population) -> Population:
         sketches, known = self._space.sketches, self._picker.known
         new = [n for n in range(len(population)) if known.is_new_point(population.point(n, sketches))]
         return population.take(np.array(new, np.int64))

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from tunefarm_schemas.measurement import CandidateOrigin
 from tunefarm_schemas.trace import Trace
 from tunefarm_search.candidate_filter import CandidateFilter
+from tunefarm_search.moved_decisions import MovedDecisions
 from tunefarm_search.scheduling import Point, Rejected, Scheduled, Scheduler
 from tunefarm_search.strategy.protocol import Proposal
+
+MOST_FRUITLESS = 128
+"""After as many points in a row that do not fit or are repeats, there is likely nothing left."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +28,10 @@ class Wish:
 class Picker:
     """Applies points and keeps those that give a new schedule. Counts what it drops."""
 
-    def __init__(self, scheduler: Scheduler, known: CandidateFilter) -> None:
+    def __init__(self, scheduler: Scheduler, known: CandidateFilter, moved: MovedDecisions) -> None:
         self._scheduler = scheduler
         self.known = known
+        self.moved = moved
         self.apply_s = 0.0
         self.rejected = 0
         self.repeated = 0
@@ -34,14 +39,16 @@ class Picker:
     def pick(self, wishes: Iterable[Wish], count: int) -> list[Proposal]:
         """The first ``count`` wishes that come true."""
         picked: list[Proposal] = []
-        for wish in wishes:
-            if len(picked) >= count:
-                break
+        fruitless = 0
+        for wish in wishes if count > 0 else ():
             if not self.known.is_new_point(wish.point):
                 continue
             scheduled = self._apply(wish.point)
+            fruitless = fruitless + 1 if scheduled is None else 0
             if scheduled is not None:
                 picked.append(Proposal(scheduled, wish.origin, wish.score, wish.build_s))
+            if len(picked) >= count or fruitless >= MOST_FRUITLESS:
+                break
         return picked
 
     def replay(self, trace: Trace, origin: CandidateOrigin) -> Proposal | None:
@@ -53,6 +60,8 @@ class Picker:
         started = time.perf_counter()
         self.known.note_point(point)
         applied = self._scheduler.apply(point)
+        if isinstance(applied, Scheduled) and applied.point is not None:
+            self.moved.note(point, applied.point)
         scheduled = self._admitted(applied)
         self.apply_s += time.perf_counter() - started
         return scheduled

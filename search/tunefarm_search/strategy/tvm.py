@@ -19,19 +19,23 @@ from tunefarm_search.target import tvm_target
 from tunefarm_search.tvm_trace import trace_of
 
 ROUND = 64
+STOCK_POPULATION = 512
 SEED_BOUND = 2**31 - 2
 
 
 class TvmStrategy:
     """Buffers TVM's rounds of candidates and hands results back in whole rounds, as TVM expects them."""
 
-    def __init__(self, space: SearchSpace, picker: Picker, seed: int, most_trials: int) -> None:
+    def __init__(
+        self, space: SearchSpace, picker: Picker, seed: int, most_trials: int, *, population: int = STOCK_POPULATION,
+        candidates_a_round: int = ROUND,
+    ) -> None:  # fmt: skip
         self._picker = picker
         self._model = _cost_model()
-        self._context = _context(space, seed)
+        self._context = _context(space, seed, population)
         self._context.pre_tuning(
-            max_trials=max(most_trials, ROUND),
-            num_trials_per_iter=ROUND,
+            max_trials=max(most_trials, candidates_a_round),
+            num_trials_per_iter=candidates_a_round,
             database=meta_schedule.database.MemoryDatabase(),
             cost_model=self._model,
         )
@@ -95,16 +99,22 @@ def _cost_model() -> Any:
     return meta_schedule.cost_model.XGBModel(num_tuning_cores=1)
 
 
-def _context(space: SearchSpace, seed: int) -> Any:
+def _context(space: SearchSpace, seed: int, population: int) -> Any:
     generator = meta_schedule.space_generator.PostOrderApply(
         sch_rules="from-target", postprocs=list(space.postprocessors), mutator_probs="from-target"
     )
     quiet = logging.getLogger("tunefarm_search.tvm")
     quiet.setLevel(logging.ERROR)
     return meta_schedule.TuneContext(
-        mod=space.module, target=tvm_target(space.target), space_generator=generator,
-        search_strategy="evolutionary", task_name="task", rand_state=seed % SEED_BOUND + 1, num_threads=1, logger=quiet,
-    )  # fmt: skip
+        mod=space.module,
+        target=tvm_target(space.target),
+        space_generator=generator,
+        search_strategy=meta_schedule.search_strategy.EvolutionarySearch(population_size=population),
+        task_name="task",
+        rand_state=seed % SEED_BOUND + 1,
+        num_threads=1,
+        logger=quiet,
+    )
 
 
 def _runner_result(outcome: Outcome) -> Any:

@@ -13,7 +13,7 @@ from tunefarm_services.tuner.search_messages import KnownTrial, SearchOrder, Sea
 
 
 def open_exploration(store: Store, farm: Farm, lease: Lease, job: Job, task: Task) -> ExplorationRun:
-    """The exploration of one task of ``job`` on the farm's device class, with its earlier trials."""
+    """The exploration of one task of ``job`` on the farm's device class, without its earlier trials."""
     key = ExplorationKey(
         tenant=lease.tenant,
         workload_id=task.workload_id,
@@ -25,19 +25,19 @@ def open_exploration(store: Store, farm: Farm, lease: Lease, job: Job, task: Tas
         abi=job.spec.abi,
         fresh_for=job.job_id if job.spec.fresh else "",
     )
-    run = ExplorationRun(
+    return ExplorationRun(
         task=task,
         workload=store.workload(lease.tenant, task.workload_id),
-        target=store.target(task.target_id),
+        target=store.target(task.target_id, tenant=lease.tenant),
         abi=job.spec.abi,
         exploration=store.open_exploration(lease, key),
     )
-    load_trials(store, lease, run)
-    return run
 
 
 def load_trials(store: Store, lease: Lease, run: ExplorationRun) -> None:
-    """Take what the store knows of the exploration into ``run``."""
+    """Take what the store knows of the exploration into ``run``, in place of what it knew before."""
+    run.forget_known()
+    run.exploration = store.exploration(lease.tenant, run.exploration_id)
     for trial in store.trials(run.exploration_id, tenant=lease.tenant):
         if trial.measurement is not None:
             run.remember(KnownTrial(candidate=trial.candidate, measurement=trial.measurement))

@@ -89,18 +89,13 @@ class Supervisor:
         return self._finish(job_run)
 
     def _take_explorations(self, job_run: JobRun) -> bool:
-        """Wait until no other job works on these explorations; False when stopped meanwhile."""
-        for position, run in enumerate(job_run.explorations):
-            waited = False
+        """Take each exploration, once no other job works on it, with its trials; False when stopped meanwhile."""
+        for run in job_run.explorations:
             while not self._store.lease_exploration(job_run.lease, run.exploration_id):
-                waited = True
                 if not self._tick(job_run, "waiting"):
                     return False
                 time.sleep(REPORT_S)
-            if waited:
-                job_run.explorations[position] = open_exploration(
-                    self._store, self._farm, job_run.lease, job_run.job, run.task
-                )
+            load_trials(self._store, job_run.lease, run)
         return True
 
     def _settle_unfinished(self, job_run: JobRun) -> None:
@@ -114,12 +109,7 @@ class Supervisor:
         if not session.run(unfinished):
             session.abandon()
         for run in job_run.explorations:
-            self._reload(job_run, run)
-
-    def _reload(self, job_run: JobRun, run: ExplorationRun) -> None:
-        run.forget_known()
-        run.exploration = self._store.exploration(job_run.lease.tenant, run.exploration_id)
-        load_trials(self._store, job_run.lease, run)
+            load_trials(self._store, job_run.lease, run)
 
     def _session(self, job_run: JobRun, search: Child | None) -> SearchSession:
         job_run.search_started_s = job_run.search_started_s or job_run.elapsed_s()
@@ -205,7 +195,7 @@ class Supervisor:
             )
             return None
         for run in job_run.explorations:
-            self._reload(job_run, run)
+            load_trials(self._store, job_run.lease, run)
         return effort_left(job_run.job.spec, job_run.explorations)
 
     def _book(self, job_run: JobRun, seconds: float) -> None:

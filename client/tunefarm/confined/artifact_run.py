@@ -1,0 +1,29 @@
+"""The child that becomes a fresh Python process to run an artifact, so that it runs as its users will run it."""
+
+import os
+import sys
+from typing import Final
+
+from tunefarm_sandbox.channel import Channel
+from tunefarm_schemas.frozen import Frozen
+
+ENTRY: Final = "tunefarm.confined.artifact_run:main"
+KEPT_VARIABLES: Final = ("PATH", "HOME", "LANG", "TMPDIR")
+
+
+class ArtifactRunOrder(Frozen):
+    """Which folder's artifact to run. The runner checks its digest before it loads it."""
+
+    folder: str
+
+
+def main(_channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
+    """Entry of the child: exec the runner, which prints one line of JSON and sets the exit status."""
+    order = ArtifactRunOrder.model_validate_json(payload)
+    environment = {
+        **{name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ},
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    command = [sys.executable, "-P", "-m", "tunefarm_workers.artifact_runner", order.folder]
+    os.execve(sys.executable, command, environment)  # noqa: S606 - no shell, and nothing of a message in the command's name

@@ -1,0 +1,97 @@
+"""The ``tunefarm`` command as a user runs it: the installed program, in a home of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+INSTALLED = Path(sys.executable).with_name("tunefarm")
+COMMAND = (str(INSTALLED),) if INSTALLED.exists() else (sys.executable, "-m", "tunefarm.command_line")
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class Tunefarm:
+    """Runs commands with one TUNEFARM_HOME and working folder."""
+
+    home: Path
+    folder: Path
+    extra: Mapping[str, str]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
+        return {**kept, "TUNEFARM_HOME": str(self.home), **self.extra}
+
+    @property
+    def database(self) -> Path:
+        return self.home / "tunefarm.db"
+
+    def __call__(self, *words: str, timeout_s: float = 120.0) -> Ended:
+        return self.ended(self.begun(*words), timeout_s)
+
+    def begun(self, *words: str) -> "subprocess.Popen[str]":
+        """The same, without waiting for its end. A session of its own: no test's signals reach it by accident."""
+        return subprocess.Popen(
+            [*COMMAND, *words],
+            env=self.environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    @staticmethod
+    def ended(process: "subprocess.Popen[str]", timeout_s: float = 120.0) -> Ended:
+        with process:
+            try:
+                out, err = process.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        return Ended(process.returncode, out, err)
+
+    def tune(self, *words: str, timeout_s: float = 120.0) -> Any:
+        """The summary of a tuning that has to go well."""
+        return self("tune", *words, "--json", timeout_s=timeout_s).json()
+
+
+def python(program: str, *arguments: str, environment: Mapping[str, str], timeout_s: float = 150.0) -> Ended:
+    """A Python program of a user's: a process of its own, in which a warning is an error."""
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, *arguments],
+        env=dict(environment),
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def assert_refused(ended: Ended, field: str, *said: str) -> None:
+    """Bad input is told in words: the field, what is wrong, what to do; and nothing is printed as a result."""
+    assert ended.code == 2, (ended.code, ended.out, ended.err)
+    assert field in ended.err
+    for words in said:
+        assert words in ended.err
+    assert "Traceback" not in ended.err
+    assert ended.out == ""

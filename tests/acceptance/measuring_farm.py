@@ -1,0 +1,133 @@
+"""A local farm that is fed candidates, and what it leaves in the machine."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import tvm
+
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_schemas.device import HOT_CACHE
+from tunefarm_schemas.measurement import Candidate, CandidateOrigin, Dispatch, Measurement, MeasureTask, Purpose
+from tunefarm_schemas.trace import Trace
+from tunefarm_workers.farm_settings import FarmSettings
+from tunefarm_workers.local_farm import LocalFarm
+from tunefarm_workers.preload import PRELOAD
+
+SETTINGS = FarmSettings(build_lanes=2, memory_bytes=512 << 20, first_build_s=2.0, first_run_s=1.5)
+EXPLORATION = "exploration"
+WAIT_S = 60.0
+
+
+@contextmanager
+def measuring_farm(scratch: Path, module: tvm.IRModule, settings: FarmSettings = SETTINGS) -> Iterator[LocalFarm]:
+    """A farm over a zygote of its own, with one exploration opened."""
+    with ForkServer.start(["tvm", PRELOAD]) as zygote:
+        farm = LocalFarm(zygote, scratch=scratch, settings=settings)
+        try:
+            farm.open_task(
+                MeasureTask(
+                    exploration_id=EXPLORATION,
+                    workload_id="workload",
+                    module_json=tvm.ir.save_json(module),
+                    target='{"kind":"llvm","num-cores":2}',
+                    num_cores=2,
+                    protocol_id=HOT_CACHE.protocol_id,
+                    abi="stable",
+                )
+            )
+            yield farm
+        finally:
+            farm.close()
+
+
+def measured(
+    farm: LocalFarm, traces: Sequence[Trace], purpose: Purpose = Purpose.SEARCH, wait_s: float = WAIT_S
+) -> list[Measurement]:
+    """One measurement for each trace, in their order, whatever order they came in. Never more in flight than it asks."""
+    found: dict[int, Measurement] = {}
+    sent = 0
+    while len(found) < len(traces):
+        while sent < len(traces) and sent - len(found) < farm.room():
+            farm.submit(dispatch(sent, traces[sent], purpose))
+            sent += 1
+        arrived = farm.collect(wait_s)
+        assert arrived, f"nothing came within {wait_s} s; {len(found)} of {len(traces)} are there"
+        for measurement in arrived:
+            assert measurement.candidate_number not in found, "a result came twice"
+            assert measurement.nonce == f"nonce-{measurement.candidate_number}"
+            found[measurement.candidate_number] = measurement
+    return [found[number] for number in range(len(traces))]
+
+
+def dispatch(number: int, trace: Trace, purpose: Purpose) -> Dispatch:
+    return Dispatch(
+        dispatch_id=f"dispatch-{number}",
+        nonce=f"nonce-{number}",
+        fence=1,
+        attempt=1,
+        purpose=purpose,
+        candidate=Candidate(
+            exploration_id=EXPLORATION,
+            number=number,
+            trace=trace,
+            module_hash=str(number),
+            origin=CandidateOrigin.RANDOM,
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What this process and its children hold of the machine."""
+
+    processes: int
+    descriptors: int
+    files: int
+    private_bytes: int
+
+    @classmethod
+    def now(cls, *folders: Path) -> "Holdings":
+        here = psutil.Process()
+        family = [here, *here.children(recursive=True)]
+        alive = [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+        return cls(
+            processes=len(alive),
+            descriptors=sum(_descriptors(process.pid) for process in alive),
+            files=sum(len(list(folder.rglob("*"))) for folder in (Path("/dev/shm"), *folders)),
+            private_bytes=sum(_private_bytes(process) for process in alive),
+        )
+
+    def exceeds(self, before: "Holdings", memory_bytes: int) -> bool:
+        return (
+            self.processes > before.processes
+            or self.descriptors > before.descriptors
+            or self.files > before.files
+            or self.private_bytes > before.private_bytes + memory_bytes
+        )
+
+
+def assert_nothing_is_left(before: Holdings, *folders: Path, memory_bytes: int = 96 << 20) -> None:
+    """Within five seconds the machine holds no more than it did. Some memory stays, for logs and results."""
+    deadline_s = time.monotonic() + 5
+    while (now := Holdings.now(*folders)).exceeds(before, memory_bytes) and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    assert not now.exceeds(before, memory_bytes), (before, now)
+
+
+def _descriptors(pid: int) -> int:
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+def _private_bytes(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().uss)
+    except psutil.Error:
+        return 0

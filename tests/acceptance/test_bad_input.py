@@ -1,0 +1,117 @@
+"""Bad input through the whole command: told in words, with exit status 2, and nothing is changed."""
+
+import base64
+import json
+import os
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.command import Tunefarm, assert_refused
+
+SMALL = "builtin:softmax:8x16"
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "said"),
+    [
+        (["{programs}/nowhere.py"], "MODULE", ["nowhere.py", "does not exist"]),
+        (["{programs}/notes.py:SIZE"], "MODULE", ["int"]),
+        (["{programs}/refused.py"], "MODULE", ["doubled", "of_any_length", "root_of_negative"]),
+        (["{programs}/refused.py:of_any_length"], "MODULE", ["dynamic"]),
+        (["{programs}/refused.py:root_of_negative"], "MODULE", ["finite"]),
+        (["{programs}/relax_model.py"], "MODULE", ["LegalizeOps"]),
+        ([SMALL, "--target", '{"kind": "llvm", "mcpu": "znver44", "num-cores": 2}'], "--target", ["znver44"]),
+        ([SMALL, "--target", '{"kind": "abacus"}'], "--target", ["abacus"]),
+        (
+            [SMALL, "--target", '{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "num-cores": 4}'],
+            "--target",
+            ["aarch64"],
+        ),
+        ([SMALL, "--trials", "0"], "--trials", ["at least 1"]),
+    ],
+)
+def test_the_field_and_the_fix_are_named(
+    tunefarm: Tunefarm, programs: Path, words: list[str], field: str, said: list[str]
+) -> None:
+    ended = tunefarm("tune", "--trials", "2", *(word.replace("{programs}", str(programs)) for word in words))
+    assert_refused(ended, field, *said)
+    if not tunefarm.database.exists():
+        return
+    with closing(sqlite3.connect(tunefarm.database)) as database:
+        assert database.execute("SELECT count(*) FROM jobs WHERE state != 'finished'").fetchone() == (0,)
+        assert database.execute("SELECT count(*) FROM tuning_records").fetchone() == (0,)
+
+
+def test_missing_cores_are_filled_in_and_said(tunefarm: Tunefarm) -> None:
+    ended = tunefarm("tune", SMALL, "--trials", "2", "--target", '{"kind": "llvm"}', "--json")
+    assert ended.code == 0, ended.err
+    assert "num-cores" in ended.err
+    target = json.loads(tunefarm("records", "list", "--json").out)[0]["key"]["target_id"]
+    with closing(sqlite3.connect(tunefarm.database)) as database:
+        canonical = database.execute("SELECT canonical FROM targets WHERE target_id = ?", (target,)).fetchone()[0]
+    assert json.loads(canonical)["num-cores"] >= 1
+
+
+def test_a_newer_database_is_left_alone(tunefarm: Tunefarm) -> None:
+    assert tunefarm("db", "stats").code == 0
+    with closing(sqlite3.connect(tunefarm.database)) as database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+        database.commit()
+    before = tunefarm.database.read_bytes()
+    for words in (["tune", SMALL, "--trials", "2"], ["tune", "--resume"], ["db", "upgrade"], ["db", "gc"]):
+        assert_refused(tunefarm(*words), "store", "newer")
+    assert tunefarm.database.read_bytes() == before
+
+
+def test_records_of_another_tvm_are_refused_line_by_line(tunefarm: Tunefarm) -> None:
+    tunefarm.tune(SMALL, "--trials", "2")
+    assert tunefarm("records", "export", "database").code == 0
+    workloads = tunefarm.folder / "database" / "database_workload.json"
+    structural_hash, encoded = json.loads(workloads.read_text())
+    packed = base64.b64decode(encoded)
+    header_bytes = packed.index(b"{")
+    module = json.loads(packed[header_bytes:])
+    module["metadata"]["tvm_version"] = "0.18.0"
+    older = base64.b64encode(packed[:header_bytes] + json.dumps(module).encode()).decode()
+    workloads.write_text(json.dumps([structural_hash, older]) + "\n")
+    elsewhere = Tunefarm(home=tunefarm.folder / "elsewhere", folder=tunefarm.folder, extra={})
+    outcome = elsewhere("records", "import", "database", "--json").json()
+    assert outcome["record_ids"] == []
+    assert "0.18.0" in outcome["refusals"][0]["reason"]
+    assert elsewhere("records", "list", "--json").json() == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root mounts")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_told(tunefarm: Tunefarm, small_disk: Path) -> None:
+    full = Tunefarm(home=small_disk / "home", folder=tunefarm.folder, extra={})
+    assert full("db", "stats").code == 0
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space"), filler.open("wb") as file:
+        while True:
+            file.write(b"\0" * 4096)
+            file.flush()
+    ended = full("tune", SMALL, "--trials", "2")
+    assert ended.code == 2, ended.err
+    assert "full" in ended.err
+    assert "Traceback" not in ended.err
+    filler.unlink()
+    assert full("db", "check").code == 0
+    assert full.tune(SMALL, "--trials", "2")["outcome"] == "succeeded"

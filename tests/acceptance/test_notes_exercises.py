@@ -1,0 +1,125 @@
+"""The course's exercises through the Python interface, each result equal to numpy's."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.command import Tunefarm, python
+
+SETUP = """
+import sys
+from datetime import UTC, datetime
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import tvm
+import tunefarm
+import notes
+
+def equal_to_numpy(library, *, relu=False):
+    a, b = (np.random.default_rng(s).standard_normal((128, 128)).astype("float32") for s in (1, 2))
+    c = tvm.runtime.tensor(np.zeros((128, 128), "float32"))
+    library["main"](tvm.runtime.tensor(a), tvm.runtime.tensor(b), c)
+    expected = np.maximum(a @ b, 0) if relu else a @ b
+    np.testing.assert_allclose(c.numpy(), expected, rtol=1e-4, atol=1e-4)
+
+def tuned(module, **options):
+    result = tunefarm.embedded.tune(module, **options)
+    assert result.record is not None and result.record.status.value == "verified", result.summary
+    assert result.best_latency_s <= result.untuned_latency_s
+    return result
+"""
+
+SEARCH = (
+    SETUP
+    + """
+space = notes.stochastic_schedule_mm if sys.argv[2] == "own" else None
+result = tuned(notes.Matmul, space=space, strategy=sys.argv[3], trials=8, seed=1)
+assert 0 < result.task.trials <= 8
+assert result.task.improvements
+if space is not None:
+    assert all(step.trace.count("SamplePerfectTile") == 3 for step in result.task.improvements)
+equal_to_numpy(result.compile())
+"""
+)
+
+SEED = (
+    SETUP
+    + """
+from tvm.s_tir import Schedule
+sch = Schedule(notes.MatmulRelu)
+notes.schedule_mm_relu(sch)
+result = tuned(notes.MatmulRelu, seed_traces=[sch.trace], trials=6)
+with tunefarm.embedded.Embedded() as embedded:
+    trials = embedded.store.trials(result.task.exploration_id)
+    by_hand = [trial for trial in trials if trial.candidate.origin.value == "seed"]
+    assert len(by_hand) == 1
+    assert "ReverseComputeAt" in by_hand[0].candidate.trace.text
+    assert by_hand[0].measurement.result.kind != "failed"
+equal_to_numpy(result.compile(), relu=True)
+"""
+)
+
+CLAIM = (
+    SETUP
+    + """
+import json
+import tvm_ffi
+from tvm.s_tir import Schedule
+from tunefarm_schemas.device import HOT_CACHE
+from tunefarm_schemas.record import RecordKey, RecordStatus, TuningRecord
+from tunefarm_schemas.trace import Trace
+from tunefarm_search.tvm_trace import plain
+from tunefarm_services.store import LOCAL_TENANT
+
+sch = Schedule(notes.MatmulRelu)
+notes.schedule_mm_relu(sch)
+trace = Trace.from_json(plain(sch.trace.as_json()))
+first = tuned(notes.MatmulRelu, trials=2)
+claim = TuningRecord(
+    record_id="b" * 32, tenant=LOCAL_TENANT, key=first.record.key, trace=trace, latency_s=1e-3, interval_s=None,
+    untuned_latency_s=None, status=RecordStatus.CLAIMED, status_reason="published by hand", source="published",
+    exploration_id=None, created_at=datetime.now(UTC).isoformat(),
+)
+with tunefarm.embedded.Embedded() as embedded:
+    embedded.store.put_record(LOCAL_TENANT, None, claim)
+with tunefarm.embedded.Embedded() as embedded:
+    kept = embedded.store.record(LOCAL_TENANT, claim.record_id)
+    workload = embedded.store.workload(LOCAL_TENANT, kept.key.workload_id)
+    target = embedded.store.target(kept.key.target_id)
+    assert all(match.record.record_id != kept.record_id or match.match.value != "exact"
+               for match in embedded.store.best_record(LOCAL_TENANT, kept.key)), "a claim is never exact"
+again = Schedule(tvm.ir.load_json(workload.module_json))
+tvm.s_tir.schedule.Trace.apply_json_to_schedule(kept.trace.as_json(), again)
+assert tvm_ffi.structural_equal(again.mod, sch.mod)
+equal_to_numpy(tvm.tirx.build(again.mod, target=tvm.target.Target(json.loads(target.canonical))), relu=True)
+"""
+)
+
+TENSOR_EXPRESSIONS = (
+    SETUP
+    + """
+equal_to_numpy(tuned(notes.matmul_te(), space=notes.stochastic_schedule_mm, trials=4).compile())
+result = tuned(notes.matmul_relu_te(), seed_traces=[notes.schedule_mm_relu], trials=4)
+equal_to_numpy(result.compile(), relu=True)
+"""
+)
+
+
+@pytest.mark.parametrize("space", ["own", "automatic"])
+@pytest.mark.parametrize("strategy", ["random", "evolutionary"])
+def test_a_matmul_is_tuned_over_a_space(tunefarm: Tunefarm, programs: Path, space: str, strategy: str) -> None:
+    ended = python(SEARCH, str(programs), space, strategy, environment=tunefarm.environment)
+    assert ended.code == 0, ended.err
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(SEED, id="a_schedule_by_hand_competes_as_a_seed"),
+        pytest.param(CLAIM, id="a_schedule_by_hand_is_published_and_compiled_back_from_the_store"),
+        pytest.param(TENSOR_EXPRESSIONS, id="tensor_expressions_are_tuned_like_scripts"),
+    ],
+)
+def test_an_exercise_gives_numpys_result(tunefarm: Tunefarm, programs: Path, program: str) -> None:
+    ended = python(program, str(programs), environment=tunefarm.environment)
+    assert ended.code == 0, ended.err

@@ -1,0 +1,92 @@
+"""The command in a terminal, under a shell with job control."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.acceptance.command import COMMAND, Tunefarm
+
+PROMPT = "ready> "
+
+
+@pytest.fixture
+def shell(tunefarm: Tunefarm) -> "Iterator[pexpect.spawn[str]]":
+    """An interactive bash on a pseudo-terminal of its own."""
+    environment = {**tunefarm.environment, "PS1": PROMPT, "TERM": "xterm", "INPUTRC": "/dev/null"}
+    process = pexpect.spawn(
+        "/bin/bash", ["--norc", "--noprofile", "-i"], env=environment, timeout=60, encoding="utf-8", dimensions=(40, 200)
+    )
+    process.expect_exact(PROMPT)
+    process.sendline("bind 'set enable-bracketed-paste off' 2>/dev/null")
+    process.expect_exact(PROMPT)
+    yield process
+    process.close(force=True)
+
+
+
+def state_of(pid: int) -> str:
+    """The kernel's letter: R, S, D, T for stopped; empty when the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def states_until(shell: "pexpect.spawn[str]", pid: int, reached: Callable[[], bool], timeout_s: float) -> set[str]:
+    """Every state the process was seen in. What it prints is read meanwhile, as a terminal does."""
+    seen = set()
+    deadline_s = time.monotonic() + timeout_s
+    while not reached():
+        assert time.monotonic() < deadline_s, shell.before
+        seen.add(state_of(pid))
+        with suppress(pexpect.TIMEOUT):
+            shell.read_nonblocking(size=65536, timeout=0.01)
+    return seen
+
+
+def measured(tunefarm: Tunefarm) -> int:
+    with closing(sqlite3.connect(tunefarm.database, timeout=30)) as database:
+        return int(database.execute("SELECT count(*) FROM measurements").fetchone()[0])
+
+
+def test_ctrl_c_keeps_everything_and_gives_the_terminal_back(
+    tunefarm: Tunefarm, shell: "pexpect.spawn[str]", tmp_path: Path
+) -> None:
+    assert tunefarm("db", "stats").code == 0
+    # The subshell tells its own number and then becomes the command.
+    words = [*COMMAND, "tune", "builtin:matmul:96x96x96", "--trials", "40", "--strategy", "random"]
+    shell.sendline(f"(echo $BASHPID > pid; exec {' '.join(words)})".replace("> pid", f"> {tmp_path / 'pid'}"))
+    pid_file = tmp_path / "pid"
+    states_until(shell, 0, lambda: pid_file.exists() and pid_file.read_text().endswith("\n"), timeout_s=20)
+    pid = int(pid_file.read_text())
+    seen = states_until(shell, pid, lambda: measured(tunefarm) >= 6, timeout_s=60)
+    assert seen <= {"R", "S", "D"}
+    shell.sendintr()
+    shell.expect("stopping")
+    shell.expect(r"tune --resume (\w+)")
+    job = shell.match.group(1)
+    shell.expect_exact(PROMPT)
+    shell.sendline("echo status=$? stopped=[$(jobs -s)] running=[$(jobs -r)]")
+    shell.expect(r"status=(\d+) stopped=\[\] running=\[\]")
+    assert shell.match.group(1) == "130"
+    assert state_of(pid) == ""
+
+    # The shell still owns the terminal: it reads a line and echoes what it was told.
+    shell.expect_exact(PROMPT)
+    shell.sendline("stty -a | tr ' ' '\\n' | grep -x -e isig -e icanon -e echo | wc -l")
+    shell.expect(r"\b3\b")
+
+    kept = measured(tunefarm)
+    assert kept >= 6
+    summary = tunefarm.tune("--resume", job)
+    assert summary["job_id"] == job
+    assert summary["outcome"] == "succeeded"
+    task = summary["tasks"][0]
+    assert task["trials_in_store"] == 40
+    assert task["trials"] < 40
+    assert measured(tunefarm) >= 40

@@ -1,0 +1,209 @@
+"""What every store promises about trials and measurements, and about text from strangers."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.store.sample import (
+    TENANT,
+    bench,
+    failed,
+    leased,
+    measurement,
+    put_job,
+    put_task,
+    record,
+    spec,
+    timing,
+)
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.job import JobState
+from tunefarm_schemas.measurement import Purpose, Stopped
+from tunefarm_services.store import NotFound, Store, StoreConflict, TrialState
+
+
+class TestTrials:
+    def test_a_measured_trial_is_resumed_with_its_measurement(self, store: Store):
+        holder = bench(store)
+        dispatch = holder.send(0)
+        (stored,) = holder.commit(dispatch, timing(2e-3))
+        (trial,) = store.trials(holder.exploration_id)
+        assert (trial.candidate, trial.dispatch, trial.measurement) == (dispatch.candidate, dispatch, stored)
+        assert trial.state is TrialState.DONE
+
+    def test_the_exploration_knows_its_best_and_what_was_spent(self, store: Store):
+        holder = bench(store)
+        for number, result in enumerate(
+            [timing(3e-3), timing(1e-3), timing(2e-3), Stopped(at_least_s=5e-3), failed(FailureReason.BUILD_ERROR)]
+        ):
+            holder.measure(number, result)
+        exploration = store.exploration(TENANT, holder.exploration_id)
+        assert (exploration.best_latency_s, exploration.spent.trials) == (1e-3, 5)
+
+    def test_a_result_is_stored_and_counted_once(self, store: Store):
+        holder = bench(store)
+        dispatch = holder.send(0)
+        result = measurement(dispatch, timing(1e-3))
+        assert store.commit_measurements(holder.lease, [result, result]) == [result]
+        assert store.commit_measurements(holder.lease, [result]) == []
+        assert store.exploration(TENANT, holder.exploration_id).spent.trials == 1
+
+    @pytest.mark.parametrize(
+        "forgery",
+        [
+            {"nonce": "guessed"},
+            {"dispatch_id": "another"},
+            {"fence": 99},
+            {"attempt": 2},
+            {"purpose": Purpose.VERIFY},
+            {"candidate_number": 7},
+        ],
+    )
+    def test_a_result_that_was_not_asked_for_is_passed_over(self, store: Store, forgery: dict[str, object]):
+        holder = bench(store)
+        genuine = measurement(holder.send(0), timing(1e-3))
+        assert store.commit_measurements(holder.lease, [genuine.model_copy(update=forgery)]) == []
+        assert [trial.state for trial in store.trials(holder.exploration_id)] == [TrialState.DISPATCHED]
+
+    def test_a_result_of_another_job_with_the_same_fence_is_passed_over(self, store: Store):
+        holder = bench(store)
+        late = measurement(holder.send(0), timing(1e-3))
+        store.release(holder.lease)
+        put_job(store)
+        other = store.lease_job(TENANT, store.jobs(TENANT, limit=1)[0].job_id, "other", 60)
+        assert other is not None
+        assert other.fence == holder.lease.fence
+        assert store.lease_exploration(other, holder.exploration_id)
+        assert store.commit_measurements(other, [late]) == []
+
+    def test_a_number_names_one_trace_for_ever(self, store: Store):
+        holder = bench(store)
+        holder.send(0)
+        with pytest.raises(StoreConflict, match="trial"):
+            store.put_trials(holder.lease, [holder.candidate(0, trace="another")], [])
+
+    def test_an_attempt_is_made_once(self, store: Store):
+        holder = bench(store)
+        holder.send(0)
+        with pytest.raises(StoreConflict, match="attempt"):
+            holder.send(0)
+
+    def test_a_batch_is_written_whole_or_not_at_all(self, store: Store):
+        holder = bench(store)
+        holder.send(0)
+        with pytest.raises(StoreConflict):
+            store.put_trials(holder.lease, [holder.candidate(1)], [holder.dispatch(1), holder.dispatch(0)])
+        assert [trial.candidate.number for trial in store.trials(holder.exploration_id)] == [0]
+
+    def test_a_trial_lost_with_its_owner_may_be_sent_a_second_time(self, store: Store):
+        holder = bench(store)
+        lost = holder.send(0)
+        heir = holder.taken_over()
+        assert heir.commit(lost, timing(1e-3)) == []
+        (trial,) = store.trials(heir.exploration_id)
+        assert (trial.state, trial.dispatch.attempt, trial.measurement) == (TrialState.DISPATCHED, 1, None)
+        assert len(heir.commit(heir.send(0, attempt=2), timing(1e-3))) == 1
+        assert store.exploration(TENANT, heir.exploration_id).spent.trials == 1
+
+    def test_a_trial_lost_twice_is_a_crash_and_is_never_sent_again(self, store: Store):
+        heir = bench(store)
+        heir.send(0)
+        heir = heir.taken_over()
+        heir.send(0, attempt=2)
+        heir = heir.taken_over()
+        (trial,) = store.trials(heir.exploration_id)
+        assert trial.state is TrialState.DONE
+        assert trial.measurement is not None
+        assert trial.measurement.result.failure.reason is FailureReason.CRASH
+        assert store.exploration(TENANT, heir.exploration_id).spent.trials == 1
+        heir = heir.taken_over()
+        assert store.exploration(TENANT, heir.exploration_id).spent.trials == 1
+
+    @pytest.mark.parametrize("reason", [FailureReason.CANCELED, FailureReason.DEVICE_LOST])
+    def test_a_failure_that_is_not_the_candidates_is_not_counted_until_tried_again(
+        self, store: Store, reason: FailureReason
+    ):
+        holder = bench(store)
+        holder.measure(0, failed(reason))
+        assert store.exploration(TENANT, holder.exploration_id).spent.trials == 0
+        again = holder.send(0, attempt=2)
+        assert [trial.state for trial in store.trials(holder.exploration_id)] == [TrialState.DISPATCHED]
+        holder.commit(again, failed(reason))
+        assert store.exploration(TENANT, holder.exploration_id).spent.trials == 1
+
+    def test_a_first_attempt_that_comes_after_the_second_is_kept_but_changes_nothing(self, store: Store):
+        holder = bench(store)
+        first, second = holder.send(0), holder.send(0, attempt=2)
+        holder.commit(second, timing(1e-3))
+        assert len(holder.commit(first, failed(FailureReason.RUN_TIMEOUT))) == 1
+        (trial,) = store.trials(holder.exploration_id)
+        assert trial.measurement is not None
+        assert trial.measurement.attempt == 2
+        exploration = store.exploration(TENANT, holder.exploration_id)
+        assert (exploration.spent.trials, exploration.best_latency_s) == (1, 1e-3)
+
+    def test_verification_is_not_a_trial(self, store: Store):
+        holder = bench(store)
+        holder.measure(0, timing(2e-3))
+        holder.commit(holder.send(0, purpose=Purpose.VERIFY), timing(1e-3))
+        exploration = store.exploration(TENANT, holder.exploration_id)
+        assert (exploration.spent.trials, exploration.best_latency_s) == (1, 2e-3)
+
+    def test_a_schedule_that_fails_verification_is_best_no_longer(self, store: Store):
+        holder = bench(store)
+        holder.measure(0, timing(2e-3))
+        holder.measure(1, timing(1e-3))
+        holder.commit(holder.send(1, purpose=Purpose.VERIFY), failed(FailureReason.WRONG_RESULT))
+        assert store.exploration(TENANT, holder.exploration_id).best_latency_s == 2e-3
+
+    def test_trials_of_an_unknown_exploration_are_an_error(self, store: Store):
+        with pytest.raises(NotFound):
+            store.trials("none")
+
+    def test_two_threads_write_at_once(self, store: Store):
+        holder = bench(store)
+        failures: list[BaseException] = []
+
+        def work(numbers: range) -> None:
+            try:
+                for number in numbers:
+                    holder.measure(number, timing(1e-3 * (1 + number)))
+                    store.renew(holder.lease, 60)
+            except BaseException as error:  # noqa: BLE001
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(range(start, 40, 2),)) for start in (0, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        exploration = store.exploration(TENANT, holder.exploration_id)
+        assert (exploration.spent.trials, exploration.best_latency_s) == (40, 1e-3)
+
+
+class TestHostileText:
+    TEXT = "'; DROP TABLE jobs; --/../../etc/passwd\n${HOME}\u202e\U0001f600"
+
+    def test_text_in_any_field_is_only_text(self, store: Store, open_store: Callable[[], Store]):
+        job = put_job(store, **{self.TEXT: self.TEXT})
+        lease = leased(store, job, owner=self.TEXT)
+        store.set_job_state(lease, JobState.RUNNING, message=self.TEXT)
+        store.append_event(lease, self.TEXT, {self.TEXT: self.TEXT})
+        store.put_record(TENANT, lease, record(self.TEXT, 1e-3).model_copy(update={"source": self.TEXT}))
+        store.retract(TENANT, self.TEXT, self.TEXT)
+        fresh = open_store()
+        assert fresh.job(TENANT, job.job_id).message == self.TEXT
+        assert fresh.jobs(TENANT, labels={self.TEXT: self.TEXT})[0].job_id == job.job_id
+        assert fresh.record(TENANT, self.TEXT).status_reason == self.TEXT
+        assert fresh.events(TENANT, job.job_id)[-1].data == {self.TEXT: self.TEXT}
+        for look in (fresh.workload, fresh.job, fresh.artifact, fresh.exploration, fresh.record):
+            with pytest.raises(NotFound):
+                look(TENANT, f"{self.TEXT}x")
+
+    def test_a_number_that_no_database_holds_is_bad_input(self, store: Store):
+        with pytest.raises(BadInput):
+            store.create_job(TENANT, spec(put_task(store), priority=2**80))
+        assert store.jobs(TENANT) == []

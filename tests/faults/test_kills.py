@@ -1,0 +1,33 @@
+"""Any process of ours, killed at any instant: nothing is lost, nothing runs on, and the job still succeeds."""
+
+import random
+
+import pytest
+
+from tests.acceptance.command import Tunefarm
+from tests.faults.killing import Killer, adopting_orphans
+
+COMMAND = ("tune", "builtin:matmul:64x64x64", "--trials", "64")
+SAMPLE = 10
+MANY = 100
+
+
+def killed(tunefarm: Tunefarm, times: int, seed: int) -> None:
+    with adopting_orphans():
+        killer = Killer(tunefarm, COMMAND, random.Random(seed))
+        killer.kill(times)
+    assert len(killer.victims) == times
+    assert tunefarm("db", "check").code == 0
+    assert not list((tunefarm.home / "scratch").iterdir())
+    best = tunefarm("records", "list", "--status", "verified", "--json").json()
+    assert best
+
+
+@pytest.mark.timeout(400)
+def test_ten_kills(tunefarm: Tunefarm) -> None:
+    killed(tunefarm, SAMPLE, seed=1)
+
+
+@pytest.mark.faults
+def test_a_hundred_kills(tunefarm: Tunefarm) -> None:
+    killed(tunefarm, MANY, seed=2)

@@ -1,0 +1,128 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.measurement import Failed, Stopped, Timing
+from tunefarm_search.cost_model import CostModel, Sample, sample_of
+from tunefarm_search.rank_accuracy import rank_accuracy
+
+NAMES = ("a", "b", "c", "d", "e", "f")
+
+
+def measured(count: int, seed: int = 0) -> tuple[np.ndarray, list[Sample]]:
+    features = np.random.default_rng(seed).random((count, 6), np.float32)
+    return features, [Sample(float(1e-5 * (1 + 9 * row[0])), False, float(0.1 + row[1])) for row in features]
+
+
+def taught(count: int = 96) -> CostModel:
+    model = CostModel(NAMES, seed=1)
+    features, samples = measured(count)
+    model.add(features, np.full(count, np.nan), samples)
+    model.learn()
+    return model
+
+
+def test_the_model_ranks_what_it_has_not_seen() -> None:
+    features, samples = measured(64, seed=9)
+    said = taught().predict(features, np.full(64, np.nan))
+    accuracy = rank_accuracy(said.score, np.array([1 / sample.latency_s for sample in samples]))
+    assert accuracy is not None
+    assert accuracy.pair_accuracy > 0.8
+    assert np.corrcoef(said.build_s, features[:, 1])[0, 1] > 0.8
+    assert (said.spread >= 0).all()
+
+
+def test_saving_and_carrying_over_keeps_the_opinion_even_when_columns_move() -> None:
+    first = taught()
+    saved = first.save()
+    assert saved is not None
+    second = CostModel(("c", "new", "a", "b", "f", "e", "d"))
+    second.carry(saved)
+    features = measured(32, seed=3)[0]
+    moved = np.column_stack([features[:, 2], np.ones(32), *features[:, [0, 1, 5, 4, 3]].T]).astype(np.float32)
+    nothing = np.full(32, np.nan)
+    np.testing.assert_allclose(
+        first.predict(features, nothing).score, second.predict(moved, nothing).score, rtol=1e-4, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"names": [], "speed": ["nonsense"]}'])
+def test_what_is_no_model_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="model"):
+        CostModel(NAMES).carry(text)
+
+
+def test_before_anything_is_known_the_prior_decides_and_later_it_does_not() -> None:
+    features, _ = measured(16, seed=2)
+    wrong_prior = features[:, 0].astype(np.float64)
+    fresh = CostModel(NAMES).predict(features, wrong_prior)
+    assert (np.argsort(fresh.score) == np.argsort(wrong_prior)).all()
+    learned = taught(256).predict(features, wrong_prior)
+    assert np.corrcoef(learned.score, wrong_prior)[0, 1] < -0.8
+
+
+def test_failures_and_early_stops_become_labels() -> None:
+    failure = TrialFailure(reason=FailureReason.CRASH, message="gone")
+    assert sample_of(Failed(failure=failure), 0.2) == Sample(float("inf"), False, 0.2)
+    assert sample_of(Stopped(at_least_s=2e-3), 0.2) == Sample(2e-3, True, 0.2)
+    assert sample_of(Timing(latency_s=1e-3, samples_s=(1e-3,)), 0.2) == Sample(1e-3, False, 0.2)
+
+
+def test_a_censored_sample_is_not_believed_to_be_as_fast_as_its_bound() -> None:
+    features, samples = measured(128)
+    model = CostModel(NAMES)
+    nothing = np.full(128, np.nan)
+    model.add(features, nothing, samples)
+    model.learn()
+    # Very slow ones come back as stopped at twice the best: their bound says little.
+    stopped = [Sample(min(s.latency_s, 2e-5), s.latency_s > 2e-5, s.build_s) for s in samples]
+    model.add(features, nothing, stopped)
+    model.learn()
+    said = model.predict(features, nothing).score
+    slow = np.array([s.latency_s > 5e-5 for s in samples])
+    middling = np.array([1.5e-5 < s.latency_s < 2e-5 for s in samples])
+    assert said[slow].mean() < said[middling].mean()
+
+
+def test_only_failures_teach_nothing_and_break_nothing() -> None:
+    model = CostModel(NAMES)
+    features, _ = measured(8)
+    model.add(features, np.zeros(8), [Sample(float("inf"), False, 1.0)] * 8)
+    assert model.learn() is None
+    assert model.save() is None
+
+
+def test_accuracy_is_that_of_the_model_before_it_learned() -> None:
+    model = taught()
+    features, samples = measured(16, seed=5)
+    model.add(features, np.full(16, np.nan), samples)
+    accuracy = model.learn()
+    assert accuracy is not None
+    assert 0.85 < accuracy.pair_accuracy <= 1.0
+    assert accuracy.samples == 16
+
+
+def test_rank_accuracy_counts_pairs() -> None:
+    assert rank_accuracy(np.array([1.0]), np.array([1.0])) is None
+    perfect = rank_accuracy(np.array([1.0, 2.0, 3.0]), np.array([10.0, 20.0, 30.0]))
+    assert perfect is not None
+    assert (perfect.pair_accuracy, round(perfect.rank_correlation, 9)) == (1.0, 1.0)
+    reverse = rank_accuracy(np.array([3.0, 2.0, 1.0]), np.array([10.0, 20.0, 30.0]))
+    assert reverse is not None
+    assert reverse.pair_accuracy == 0.0
+
+
+def test_scipy_is_never_imported() -> None:
+    code = (
+        "from tunefarm_search.intrinsics import load_intrinsics; load_intrinsics('llvm')\n"
+        "import tunefarm_search.loop, tunefarm_search.replay_farm, sys, numpy as np\n"
+        "from tunefarm_search.boosting import BoostedTrees\n"
+        "trees = BoostedTrees.fit(np.eye(8, dtype='float32'), np.arange(8.0), rounds=3, depth=3, seed=0)\n"
+        "BoostedTrees.load(trees.save()).predict(np.eye(8, dtype='float32'))\n"
+        "assert not [m for m in sys.modules if m.startswith('scipy.') and m != 'scipy.sparse'], 'scipy is loaded'\n"
+        "assert 'tvm.s_tir.tensor_intrin.cuda' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,0 +1,95 @@
+import math
+
+import numpy as np
+import pytest
+import tvm
+
+from tests.search.conftest import te_workload
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Space
+from tunefarm_search.factorization import MOST_ROWS, factorizations, prime_powers
+from tunefarm_search.scheduling import Point, Rejected, Scheduled, Scheduler
+from tunefarm_search.space import SearchSpace, search_space
+
+TE_WORKLOADS = ("C1D", "C2D", "C3D", "GMM", "GRP", "DIL", "DEP", "T2D", "CAP", "NRM", "SFM", "CBR", "TBG")
+
+
+def test_factorizations_are_complete_and_respect_the_innermost_limit() -> None:
+    tiles = factorizations(12, 3, most_innermost=4)
+    expected = {(a, b, 12 // (a * b)) for a in range(1, 13) for b in range(1, 13) if 12 % (a * b) == 0}
+    assert {tuple(row) for row in tiles.rows.tolist()} == {row for row in expected if row[-1] <= 4}
+
+
+def test_neighbours_differ_by_one_prime_moved_between_two_levels() -> None:
+    tiles = factorizations(96, 3, most_innermost=32)
+    table, counts = tiles.neighbours
+    for number, row in enumerate(tiles.rows):
+        near = tiles.rows[table[number, : counts[number]]]
+        assert len({tuple(other) for other in near.tolist()}) == counts[number] > 0
+        for other in near:
+            ratio = sorted(float(r) for r in other / row if r != 1)
+            assert len(ratio) == 2
+            assert math.isclose(ratio[0] * ratio[1], 1.0)
+            assert ratio[1] in {2.0, 3.0}
+
+
+def test_an_extent_with_too_many_factorizations_is_sampled_and_still_perfect() -> None:
+    extent = 2**10 * 3**5 * 5**3
+    tiles = factorizations(extent, 4, most_innermost=64)
+    assert 100 < len(tiles.rows) <= MOST_ROWS
+    assert (tiles.rows.prod(axis=1) == extent).all()
+    assert tiles.rows[:, -1].max() <= 64
+
+
+def test_prime_powers_multiply_to_the_number() -> None:
+    for number in (1, 2, 97, 360, 2 * 7919):
+        assert math.prod(prime**power for prime, power in prime_powers(number)) == number
+
+
+def test_samples_mutants_crosses_and_neighbours_stay_inside_the_grid(convolution_space: SearchSpace) -> None:
+    random = np.random.default_rng(1)
+    for sketch in convolution_space.sketches:
+        points = sketch.sample(random, 200)
+        mutants = sketch.mutate(random, points)
+        children = sketch.cross(random, points, mutants)
+        near = sketch.neighbours(points[0])
+        for rows in (points, mutants, children, near):
+            assert (rows >= 0).all()
+            assert (rows < sketch.sizes).all()
+        assert (mutants != points).any(axis=1).mean() > 0.9
+        assert ((near != points[0]).sum(axis=1) == 1).all()
+
+
+def test_every_neighbour_of_a_point_gives_a_schedule(matmul_space: SearchSpace) -> None:
+    scheduler = Scheduler(matmul_space)
+    sketch = matmul_space.sketches[0]
+    start = sketch.sample(np.random.default_rng(3), 1)[0]
+    for row in sketch.neighbours(start)[::4]:
+        applied = scheduler.apply(Point(0, tuple(row.tolist())))
+        assert isinstance(applied, Scheduled)
+        assert applied.point == Point(0, tuple(row.tolist()))
+
+
+def test_a_trace_finds_its_point_again_and_replays_to_the_same_function(convolution_space: SearchSpace) -> None:
+    scheduler = Scheduler(convolution_space)
+    random = np.random.default_rng(5)
+    for sketch in convolution_space.sketches:
+        applied = scheduler.apply(Point(sketch.number, tuple(sketch.sample(random, 1)[0].tolist())))
+        assert isinstance(applied, Scheduled)
+        assert scheduler.point_of(applied.trace) == applied.point
+        replayed = scheduler.replay(applied.trace)
+        assert isinstance(replayed, Scheduled)
+        assert replayed.module_hash == applied.module_hash
+
+
+@pytest.mark.parametrize("name", TE_WORKLOADS)
+def test_every_workload_of_tvm_yields_a_space_with_valid_points(name: str, target: Target) -> None:
+    space = search_space(tvm.ir.load_json(te_workload(name).module_json), target, "stable", Space())
+    scheduler, random = Scheduler(space), np.random.default_rng(0)
+    fitting = [
+        scheduler.apply(Point(sketch.number, tuple(row)))
+        for sketch in space.sketches
+        for row in sketch.sample(random, 3).tolist()
+    ]
+    assert any(isinstance(applied, Scheduled) for applied in fitting)
+    assert all(r.reason == "postprocessor" for r in fitting if isinstance(r, Rejected))

@@ -1,0 +1,22 @@
+import pytest
+
+from tests.search.conftest import te_workload
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.trace import Trace
+from tunefarm_search.schedule_view import schedule_view
+from tunefarm_search.scheduling import Point, Scheduled, Scheduler
+from tunefarm_search.space import SearchSpace
+
+
+def test_a_schedule_is_shown_as_script_as_python_and_as_a_difference(matmul_space: SearchSpace) -> None:
+    applied = Scheduler(matmul_space).apply(Point(2, tuple(int(s) // 2 for s in matmul_space.sketches[2].sizes)))
+    assert isinstance(applied, Scheduled)
+    view = schedule_view(te_workload("GMM").module_json, applied.trace)
+    assert "T.parallel" in view.script
+    assert "sch.sample_perfect_tile" in view.python
+    assert any(line.startswith("+") and "T.parallel" in line for line in view.difference.splitlines())
+
+
+def test_a_trace_of_another_workload_is_bad_input() -> None:
+    with pytest.raises(BadInput, match="does not fit"):
+        schedule_view(te_workload("SFM").module_json, Trace(text='[[["GetSBlock",[],["Z","main"],["b0"]]],[]]'))

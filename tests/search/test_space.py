@@ -1,0 +1,100 @@
+from typing import Any
+
+import pytest
+import tvm
+
+from tests.search.conftest import te_workload
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Sketch, Space, Trace
+from tunefarm_search.scheduling import Rejected, Scheduled, Scheduler
+from tunefarm_search.space import SearchSpace, postprocessors, search_space, sketches_of
+from tunefarm_search.target import canonical_target
+from tunefarm_search.tvm_trace import steps_of, trace_of
+
+
+def matmul() -> Any:
+    return tvm.ir.load_json(te_workload("GMM").module_json)
+
+
+def schedule_by_hand(schedule: Any) -> None:
+    block = schedule.get_sblock("Z")
+    _, row, column, inner = schedule.get_loops(block)
+    rows = schedule.split(row, schedule.sample_perfect_tile(row, n=2, max_innermost_factor=32))
+    columns = schedule.split(column, schedule.sample_perfect_tile(column, n=2, max_innermost_factor=32))
+    schedule.reorder(rows[0], columns[0], inner, rows[1], columns[1])
+
+
+def schedule_in_two_ways(schedule: Any) -> Any:
+    block = schedule.get_sblock("Z")
+    loops = schedule.get_loops(block)
+    if int(schedule.get(schedule.sample_categorical([0, 1], [0.5, 0.5]))) == 1:
+        schedule.reorder(loops[2], loops[1])
+    return schedule
+
+
+def test_a_schedule_function_becomes_a_sketch_without_decisions(target: Target) -> None:
+    sketches = sketches_of(schedule_by_hand, matmul(), target)
+    assert len(sketches) == 1
+    assert steps_of(sketches[0]).decisions == {}
+    space = search_space(matmul(), target, "stable", Space(automatic=False, sketches=sketches))
+    assert [column.kind for column in space.sketches[0].columns] == ["tile", "tile"]
+    # 128 = 2**7 into two factors with the inner at most 32.
+    assert space.points == 36
+
+
+def test_a_schedule_function_that_branches_gives_several_sketches(target: Target) -> None:
+    assert len(sketches_of(schedule_in_two_ways, matmul(), target)) == 2
+
+
+def test_a_schedule_function_that_fails_is_bad_input(target: Target) -> None:
+    with pytest.raises(BadInput, match="failed"):
+        sketches_of(lambda schedule: schedule.get_sblock("nowhere"), matmul(), target)
+    with pytest.raises(BadInput, match="returns no schedule"):
+        sketches_of(lambda schedule: 42, matmul(), target)
+
+
+def test_sketches_that_do_not_fit_the_workload_are_bad_input(target: Target) -> None:
+    foreign = Sketch(text='[[["GetSBlock",[],["nowhere","main"],["b0"]]],[]]')
+    with pytest.raises(BadInput, match="none of its sketches fits"):
+        search_space(matmul(), target, "stable", Space(automatic=False, sketches=(foreign,)))
+
+
+def test_only_a_packed_abi_may_change_layouts(target: Target) -> None:
+    def names(abi: Any) -> set[str]:
+        return {type(step).__name__ for step in postprocessors(matmul(), target, abi)}
+
+    assert names("packed") - names("stable") == {"RewriteLayout"}
+
+
+def test_processors_with_vnni_get_tiled_sketches_without_the_broken_intrinsic(target: Target) -> None:
+    space = search_space(matmul(), target, "stable", Space())
+    assert len(space.sketches) == 3
+    assert all("Blockize" not in sketch.steps.sketch.text for sketch in space.sketches)
+
+
+def test_other_architectures_have_spaces_too() -> None:
+    arm = canonical_target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": 4})
+    assert search_space(matmul(), arm.target, "stable", Space()).sketches
+
+
+def test_a_seed_trace_brings_its_own_sketch(matmul_space: SearchSpace) -> None:
+    schedule = tvm.s_tir.Schedule(matmul_space.module, seed=7)
+    schedule_by_hand(schedule)
+    seed = trace_of(schedule)
+    widened = matmul_space.with_sketch_of(seed)
+    assert len(widened.sketches) == len(matmul_space.sketches) + 1
+    assert widened.with_sketch_of(seed) is widened
+    applied = Scheduler(widened).replay(seed)
+    assert isinstance(applied, Scheduled)
+    assert applied.point is not None
+    assert applied.point.sketch == 3
+
+
+UNFIT = '[[["GetSBlock",[],["nowhere","main"],["b0"]]],[]]'
+UNKNOWN = '[[["Nonsense",[],[],[]]],[]]'
+
+
+@pytest.mark.parametrize("text", [UNFIT, UNKNOWN, "[1, 2]", "null", "[[],[[0]]]"])
+def test_a_trace_that_is_none_or_does_not_fit_is_rejected(text: str, matmul_space: SearchSpace) -> None:
+    assert isinstance(Scheduler(matmul_space).replay(Trace(text=text)), Rejected)

@@ -1,0 +1,111 @@
+import base64
+import json
+from pathlib import Path
+
+import pytest
+import tvm
+from tvm.s_tir import meta_schedule
+
+from tests.search.conftest import te_workload
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Trace
+from tunefarm_search.scheduling import Point, Scheduled, Scheduler
+from tunefarm_search.space import SearchSpace
+from tunefarm_search.tvm_database import ExportedDatabase, export_database, parse_database
+
+
+@pytest.fixture(scope="module")
+def trace(matmul_space: SearchSpace) -> Trace:
+    applied = Scheduler(matmul_space).apply(Point(0, tuple(int(s) // 3 for s in matmul_space.sketches[0].sizes)))
+    assert isinstance(applied, Scheduled)
+    return applied.trace
+
+
+@pytest.fixture
+def exported(trace: Trace, target: Target) -> ExportedDatabase:
+    workload = te_workload("GMM")
+    return export_database([(workload, target, trace, [2e-5, 1e-5, 3e-5]), (workload, target, trace, [1e-3])])
+
+
+def test_what_is_exported_is_read_back_the_same(exported: ExportedDatabase, trace: Trace, target: Target) -> None:
+    parsed = parse_database(exported.workloads, exported.records)
+    assert parsed.refused == ()
+    assert [(line.line, line.latency_s) for line in parsed.accepted] == [(1, 2e-5), (2, 1e-3)]
+    first = parsed.accepted[0]
+    assert (first.trace, first.target) == (trace, target)
+    assert first.workload.structural_hash == te_workload("GMM").structural_hash
+
+
+def test_stock_tvm_loads_what_is_exported(exported: ExportedDatabase, tmp_path: Path) -> None:
+    (tmp_path / "workloads.json").write_text(exported.workloads)
+    (tmp_path / "records.json").write_text(exported.records)
+    database = meta_schedule.database.JSONDatabase(str(tmp_path / "workloads.json"), str(tmp_path / "records.json"))
+    module = tvm.ir.load_json(te_workload("GMM").module_json)
+    best = database.get_top_k(database.commit_workload(module), 1)[0]
+    assert min(float(seconds) for seconds in best.run_secs) == 1e-5
+    assert len(database) == 2
+
+
+def test_what_stock_tvm_writes_is_read(trace: Trace, target: Target, tmp_path: Path) -> None:
+    database = meta_schedule.database.JSONDatabase(str(tmp_path / "workloads.json"), str(tmp_path / "records.json"))
+    module = tvm.ir.load_json(te_workload("GMM").module_json)
+    workload = database.commit_workload(module)
+    schedule = tvm.s_tir.Schedule(module)
+    tvm.s_tir.schedule.Trace.apply_json_to_schedule(json.loads(trace.text), schedule)
+    arguments = meta_schedule.arg_info.ArgInfo.from_prim_func(module["main"])
+    record = meta_schedule.database.TuningRecord(
+        schedule.trace, workload, [1e-5], tvm.target.Target(json.loads(target.canonical)), arguments
+    )
+    database.commit_tuning_record(record)
+    parsed = parse_database((tmp_path / "workloads.json").read_text(), (tmp_path / "records.json").read_text())
+    assert parsed.refused == ()
+    assert parsed.accepted[0].target == target
+
+
+def test_a_line_that_was_cut_off_spares_the_others(exported: ExportedDatabase) -> None:
+    parsed = parse_database(exported.workloads, exported.records[:-40])
+    assert len(parsed.accepted) == 1
+    assert [(line.file, line.line) for line in parsed.refused] == [("records", 2)]
+    assert "cut off" in parsed.refused[0].reason
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("[1,128,128]", "[1,128,64]", "arguments"),
+        ("2e-05,1e-05,3e-05", "1e10", "failure"),
+        ("2e-05,1e-05,3e-05", "", "no run times"),
+        ('["Z","main"]', '["Q","main"]', "does not replay"),
+        ('"kind":"llvm"', '"kind":"abacus"', "target"),
+        ("[0,[", "[5,[", "no usable workload 5"),
+    ],
+)
+def test_lines_that_cannot_be_trusted_are_refused_with_the_reason(
+    exported: ExportedDatabase, old: str, new: str, reason: str
+) -> None:
+    line = exported.records.splitlines()[0]
+    assert old in line
+    parsed = parse_database(exported.workloads, line.replace(old, new, 1))
+    assert parsed.accepted == ()
+    assert reason in parsed.refused[0].reason
+
+
+def test_a_workload_with_a_false_hash_or_of_another_tvm_is_refused(exported: ExportedDatabase) -> None:
+    pair = json.loads(exported.workloads)
+    parsed = parse_database(json.dumps(["1", pair[1]]), exported.records)
+    assert "hash" in parsed.refused[0].reason
+    assert len(parsed.refused) == 3
+    module = (
+        base64.b64decode(pair[1])[8:]
+        .replace(b'"tvm_version": "', b'"tvm_version": "9.')
+        .replace(b'"tvm_version":"', b'"tvm_version":"9.')
+    )
+    other = base64.b64encode(len(module).to_bytes(8, "little") + module).decode()
+    assert "9.0" in parse_database(json.dumps([pair[0], other]), "").refused[0].reason
+
+
+@pytest.mark.parametrize("line", ["[]", "{}", '["1", "!!"]', '["1", "AAAAAAAAAAA="]', "[1, 2]", "[" * 5000])
+def test_nonsense_is_refused_and_nothing_breaks(line: str) -> None:
+    parsed = parse_database(line, line)
+    assert parsed.accepted == ()
+    assert len(parsed.refused) == 2

@@ -1,0 +1,25 @@
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.measurement import Failed, Timing
+from tunefarm_search.candidate_filter import CandidateFilter
+from tunefarm_search.moved_decisions import MovedDecisions
+from tunefarm_search.scheduling import Scheduler
+from tunefarm_search.space import SearchSpace
+from tunefarm_search.strategy.picker import Picker
+from tunefarm_search.strategy.protocol import Outcome
+from tunefarm_search.strategy.tvm import TvmStrategy
+
+
+def test_tvms_own_search_is_driven_step_by_step(matmul_space: SearchSpace) -> None:
+    scheduler = Scheduler(matmul_space)
+    picker = Picker(scheduler, CandidateFilter(scheduler.module_of), MovedDecisions(matmul_space.sketches))
+    strategy = TvmStrategy(matmul_space, picker, seed=1, most_trials=64, population=32, candidates_a_round=16)
+    hashes: list[str] = []
+    for batch in range(6):
+        proposals = strategy.propose(8)
+        hashes += [proposal.scheduled.module_hash for proposal in proposals]
+        crash = Failed(failure=TrialFailure(reason=FailureReason.CRASH, message="gone"))
+        timings = [Timing(latency_s=1e-4 / (n + 1), samples_s=(1e-4,)) for n in range(len(proposals))]
+        results = [crash, *timings[1:]] if batch == 0 else timings
+        strategy.observe([Outcome(p, result, 0.1) for p, result in zip(proposals, results, strict=True)])
+    assert len(hashes) > 16
+    assert len(set(hashes)) == len(hashes)

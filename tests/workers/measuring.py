@@ -1,0 +1,59 @@
+"""Short ways to have traces measured."""
+
+from itertools import count
+
+import tvm
+
+from tests.workers.hostile import PREFIX
+from tests.workers.workloads import dispatch, task
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.measurement import Failed, Measurement, Purpose
+from tunefarm_schemas.trace import Trace
+from tunefarm_workers.local_farm import LocalFarm
+
+COLLECT_S = 60.0
+
+
+class RunningFarm:
+    """A farm with explorations that are opened as they are needed."""
+
+    def __init__(self, farm: LocalFarm) -> None:
+        self.farm = farm
+        self._numbers = count()
+        self._opened = count()
+
+    def open(self, module: tvm.IRModule, abi: str = "stable") -> str:
+        exploration_id = f"exploration-{next(self._opened)}"
+        self.farm.open_task(task(module, exploration_id, abi=abi))
+        return exploration_id
+
+    def submit(self, exploration_id: str, trace: Trace, purpose: Purpose = Purpose.SEARCH) -> int:
+        number = next(self._numbers)
+        self.farm.submit(dispatch(exploration_id, trace, number, purpose))
+        return number
+
+    def collect(self, amount: int) -> dict[int, Measurement]:
+        collected: dict[int, Measurement] = {}
+        while len(collected) < amount:
+            arrived = self.farm.collect(COLLECT_S)
+            assert arrived, "nothing came"
+            collected.update({measurement.candidate_number: measurement for measurement in arrived})
+        return collected
+
+    def measure(self, exploration_id: str, trace: Trace, purpose: Purpose = Purpose.SEARCH) -> Measurement:
+        number = self.submit(exploration_id, trace, purpose)
+        return self.collect(1)[number]
+
+
+def misdeed(name: str) -> Trace:
+    return Trace(text=PREFIX + name)
+
+
+def reason_of(measurement: Measurement) -> FailureReason:
+    assert isinstance(measurement.result, Failed), measurement
+    return measurement.result.failure.reason
+
+
+def message_of(measurement: Measurement) -> str:
+    assert isinstance(measurement.result, Failed), measurement
+    return measurement.result.failure.message

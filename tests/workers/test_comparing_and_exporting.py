@@ -1,0 +1,138 @@
+"""Schedules side by side, and libraries in fresh processes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.workers import workloads
+from tests.workers.measuring import RunningFarm, misdeed
+from tunefarm_schemas import SCHEMA_VERSION
+from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Timing
+from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.workload import TensorArgument
+
+
+def test_schedules_are_compared_with_the_untuned_function_in_one_process(running: RunningFarm) -> None:
+    module = workloads.matmul()
+    opened = running.open(module)
+    traces = (None, workloads.tiled(module), Trace(text="nonsense"), workloads.rounded_too_early(module))
+    results = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=traces, seconds_each=0.05)).results
+    untuned, tuned, nonsense, wrong = results
+    assert isinstance(untuned, Timing)
+    assert isinstance(tuned, Timing)
+    assert min(tuned.samples_s) < min(untuned.samples_s)
+    assert len(tuned.samples_s) >= 5
+    assert isinstance(nonsense, Failed)
+    assert nonsense.failure.reason is FailureReason.INVALID_SCHEDULE
+    assert isinstance(wrong, Failed)
+    assert wrong.failure.reason is FailureReason.WRONG_RESULT
+
+
+def test_an_exported_library_is_as_fast_in_fresh_processes_as_it_was_measured(running: RunningFarm) -> None:
+    module = workloads.matmul()
+    opened = running.open(module)
+    measured = running.measure(opened, workloads.tiled(module)).result
+    exported = running.farm.export(ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3))
+    assert isinstance(measured, Timing)
+    assert isinstance(exported, Exported), exported
+    assert exported.library.startswith(b"\x7fELF")
+    assert exported.entry == "main"
+    assert len(exported.process_latencies_s) == 3
+    assert min(exported.process_latencies_s) < 3 * min(measured.samples_s)
+    assert min(measured.samples_s) < 3 * min(exported.process_latencies_s)
+
+
+@pytest.mark.parametrize("make", [workloads.dense, workloads.convolution])
+def test_a_packed_weight_is_measured_and_shipped_as_packed_once(running: RunningFarm, make: object) -> None:
+    module = make()  # type: ignore[operator]
+    trace = workloads.with_packed_weight(module)
+    opened = running.open(module, abi="packed")
+    measured = running.measure(opened, trace)
+    assert isinstance(measured.result, Timing), measured.result
+    assert measured.inputs_checked == 3
+    exported = running.farm.export(ExportOrder(exploration_id=opened, trace=trace, processes=1))
+    assert isinstance(exported, Exported), exported
+    assert exported.pack_entry == "pack"
+    (packed,) = exported.packed_arguments
+    assert packed.name == "W"
+    assert packed.shape != tuple(int(extent) for extent in module["main"].params[1].shape)
+
+
+def test_the_same_schedule_keeps_the_plain_signature_for_the_stable_abi(running: RunningFarm) -> None:
+    module = workloads.dense()
+    opened = running.open(module)
+    order = ExportOrder(exploration_id=opened, trace=workloads.with_packed_weight(module), processes=1)
+    exported = running.farm.export(order)
+    assert isinstance(exported, Exported), exported
+    assert exported.pack_entry is None
+    assert exported.packed_arguments == ()
+
+
+def test_a_schedule_that_does_not_build_is_not_exported(running: RunningFarm) -> None:
+    opened = running.open(workloads.matmul(64))
+    failed = running.farm.export(ExportOrder(exploration_id=opened, trace=misdeed("nonsense"), processes=1))
+    assert isinstance(failed, Failed)
+    assert failed.failure.reason is FailureReason.INVALID_SCHEDULE
+
+
+def test_a_library_that_computes_something_else_is_not_exported(running: RunningFarm) -> None:
+    module = workloads.matmul()
+    opened = running.open(module)
+    failed = running.farm.export(
+        ExportOrder(exploration_id=opened, trace=workloads.rounded_too_early(module), processes=1)
+    )
+    assert isinstance(failed, Failed)
+    assert failed.failure.reason is FailureReason.WRONG_RESULT
+
+
+def run_artifact(folder: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "tunefarm_workers.artifact_runner", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_an_artifact_runs_from_its_folder_and_a_changed_one_does_not(running: RunningFarm, tmp_path: Path) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    exported = running.farm.export(ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=1))
+    assert isinstance(exported, Exported), exported
+    tensors = tuple(
+        TensorArgument(name=name, shape=(64, 64), dtype="float32", is_output=name == "C") for name in ("A", "B", "C")
+    )
+    manifest = ArtifactManifest(
+        schema_version=SCHEMA_VERSION,
+        artifact_id="artifact",
+        record_id="record",
+        workload_id="workload",
+        workload_name="matmul",
+        arguments=tensors,
+        target=workloads.TARGET,
+        num_cores=2,
+        device_class_id="class",
+        code_generator=running.farm.code_generator,
+        protocol_id=workloads.HOT,
+        abi="stable",
+        entry=exported.entry,
+        pack_entry=None,
+        packed_arguments=(),
+        trace_id="trace",
+        latency_s=exported.process_latencies_s[0],
+        interval_s=None,
+        library_digest=digest(exported.library),
+        library_name="kernel.so",
+        created_at="2026-01-01T00:00:00+00:00",
+    )
+    (tmp_path / "manifest.json").write_text(manifest.model_dump_json())
+    (tmp_path / "kernel.so").write_bytes(exported.library)
+    ran = run_artifact(tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["latency_s"] > 0
+    (tmp_path / "kernel.so").write_bytes(exported.library + b"x")
+    refused = run_artifact(tmp_path)
+    assert refused.returncode == 2
+    assert "not the library its manifest describes" in refused.stderr

@@ -1,0 +1,89 @@
+"""Devices are told apart, keep their class through noise, and are not trusted while they drift."""
+
+from pathlib import Path
+
+from tests.workers.conftest import SETTINGS
+from tests.workers.measuring import RunningFarm
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_schemas.device import ReferenceKernelTimes
+from tunefarm_workers.cpu_identity import cpu_identity
+from tunefarm_workers.deadlines import Deadlines
+from tunefarm_workers.device_identity import device_of
+from tunefarm_workers.device_watch import DeviceWatch
+from tunefarm_workers.environment import present_environment
+from tunefarm_workers.local_farm import LocalFarm
+from tunefarm_workers.quiet_device import QuietDevice
+
+TIMES = ReferenceKernelTimes(compute_s=50e-6, bandwidth_s=500e-6, launch_s=7e-6)
+
+
+def test_a_farm_says_what_it_measures_with(running: RunningFarm) -> None:
+    device_class = running.farm.device.device_class
+    assert device_class.kind == "cpu"
+    assert device_class.cores >= 1
+    assert device_class.isa_flags_digest
+    assert running.farm.device.reference.compute_s > 0
+    assert running.farm.code_generator.startswith("tvm-")
+    assert "+llvm-" in running.farm.code_generator
+
+
+def test_a_known_device_keeps_its_class_without_being_timed_again(zygote: ForkServer, tmp_path: Path) -> None:
+    known = device_of(cpu_identity(), TIMES, None)
+    farm = LocalFarm(zygote, scratch=tmp_path, known=known, settings=SETTINGS)
+    farm.close()
+    assert farm.device == known
+
+
+def test_noise_at_the_edge_of_a_bucket_does_not_change_the_class() -> None:
+    known = device_of(cpu_identity(), TIMES, None)
+    noisy = TIMES.model_copy(update={"compute_s": TIMES.compute_s * 1.5})
+    assert device_of(cpu_identity(), noisy, known).device_class == known.device_class
+
+
+def test_another_speed_is_another_class() -> None:
+    known = device_of(cpu_identity(), TIMES, None)
+    slower = TIMES.model_copy(update={"compute_s": TIMES.compute_s * 3})
+    assert device_of(cpu_identity(), slower, known).device_class != known.device_class
+
+
+def test_the_environment_is_told(running: RunningFarm) -> None:
+    assert present_environment().load_average >= 0
+    assert present_environment().hypervisor in {"yes", "no", "unknown"}
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.quiet_device = QuietDevice(list, list)
+
+    def forget(self, conversation: object) -> None:
+        pass
+
+
+def test_a_device_that_stays_slower_is_not_trusted_until_it_recovers(zygote: ForkServer) -> None:
+    watch = DeviceWatch(zygote, SETTINGS.child_limits(), 2, check_every_s=30.0)
+    try:
+        watch.identify(None)
+        verdicts: list[bool] = []
+        watch.join(Owner(), verdicts.append)
+        slow = watch.identify(None).reference.model_copy(update={"compute_s": 1.0}).model_dump_json().encode()
+        watch.received(slow)
+        watch.received(slow)
+        assert verdicts == []
+        watch.received(slow)
+        assert (verdicts, watch.drifted) == ([False], True)
+        watch.received(watch.identify(None).reference.model_dump_json().encode())
+        assert (verdicts[-1], watch.drifted) == (True, False)
+    finally:
+        watch.close()
+
+
+def test_deadlines_follow_what_builds_have_taken() -> None:
+    deadlines = Deadlines()
+    assert deadlines.build_cpu_s == 4.0
+    for _ in range(10):
+        deadlines.built(0.05)
+    assert deadlines.build_cpu_s == 0.6
+    for _ in range(100):
+        deadlines.built(0.3)
+    assert 1.5 < deadlines.build_cpu_s < 2.0
+    assert deadlines.run_s(None) > deadlines.run_s(1e-3)

@@ -1,0 +1,98 @@
+"""What a candidate does to its child ends with that child."""
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from tests.workers import workloads
+from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.measurement import Purpose, Timing
+
+
+def descendants() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "words"),
+    [
+        ("segfault", FailureReason.CRASH, "SIGSEGV"),
+        ("abort", FailureReason.CRASH, "SIGABRT"),
+        ("never return", FailureReason.RUN_TIMEOUT, "running for the first time for more than"),
+        ("slow second call", FailureReason.RUN_TIMEOUT, "running for more than"),
+        ("eat memory", FailureReason.OUT_OF_MEMORY, "MemoryError"),
+        ("eat memory while building", FailureReason.OUT_OF_MEMORY, "MemoryError"),
+        ("loop while building", FailureReason.BUILD_TIMEOUT, "of the processor"),
+    ],
+)
+def test_a_misdeed_is_a_typed_failure_and_the_next_candidate_is_fine(
+    running: RunningFarm, name: str, reason: FailureReason, words: str
+) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    failed = running.measure(opened, misdeed(name))
+    assert reason_of(failed) is reason
+    assert words in message_of(failed)
+    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
+
+
+def test_nothing_is_left_behind(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    running.measure(opened, workloads.tiled(module))
+    time.sleep(0.3)
+    processes, descriptors = descendants(), len(os.listdir("/proc/self/fd"))
+    for _ in range(4):
+        running.submit(opened, misdeed("segfault"))
+        running.submit(opened, workloads.tiled(module))
+    running.collect(8)
+    deadline_s = time.monotonic() + 5
+    while time.monotonic() < deadline_s and (
+        descendants() != processes or len(os.listdir("/proc/self/fd")) != descriptors
+    ):
+        time.sleep(0.05)
+    assert descendants() == processes
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_canceling_ends_all_within_two_seconds(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    for name in ("loop while building", "never return", "take long", "sleep while building", "never return"):
+        running.submit(opened, misdeed(name))
+    time.sleep(0.4)
+    start_s = time.monotonic()
+    running.farm.cancel_all()
+    reasons = {reason_of(measurement) for measurement in running.collect(5).values()}
+    assert time.monotonic() - start_s < 2.0
+    assert FailureReason.CANCELED in reasons
+    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
+
+
+def test_a_task_host_that_was_killed_is_replaced(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    running.measure(opened, workloads.tiled(module))
+    host = running.farm._lane.task(opened).host
+    os.kill(host.pid, signal.SIGKILL)
+    assert isinstance(running.measure(opened, workloads.tiled(module), Purpose.VERIFY).result, Timing)
+
+
+def test_a_closed_task_leaves_no_process(running: RunningFarm) -> None:
+    before = descendants()
+    opened = running.open(workloads.matmul(64))
+    running.measure(opened, workloads.tiled(workloads.matmul(64)))
+    running.farm.close_task(opened)
+    deadline_s = time.monotonic() + 5
+    while time.monotonic() < deadline_s and descendants() - before:
+        time.sleep(0.05)
+    assert not descendants() - before
+
+
+def test_canceling_nothing_is_harmless(running: RunningFarm) -> None:
+    running.farm.cancel_all()
+    assert running.farm.collect(0) == []

@@ -1,0 +1,120 @@
+"""Candidates are built, timed and checked."""
+
+import pytest
+
+from tests.workers import workloads
+from tests.workers.measuring import RunningFarm, message_of, reason_of
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.measurement import Purpose, Stopped, Timing
+from tunefarm_schemas.trace import Trace
+
+
+def test_a_good_schedule_is_timed_and_checked_on_three_sets_of_inputs(running: RunningFarm) -> None:
+    module = workloads.matmul()
+    measured = running.measure(running.open(module), workloads.tiled(module))
+    assert isinstance(measured.result, Timing)
+    assert 1e-6 < measured.result.latency_s < 5e-3
+    assert len(measured.result.samples_s) >= 3
+    assert measured.inputs_checked == 3
+    assert measured.worst_error is not None
+    assert measured.worst_error <= 1.0
+    assert measured.stages.build_s > 0
+    assert measured.peak_memory_bytes > 0
+    assert measured.device_fingerprint == running.farm.device.fingerprint
+
+
+def test_a_loser_is_stopped_early_with_a_lower_bound(running: RunningFarm) -> None:
+    module = workloads.matmul(256)
+    opened = running.open(module)
+    best = running.measure(opened, workloads.tiled(module)).result
+    loser = running.measure(opened, workloads.slow(module)).result
+    assert isinstance(best, Timing)
+    assert isinstance(loser, Stopped)
+    assert loser.at_least_s > best.latency_s
+
+
+def test_an_incumbent_told_by_the_tuner_stops_what_is_slower(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    running.farm.set_incumbent(opened, 1e-7)
+    assert isinstance(running.measure(opened, workloads.untouched(module)).result, Stopped)
+
+
+def test_a_verification_takes_the_whole_protocol_whatever_the_incumbent(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    running.farm.set_incumbent(opened, 1e-7)
+    verified = running.measure(opened, workloads.untouched(module), Purpose.VERIFY)
+    assert isinstance(verified.result, Timing)
+    assert verified.inputs_checked == 3
+
+
+def test_a_schedule_that_computes_something_else_is_refused_with_its_error(running: RunningFarm) -> None:
+    module = workloads.matmul()
+    measured = running.measure(running.open(module), workloads.rounded_too_early(module))
+    assert reason_of(measured) is FailureReason.WRONG_RESULT
+    assert measured.worst_error is not None
+    assert measured.worst_error > 1.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no JSON at all",
+        "[]",
+        '[[["NoSuchInstruction",[],[],[]]],[]]',
+        '[[["GetSBlock",[],["no such block","main"],["b0"]]],[]]',
+        '{"a": 1}',
+    ],
+)
+def test_a_trace_that_does_not_replay_is_an_invalid_schedule(running: RunningFarm, text: str) -> None:
+    module = workloads.matmul(64)
+    measured = running.measure(running.open(module), Trace(text=text))
+    assert reason_of(measured) is FailureReason.INVALID_SCHEDULE
+    assert message_of(measured)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "out"), [("float16", ""), ("bfloat16", ""), ("float64", ""), ("int8", "int32"), ("bfloat16", "float32")]
+)
+def test_other_element_types_are_measured_and_correct(running: RunningFarm, dtype: str, out: str) -> None:
+    module = workloads.matmul(64, dtype, out)
+    vectors = (dtype, out) != ("bfloat16", "")  # TVM cannot lower vectors of these
+    measured = running.measure(running.open(module), workloads.tiled(module, vectors=vectors))
+    assert isinstance(measured.result, Timing), measured.result
+    assert measured.worst_error is not None
+    assert measured.worst_error <= 1.0
+
+
+def test_integers_that_address_a_table_stay_inside_it(running: RunningFarm) -> None:
+    import tvm
+
+    schedule = tvm.s_tir.Schedule(workloads.gather())
+    schedule.get_sblock("O")
+    opened = running.open(workloads.gather())
+    from tunefarm_search.tvm_trace import trace_of
+
+    assert isinstance(running.measure(opened, trace_of(schedule)).result, Timing)
+
+
+def test_a_function_that_needs_positive_inputs_gets_them(running: RunningFarm) -> None:
+    opened = running.open(workloads.square_root())
+    measured = running.measure(opened, Trace(text="[[],[]]"))
+    assert isinstance(measured.result, Timing), measured.result
+
+
+@pytest.mark.parametrize("make", [workloads.not_a_number, workloads.aborting])
+def test_a_function_that_gives_no_numbers_is_refused_as_unverifiable(running: RunningFarm, make: object) -> None:
+    running.open(make())  # type: ignore[operator]
+    with pytest.raises(BadInput, match="cannot be verified"):
+        running.farm.collect(30)
+
+
+def test_a_module_that_is_no_module_is_refused_at_the_door(running: RunningFarm) -> None:
+    good = workloads.task(workloads.matmul(64), "broken")
+    cyclic = '{"root_index":0,"nodes":[{"type":"ffi.Array","data":[0]}]}'
+    for text in ("{}", "no JSON", cyclic):
+        with pytest.raises(BadInput) as refused:
+            running.farm.open_task(good.model_copy(update={"module_json": text}))
+        assert refused.value.field == "module"

@@ -1,0 +1,112 @@
+"""While the clock runs, everything else on the device is held still, but not for ever."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.workers import workloads
+from tests.workers.conftest import SETTINGS
+from tests.workers.measuring import RunningFarm, misdeed
+from tunefarm_sandbox.child import Child
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.limits import Limits
+from tunefarm_schemas.measurement import Timing
+from tunefarm_workers.local_farm import LocalFarm
+from tunefarm_workers.quiet_device import QuietDevice
+
+
+def is_still(child: Child) -> bool:
+    return bool(psutil.Process(child.pid).status() == psutil.STATUS_STOPPED)
+
+
+def becomes(condition: Callable[[], bool], within_s: float) -> bool:
+    deadline_s = time.monotonic() + within_s
+    while time.monotonic() < deadline_s:
+        if condition():
+            return True
+        time.sleep(0.002)
+    return False
+
+
+@pytest.fixture
+def bystander(zygote: ForkServer) -> Iterator[Child]:
+    with zygote.fork("hostile:spin", limits=Limits(cpu_s=60), confinement=Confinement.strict()) as child:
+        yield child
+
+
+class Claimant:
+    def __init__(self) -> None:
+        self.went = False
+
+    def go(self) -> None:
+        self.went = True
+
+
+def test_bystanders_are_held_still_while_a_candidate_is_timed(
+    zygote: ForkServer, bystander: Child, tmp_path: Path
+) -> None:
+    farm = LocalFarm(zygote, scratch=tmp_path, bystanders=lambda: [bystander], settings=SETTINGS)
+    try:
+        running = RunningFarm(farm)
+        module = workloads.matmul(64)
+        opened = running.open(module)
+        running.submit(opened, misdeed("take a while"))
+        assert becomes(lambda: is_still(bystander), 20)
+        assert isinstance(running.collect(1).popitem()[1].result, Timing)
+        assert becomes(lambda: not is_still(bystander), 5)
+        assert farm.statistics.still_s > 0.05
+    finally:
+        farm.close()
+
+
+def test_the_watchdog_lets_bystanders_go_after_two_seconds(bystander: Child) -> None:
+    device, claimant = QuietDevice(list, lambda: [bystander]), Claimant()
+    device.claim(claimant)
+    device.tick(time.monotonic(), others_build=False)
+    assert claimant.went
+    assert becomes(lambda: is_still(bystander), 1)
+    device.tick(time.monotonic() + 1.9, others_build=False)
+    assert is_still(bystander)
+    device.tick(time.monotonic() + 2.1, others_build=False)
+    assert becomes(lambda: not is_still(bystander), 1)
+    assert device.disturbed
+    device.release(claimant)
+    assert not device.is_taken
+
+
+def test_several_claimants_go_back_to_back_in_one_stillness(bystander: Child) -> None:
+    device, first, second = QuietDevice(list, lambda: [bystander]), Claimant(), Claimant()
+    device.claim(first)
+    device.tick(time.monotonic(), others_build=True)
+    assert not first.went, "a lone claimant waits a moment for company"
+    device.claim(second)
+    device.tick(time.monotonic(), others_build=True)
+    assert (first.went, second.went) == (True, False)
+    device.release(first)
+    assert second.went
+    assert becomes(lambda: is_still(bystander), 1)
+    device.release(second)
+    assert becomes(lambda: not is_still(bystander), 1)
+
+
+def test_a_lone_claimant_does_not_wait_for_company_that_cannot_come(bystander: Child) -> None:
+    device, claimant = QuietDevice(list, lambda: [bystander]), Claimant()
+    device.claim(claimant)
+    device.tick(time.monotonic(), others_build=False)
+    assert claimant.went
+    device.release(claimant)
+
+
+def test_a_claimant_that_gives_up_never_goes() -> None:
+    device, first, second = QuietDevice(list, list), Claimant(), Claimant()
+    device.claim(first)
+    device.claim(second)
+    device.tick(time.monotonic(), others_build=False)
+    device.release(second)
+    device.release(first)
+    assert not second.went
+    assert not device.is_taken

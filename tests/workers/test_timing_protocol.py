@@ -1,0 +1,69 @@
+"""How often a kernel is called depends on what is known about it already."""
+
+from tunefarm_schemas.measurement import Stopped, Timing
+from tunefarm_workers.timing_protocol import take_time
+
+
+class Kernel:
+    """Takes the given seconds, and counts."""
+
+    def __init__(self, latency_s: float, first_s: float | None = None) -> None:
+        self.latency_s = latency_s
+        self.first_s = first_s
+        self.calls = 0
+        self.spent_s = 0.0
+
+    def __call__(self, calls: int) -> float:
+        seconds = self.first_s if self.first_s is not None and self.calls == 0 else self.latency_s
+        self.calls += calls
+        self.spent_s += calls * seconds
+        return seconds
+
+
+def test_without_an_incumbent_everything_takes_the_whole_protocol() -> None:
+    kernel = Kernel(1e-3)
+    taken = take_time(kernel, None)
+    assert isinstance(taken, Timing)
+    assert len(taken.samples_s) >= 9
+    assert 0.010 < kernel.spent_s < 0.060
+
+
+def test_a_clear_loser_is_called_twice() -> None:
+    kernel = Kernel(2e-3)
+    assert take_time(kernel, 1e-3) == Stopped(at_least_s=2e-3)
+    assert kernel.calls == 2
+
+
+def test_one_disturbed_call_does_not_lose() -> None:
+    assert isinstance(take_time(Kernel(0.9e-3, first_s=5e-3), 1e-3), Timing)
+
+
+def test_what_is_a_little_slower_is_stopped_after_a_few_short_samples() -> None:
+    kernel = Kernel(20e-6 * 1.2)
+    assert isinstance(take_time(kernel, 20e-6), Stopped)
+    assert kernel.spent_s < 0.004
+
+
+def test_what_may_be_as_fast_is_timed_in_full() -> None:
+    taken = take_time(Kernel(20e-6 * 1.02), 20e-6)
+    assert isinstance(taken, Timing)
+    assert len(taken.samples_s) >= 9
+
+
+def test_a_fast_kernel_is_called_many_times_a_sample() -> None:
+    kernel = Kernel(1e-6)
+    take_time(kernel, None)
+    assert kernel.calls > 9_000
+
+
+def test_disturbed_samples_are_taken_again() -> None:
+    disturbed = iter([1e-3] * 2 + [1e-3, 5e-3, 5e-3, 5e-3, 5e-3, 5e-3, 5e-3, 5e-3, 5e-3])
+    taken = take_time(lambda calls: next(disturbed, 1e-3), None)
+    assert isinstance(taken, Timing)
+    assert taken.latency_s == 1e-3
+
+
+def test_a_slow_kernel_is_called_few_times() -> None:
+    kernel = Kernel(0.5)
+    assert isinstance(take_time(kernel, None), Timing)
+    assert kernel.calls <= 5

@@ -1,0 +1,170 @@
+"""Small functions, and traces that schedule them well, badly or wrongly."""
+
+from functools import cache
+from typing import Any
+
+import tvm
+from tvm import te
+
+from tunefarm_schemas.measurement import Candidate, CandidateOrigin, Dispatch, MeasureTask, Purpose
+from tunefarm_schemas.trace import Trace
+from tunefarm_search.tvm_trace import trace_of
+
+TARGET = '{"kind":"llvm","num-cores":2}'
+HOT = "cpu-hot-cache/1"
+
+
+@cache
+def matmul(extent: int = 128, dtype: str = "float32", out: str = "") -> tvm.IRModule:
+    left = te.placeholder((extent, extent), dtype, name="A")
+    right = te.placeholder((extent, extent), dtype, name="B")
+    axis = te.reduce_axis((0, extent), name="k")
+    out = out or dtype
+    product = te.compute(
+        (extent, extent),
+        lambda i, j: te.sum(left[i, axis].astype(out) * right[axis, j].astype(out), axis=axis),
+        name="C",
+    )
+    return tvm.IRModule({"main": te.create_prim_func([left, right, product])})
+
+
+def square_root() -> tvm.IRModule:
+    source = te.placeholder((256,), name="A")
+    return tvm.IRModule({"main": te.create_prim_func([source, te.compute((256,), lambda i: te.sqrt(source[i]))])})
+
+
+def aborting() -> tvm.IRModule:
+    source = te.placeholder((16,), name="A")
+    out = te.compute((16,), lambda i: source[i] + tvm.tirx.call_extern("int32", "abort").astype("float32"))
+    return tvm.IRModule({"main": te.create_prim_func([source, out])})
+
+
+def not_a_number() -> tvm.IRModule:
+    source = te.placeholder((16,), name="A")
+    return tvm.IRModule(
+        {"main": te.create_prim_func([source, te.compute((16,), lambda i: te.log(-1.0 - source[i] * source[i]))])}
+    )
+
+
+def gather() -> tvm.IRModule:
+    table = te.placeholder((50, 8), name="T")
+    rows = te.placeholder((32,), "int32", name="I")
+    out = te.compute((32, 8), lambda i, j: table[rows[i], j], name="O")
+    return tvm.IRModule({"main": te.create_prim_func([table, rows, out])})
+
+
+def tiled(module: tvm.IRModule, rows: int = 8, columns: int = 16, *, vectors: bool = True) -> Trace:
+    """A schedule for ``matmul`` on both cores, with vector registers in use."""
+    schedule = tvm.s_tir.Schedule(module)
+    block = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(block)
+    i_outer, i_inner = schedule.split(i, [None, rows])
+    j_outer, j_inner = schedule.split(j, [None, columns])
+    schedule.reorder(i_outer, j_outer, k, i_inner, j_inner)
+    if vectors:
+        schedule.vectorize(j_inner)
+    schedule.parallel(i_outer)
+    schedule.decompose_reduction(block, k)
+    return trace_of(schedule)
+
+
+def slow(module: tvm.IRModule) -> Trace:
+    """A schedule for ``matmul`` that walks memory across its rows."""
+    schedule = tvm.s_tir.Schedule(module)
+    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
+    schedule.reorder(k, j, i)
+    return trace_of(schedule)
+
+
+def rounded_too_early(module: tvm.IRModule) -> Trace:
+    """A schedule for ``matmul`` that keeps its sums in sixteen bits, and so gives wrong results."""
+    schedule = tvm.s_tir.Schedule(module)
+    block = schedule.get_sblock("C")
+    schedule.cache_write(block, 0, "global")
+    schedule.unsafe_set_dtype(block, 0, "float16")
+    return trace_of(schedule)
+
+
+def untouched(module: tvm.IRModule) -> Trace:
+    schedule = tvm.s_tir.Schedule(module)
+    schedule.get_sblock("C")
+    return trace_of(schedule)
+
+
+@cache
+def dense() -> tvm.IRModule:
+    """A layer of batch one whose weight may be stored in any layout."""
+    data = te.placeholder((1, 256), name="X")
+    weight = te.placeholder((128, 256), name="W")
+    axis = te.reduce_axis((0, 256), name="k")
+    out = te.compute(
+        (1, 128),
+        lambda i, j: te.sum(data[i, axis] * weight[j, axis], axis=axis),
+        name="C",
+        attrs={"layout_free_placeholders": [weight]},
+    )
+    return tvm.IRModule({"main": te.create_prim_func([data, weight, out])})
+
+
+@cache
+def convolution() -> tvm.IRModule:
+    """A convolution whose weight may be stored in any layout."""
+    data = te.placeholder((1, 10, 10, 16), name="X")
+    weight = te.placeholder((3, 3, 16, 32), name="W")
+    y, x, c = (te.reduce_axis((0, extent), name=name) for name, extent in (("y", 3), ("x", 3), ("c", 16)))
+    out = te.compute(
+        (1, 8, 8, 32),
+        lambda n, h, w, o: te.sum(data[n, h + y, w + x, c] * weight[y, x, c, o], axis=[y, x, c]),
+        name="C",
+        attrs={"layout_free_placeholders": [weight]},
+    )
+    return tvm.IRModule({"main": te.create_prim_func([data, weight, out])})
+
+
+def with_packed_weight(module: tvm.IRModule, inner: int = 16) -> Trace:
+    """A schedule that stores the weight so that its last axis holds ``inner`` neighbouring outputs."""
+    schedule = tvm.s_tir.Schedule(module)
+    block = schedule.get_sblock("C")
+    loops = schedule.get_loops(block)
+    spatial = 2 if len(loops) == 3 else 4
+    outer, lanes = schedule.split(loops[spatial - 1], [None, inner])
+    schedule.reorder(*loops[: spatial - 1], outer, *loops[spatial:], lanes)
+    schedule.vectorize(lanes)
+    _rewrite_layout(schedule, block, module)
+    return trace_of(schedule)
+
+
+def _rewrite_layout(schedule: Any, block: Any, module: tvm.IRModule) -> None:
+    from tvm.s_tir.meta_schedule.postproc import RewriteLayout
+
+    del block, module
+    assert RewriteLayout().apply(schedule)
+
+
+def task(module: tvm.IRModule, exploration_id: str, *, abi: str = "stable", target: str = TARGET) -> MeasureTask:
+    return MeasureTask(
+        exploration_id=exploration_id,
+        workload_id="workload",
+        module_json=tvm.ir.save_json(module),
+        target=target,
+        num_cores=2,
+        protocol_id=HOT,
+        abi=abi,  # type: ignore[arg-type]
+    )
+
+
+def dispatch(exploration_id: str, trace: Trace, number: int = 0, purpose: Purpose = Purpose.SEARCH) -> Dispatch:
+    return Dispatch(
+        dispatch_id=f"dispatch-{number}",
+        nonce="nonce",
+        fence=1,
+        attempt=1,
+        purpose=purpose,
+        candidate=Candidate(
+            exploration_id=exploration_id,
+            number=number,
+            trace=trace,
+            module_hash=str(number),
+            origin=CandidateOrigin.RANDOM,
+        ),
+    )

@@ -1,0 +1,33 @@
+"""Another thread's turn on a quiet device."""
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from tunefarm_workers.lane import Lane
+
+_CRASH_POLL_S = 0.25
+
+Given = TypeVar("Given")
+
+
+class _Turn:
+    """A claimant that lets a thread know when its turn has come."""
+
+    def __init__(self) -> None:
+        self.came = threading.Event()
+
+    def go(self) -> None:
+        self.came.set()
+
+
+def while_quiet(lane: Lane, action: Callable[[], Given]) -> Given:
+    """What ``action`` gives, called on this thread while ``lane`` keeps the device quiet."""
+    turn = _Turn()
+    lane.loop.post(lambda: lane.quiet_device.claim(turn))
+    try:
+        while not turn.came.wait(_CRASH_POLL_S):
+            lane.loop.raise_crash()
+        return action()
+    finally:
+        lane.loop.post(lambda: lane.quiet_device.release(turn))
