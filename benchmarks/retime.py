@@ -13,8 +13,10 @@ from tvm.ir import IRModule
 from tvm.s_tir.schedule import Schedule, Trace
 from tvm.target import Target
 
+from benchmarks.host_target import host_target
 from benchmarks.retimed import RetimeAnswer, Retimed, RetimeOrder
 from benchmarks.workload_module import workload_module
+from tunefarm_workers.thread_placement import place_threads
 
 LARGEST_RELATIVE_ERROR = 1e-3
 """Of the largest value of an output: another order of summation in float32 stays far below."""
@@ -72,8 +74,9 @@ def time_in_turn(libraries: list[Any], arguments: list[Any], rounds: int, sample
 
 def retime(order: RetimeOrder) -> RetimeAnswer:
     """Build, check against the unscheduled function, and time."""
-    target = Target({"kind": "llvm", "num-cores": order.cores})
+    target = Target(host_target(order.cores))
     module = workload_module(order.workload)
+    place_threads(order.cores)
     libraries = [build_schedule(module, schedule.trace, target) for schedule in order.schedules]
     reference = outputs_of(build_schedule(module, None, target), module)
     agreements = [agree(outputs_of(library, module), reference) for library in libraries]

@@ -22,6 +22,7 @@ from tvm.s_tir.meta_schedule.tir_integration import tune_tir
 from tvm.target import Target
 
 from benchmarks.child_process import STARTED_AT
+from benchmarks.host_target import host_target
 from benchmarks.workload_module import workload_module
 
 
@@ -128,7 +129,7 @@ def main() -> None:
     arguments = parser.parse_args()
     started_s = float(os.environ.get(STARTED_AT, time.monotonic()))
     module = workload_module(arguments.workload)
-    target = Target({"kind": "llvm", "num-cores": arguments.cores})
+    target = Target(host_target(arguments.cores))
     callback = BestSoFar(started_s)
     numpy.random.seed(arguments.seed)  # the stock cost model draws from this generator
     before_s = time.monotonic() - started_s

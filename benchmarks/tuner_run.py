@@ -50,8 +50,3 @@ class TunerOrder(Frozen):
     trials: int
     seed: int
     cores: int
-
-    @property
-    def target(self) -> dict[str, object]:
-        """The TVM target of all tuners: this host's CPU with as many threads as it has cores to use."""
-        return {"kind": "llvm", "num-cores": self.cores}

@@ -162,7 +162,8 @@ class Machine(AbstractContextManager["Machine"]):
         on_progress: "Callable[[Progress], None]" = lambda _: None,
     ) -> "Supervisor":
         """A supervisor for one job on this machine's farm."""
-        from tunefarm_services.tuner.supervisor import Supervisor, owner_name
+        from tunefarm_services.tuner.owner import owner_name
+        from tunefarm_services.tuner.supervisor import Supervisor
 
         return Supervisor(
             self.store,
@@ -180,16 +181,16 @@ class Machine(AbstractContextManager["Machine"]):
         Raises:
             BadInput: another process works on it.
         """
+        from tunefarm_services.tuner.owner import is_gone
         from tunefarm_services.tuner.supervisor import LEASE_S
 
+        self.store.release_of_the_dead(LOCAL_TENANT, is_gone)
         lease = self.store.lease_job(LOCAL_TENANT, job.job_id, supervisor.owner, LEASE_S)
         if lease is None:
             fix = f"Wait for it, or try again {LEASE_S:g} s after it was killed."
             raise BadInput("resume", f"another process works on job {job.job_id}.", fix)
         try:
-            summary = supervisor.run(lease)
-            self.store.append_event(lease, "summary", summary.model_dump(mode="json"))
-            return summary
+            return supervisor.run(lease)
         finally:
             self.store.release(lease)
 

@@ -7,8 +7,8 @@ from pydantic import Field
 from tunefarm_schemas.frozen import Frozen
 
 Abi = Literal["stable", "packed"]
-"""``stable``: the scheduled function takes exactly the workload's arguments. ``packed``: constant arguments are stored in
-a layout of the schedule's choosing, and the artifact carries the ``pack`` function that produces it."""
+"""``stable``: the scheduled function takes exactly the workload's arguments. ``packed``: constant arguments are stored
+in a layout of the schedule's choosing, and the artifact carries the ``pack`` function that produces it."""
 
 
 class TensorArgument(Frozen):

@@ -58,6 +58,7 @@ class Trials:
     sent_again: list[tuple[str, int]]
     """Candidates sent a second time although their first attempt has a result that stands."""
     doubled_traces: int
+    """Traces that were tried again although what they gave before stands."""
     search_deaths: int
     job: tuple[str, str, str | None] | None
     """Id, state and outcome of the latest job."""
@@ -75,7 +76,8 @@ class Trials:
                 "coalesce(m.failure_reason IN ('canceled', 'device_lost', 'build_timeout', 'run_timeout'), 0)"
             ).fetchall()
             doubled = connection.execute(
-                "SELECT count(*) - count(DISTINCT exploration_id || trace) FROM trials"
+                "SELECT count(*) - count(DISTINCT exploration_id || trace) FROM trials WHERE NOT coalesce("
+                "failure_reason IN ('canceled', 'device_lost', 'build_timeout', 'run_timeout'), 0)"
             ).fetchone()
             job = connection.execute(
                 "SELECT job_id, state, outcome, search_deaths FROM jobs ORDER BY created_at DESC LIMIT 1"

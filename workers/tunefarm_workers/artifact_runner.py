@@ -24,6 +24,7 @@ from tunefarm_workers.call_timer import CallTimer
 from tunefarm_workers.inputs import make_inputs
 from tunefarm_workers.messages import FreshOrder, FreshTiming
 from tunefarm_workers.runtime_library import allocate, contents_of, fill, load_runtime
+from tunefarm_workers.thread_placement import place_threads
 from tunefarm_workers.timing_protocol import full_timing
 
 MANIFEST_NAME = "manifest.json"
@@ -45,6 +46,7 @@ class LoadedArtifact:
             raise BadInput("library", f"{path.name} is not the library its manifest describes.", "Build it again.")
         os.environ["TVM_NUM_THREADS"] = str(order.num_cores)
         load_runtime()
+        place_threads(order.num_cores)
         self._order = order
         self._module = tvm_ffi.load_module(str(path))
         self.arguments = self._tensors()

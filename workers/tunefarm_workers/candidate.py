@@ -16,6 +16,7 @@ from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT, SLOTS, OutputL
 from tunefarm_workers.scheduled_module import build_scheduled, replay
 from tunefarm_workers.shipped_module import ship
 from tunefarm_workers.task_host import held_task
+from tunefarm_workers.thread_placement import place_threads
 from tunefarm_workers.timing_protocol import full_timing, take_time
 
 _HOPELESS = 4.0
@@ -72,6 +73,7 @@ class _Attempt:
         runtime_module[shipped.entry]
         self.report(Built(build_s=time.perf_counter() - self._entered_s))
         self.stage = FailureReason.RUN_ERROR
+        place_threads(self._held.order.num_cores)
         kernel = Kernel(self._held, shipped, runtime_module)
         timer = CallTimer(runtime_module, shipped.entry, kernel.arguments, cold_cache=self._order.cold_cache)
         first_s = timer.call()

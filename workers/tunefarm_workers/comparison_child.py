@@ -14,6 +14,7 @@ from tunefarm_workers.messages import Broken, ComparisonPlan, Compiled, Go, Roun
 from tunefarm_workers.scheduled_module import build_scheduled, replay
 from tunefarm_workers.shipped_module import ship
 from tunefarm_workers.task_host import held_task
+from tunefarm_workers.thread_placement import place_threads
 
 _SAMPLE_S = 0.001
 _ROUND_S = 0.25
@@ -27,6 +28,7 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """
     plan = ComparisonPlan.model_validate_json(payload)
     memory = mmap.mmap(descriptors[0], 0)
+    place_threads(held_task().order.num_cores)
     entrants: list[_Entrant | None] = []
     for index, trace in enumerate(plan.traces):
         entrant, failure = _enter(trace, index, memory, plan)

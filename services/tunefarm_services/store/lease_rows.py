@@ -1,5 +1,6 @@
 """Leases on jobs."""
 
+from collections.abc import Callable
 from typing import Final
 
 from sqlalchemy import bindparam, select, update
@@ -31,6 +32,14 @@ _HELD: Final = update(JobTable).where(
     JobTable.job_id == bindparam("of_job"),
     JobTable.fence == bindparam("held_fence"),
     JobTable.owner == bindparam("held_owner"),
+)
+_OWNERS: Final = (
+    select(JobTable.owner).distinct().where(JobTable.tenant == bindparam("tenant"), JobTable.owner.is_not(None))
+)
+_DISOWN: Final = (
+    update(JobTable)
+    .where(JobTable.tenant == bindparam("of_tenant"), JobTable.owner == bindparam("gone_owner"))
+    .values(lease_expires_at=None, owner=None)
 )
 _RENEW: Final = _HELD.values(lease_expires_at=bindparam("until_s"))
 _RELEASE: Final = _HELD.values(lease_expires_at=None, owner=None)
@@ -70,6 +79,13 @@ class LeaseRows(Rows):
         """Give the job back with all explorations it holds. Harmless when it has been taken over."""
         with self._database.writing() as connection:
             connection.execute(_RELEASE, _held(lease))
+
+    def release_of_the_dead(self, tenant: str, is_gone: Callable[[str], bool]) -> None:
+        """Give back the jobs of every owner of whom ``is_gone`` is sure, without waiting for their leases' end."""
+        with self._database.writing() as connection:
+            for owner in connection.execute(_OWNERS, {"tenant": tenant}).scalars().all():
+                if owner is not None and is_gone(owner):
+                    connection.execute(_DISOWN, {"of_tenant": tenant, "gone_owner": owner})
 
 
 def _held(lease: Lease) -> dict[str, object]:

@@ -51,17 +51,17 @@ def store_measurement(connection: Connection, tenant: str, measurement: Measurem
         "of_number": measurement.candidate_number,
     }
     if measurement.purpose is Purpose.SEARCH:
-        attempt = {"of_attempt": measurement.attempt, "now_counted": is_final(measurement)}
+        attempt = {"of_attempt": measurement.attempt, "now_counted": is_spent(measurement)}
         connection.execute(_DONE, of_trial | attempt)
     elif is_wrong(measurement):
         connection.execute(_REFUTED, of_trial)
     return True
 
 
-def is_final(measurement: Measurement) -> bool:
-    """Whether nothing more will be tried for this candidate in the search."""
+def is_spent(measurement: Measurement) -> bool:
+    """Whether a trial was used up: by any result but the loss of the device or a cancellation, at a first attempt."""
     result = measurement.result
-    return measurement.attempt > 1 or not (isinstance(result, Failed) and result.failure.may_be_tried_again)
+    return measurement.attempt > 1 or not (isinstance(result, Failed) and result.failure.reason.may_be_tried_again)
 
 
 def is_wrong(measurement: Measurement) -> bool:

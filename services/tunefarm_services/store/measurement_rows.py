@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Double, bindparam, case, cast,
 from tunefarm_schemas.measurement import Measurement, Purpose, Timing
 from tunefarm_services.store.fence import require_exploration, require_fence
 from tunefarm_services.store.lease import Lease
-from tunefarm_services.store.measured_trial import is_final, is_wrong, store_measurement
+from tunefarm_services.store.measured_trial import is_spent, is_wrong, store_measurement
 from tunefarm_services.store.rows import AnyRow, Rows
 from tunefarm_services.store.tables import DispatchTable, ExplorationTable, TrialTable
 
@@ -87,7 +87,7 @@ def _commit(connection: Connection, lease: Lease, measurement: Measurement) -> b
         return False
     of_exploration = {"of_tenant": lease.tenant, "of_exploration": measurement.exploration_id}
     if measurement.purpose is Purpose.SEARCH:
-        more = int(is_final(measurement) and not dispatch.is_counted)
+        more = int(is_spent(measurement) and not dispatch.is_counted)
         latency_s = measurement.result.latency_s if isinstance(measurement.result, Timing) else None
         if more or latency_s is not None:
             connection.execute(_LEARN, of_exploration | {"more_trials": more, "latency_s": latency_s})

@@ -32,6 +32,7 @@ class ExplorationRun:
     trials_done: int = 0
     untuned_latency_s: float | None = None
     stop_reason: StopReason | None = None
+    _counted: set[int] = field(default_factory=set)
 
     @property
     def exploration_id(self) -> str:
@@ -66,7 +67,9 @@ class ExplorationRun:
         result = measurement.result
         if isinstance(result, Failed) and result.failure.reason is FailureReason.CANCELED:
             return False
-        self.trials_done += 1
+        if measurement.candidate_number not in self._counted:
+            self._counted.add(measurement.candidate_number)
+            self.trials_done += 1
         if isinstance(result, Failed):
             self.failures[result.failure.reason.value] += 1
             self.first_failure_message = self.first_failure_message or result.failure.message
@@ -79,6 +82,13 @@ class ExplorationRun:
             Improvement(elapsed_s=elapsed_s, trials=self.trials_done, latency_s=result.latency_s, trace=trace.text)
         )
         return True
+
+    def concluded(self, trace: Trace, latency_s: float, elapsed_s: float) -> None:
+        """Note what was recorded in the end, where that is not the last incumbent of the search."""
+        if self.improvements and self.improvements[-1].trace != trace.text:
+            self.improvements.append(
+                Improvement(elapsed_s=elapsed_s, trials=self.trials_done, latency_s=latency_s, trace=trace.text)
+            )
 
     def forget_known(self) -> None:
         """Drop the earlier trials, to be loaded anew together with those of this run."""

@@ -44,6 +44,9 @@ class Farm(Protocol):
     def cancel_all(self) -> None:
         """End all that is queued or running within two seconds; each attempt comes back as canceled."""
 
+    def suspects(self) -> list[Measurement]:
+        """Results delivered since the device was last seen in order, while it is not; empty while it is."""
+
     def compare(self, order: ComparisonOrder) -> Comparison:
         """Time schedules side by side on a quiet device."""
 

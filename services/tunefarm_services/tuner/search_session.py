@@ -9,7 +9,7 @@ from tunefarm_sandbox.fork_server import Child
 from tunefarm_schemas.measurement import Candidate, Dispatch, Failed, Measurement
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.store import Store
-from tunefarm_services.tuner.dispatching import dispatch_of
+from tunefarm_services.tuner.dispatching import ATTEMPTS, dispatch_of
 from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.ports import Farm
 from tunefarm_services.tuner.search_messages import (
@@ -58,6 +58,7 @@ class SearchSession:
         self._elapsed_s = elapsed_s
         self._on_tick = on_tick
         self._in_flight: set[str] = set()
+        self._candidates: dict[tuple[str, int], Candidate] = {}
         self._ended = SearchEnded(stop_reasons={}) if search is None else None
         self.report: SearchReport | None = None
         self.models: dict[str, ModelSnapshot] = {}
@@ -84,6 +85,7 @@ class SearchSession:
                 key.data()
             if time.monotonic() >= next_tick_s:
                 next_tick_s = time.monotonic() + TICK_S
+                self._repeat_suspects()
                 if not self._on_tick():
                     return False
             if self._ended is not None and self._search is not None and self._search.channel in selector.get_map():
@@ -119,7 +121,20 @@ class SearchSession:
         dispatches = [dispatch_of(candidate, fence=self._lease.fence) for candidate in candidates]
         self._store.put_trials(self._lease, candidates, dispatches)
         for candidate, dispatch in zip(candidates, dispatches, strict=True):
+            self._candidates[candidate.exploration_id, candidate.number] = candidate
             self._runs[candidate.exploration_id].proposed(candidate.number, candidate.trace)
+            self._send_to_farm(dispatch)
+
+    def _repeat_suspects(self) -> None:
+        """Measure again, once, what came from a device that turned out to have become slower."""
+        again = []
+        for suspect in self._farm.suspects():
+            candidate = self._candidates.pop((suspect.exploration_id, suspect.candidate_number), None)
+            if candidate is not None and suspect.attempt < ATTEMPTS:
+                again.append(dispatch_of(candidate, fence=self._lease.fence, attempt=suspect.attempt + 1))
+        if again:
+            self._store.put_trials(self._lease, [], again)
+        for dispatch in again:
             self._send_to_farm(dispatch)
 
     def _send_to_farm(self, dispatch: Dispatch) -> None:

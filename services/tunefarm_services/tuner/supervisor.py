@@ -1,6 +1,5 @@
 """Leads one leased job from its row to its records."""
 
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -77,10 +76,19 @@ class Supervisor:
         self._halt = None
         explorations = [open_exploration(self._store, self._farm, lease, job, task) for task in job.spec.tasks]
         job_run = JobRun(job, lease, explorations, self._origin_s)
+        try:
+            summary = self._run(job_run)
+        except BadInput as problem:
+            self._store.set_job_state(lease, JobState.FINISHED, JobOutcome.FAILED, str(problem))
+            raise
+        self._store.append_event(lease, "summary", summary.model_dump(mode="json"))
+        return summary
+
+    def _run(self, job_run: JobRun) -> JobSummary:
         if not self._take_explorations(job_run):
             return self._halted(job_run)
         self._settle_unfinished(job_run)
-        left = effort_left(job.spec, job_run.explorations)
+        left = effort_left(job_run.job.spec, job_run.explorations)
         if left is None and all(standing_record(self._store, run) for run in job_run.explorations):
             return self._answer_from_store(job_run)
         self._measure(job_run, left)
@@ -140,10 +148,9 @@ class Supervisor:
         try:
             for run in job_run.explorations:
                 self._farm.open_task(run.measure_task())
-        except BadInput as problem:
+        except BadInput:
             if child is not None:
                 self._end_search(child)
-            self._close(job_run, JobOutcome.FAILED, str(problem))
             raise
         while child is not None:
             left = self._search(job_run, child)
@@ -218,7 +225,9 @@ class Supervisor:
         for run in job_run.explorations:
             self._tick(job_run, "verifying")
             if run.best_latency_s is not None:
-                job_run.finished[run.exploration_id] = finisher.finish(run)
+                end = job_run.finished[run.exploration_id] = finisher.finish(run)
+                if end.record is not None:
+                    run.concluded(end.record.trace, end.record.latency_s, job_run.elapsed_s())
         job_run.verify_s = time.monotonic() - began_s
         if self._has_records(job_run.explorations, job_run.finished):
             return self._close(job_run, JobOutcome.SUCCEEDED, "")
@@ -243,7 +252,6 @@ class Supervisor:
 
     def _close(self, job_run: JobRun, outcome: JobOutcome, message: str, *, answered: bool = False) -> JobSummary:
         summary = job_run.summary(outcome, message, answered=answered)
-        self._store.append_event(job_run.lease, "summary", summary.model_dump(mode="json"))
         self._store.set_job_state(job_run.lease, JobState.FINISHED, outcome, message)
         return summary
 
@@ -269,8 +277,3 @@ class Supervisor:
                 self._store.set_job_state(job_run.lease, JobState.FINISHED, JobOutcome.CANCELED, "canceled on request")
             case JobRequest.PAUSE:
                 self._halt = JobState.PAUSED
-
-
-def owner_name() -> str:
-    """A name for this process that no other process on any host has at the same time."""
-    return f"{os.uname().nodename}:{os.getpid()}:{os.urandom(4).hex()}"

@@ -1,0 +1,189 @@
+"""Whether a record's latency is what its artifact takes in the hands of whoever loads it.
+
+``python -m benchmarks.trust --workloads te:GMM builtin:dense:1x4096x2048 --processes 20`` tunes each workload over an
+empty store, writes its artifact, and times that artifact in fresh processes which know nothing of tunefarm: TVM's
+runtime alone, its own time evaluator, the threads of the target. A table goes to standard error, JSON to standard
+output. The exit status is 1 when a record is off by more than the tolerance.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.child_process import run_command
+from benchmarks.machine import Machine, this_machine
+from tunefarm_schemas.frozen import Frozen
+
+WORKLOADS: Final = (
+    "te:GMM",
+    "te:C1D",
+    "te:C2D",
+    "te:DEP",
+    "te:SFM",
+    "te:T2D",
+    "te:NRM",
+    "te:CBR",
+    "builtin:matmul:32x32x32",
+    "builtin:dense:1x4096x2048",
+)
+"""TVM's own suite, one function of a few microseconds, and one whose weight of 32 MiB does not fit a cache."""
+
+TOLERANCE: Final = 0.10
+SAMPLE_S: Final = 0.02
+SAMPLES: Final = 15
+TUNING_TIMEOUT_S: Final = 3600.0
+PROCESS_TIMEOUT_S: Final = 120.0
+
+
+class Trust(Frozen):
+    """One record beside what fresh processes say. Latencies are in seconds; ``ratio`` is theirs over the record's."""
+
+    workload: str
+    trials: int
+    record_latency_s: float
+    interval_s: tuple[float, float] | None
+    process_latencies_s: tuple[float, ...]
+    fresh_median_s: float
+    ratio: float
+    within_interval: bool
+    trusted: bool
+
+
+class TrustReport(Frozen):
+    """All of them, and what they ran on."""
+
+    machine: Machine
+    processes: int
+    tolerance: float
+    workloads: tuple[Trust, ...]
+
+
+def measure_trust(workload: str, *, trials: int, processes: int, tolerance: float, folder: Path) -> Trust:
+    """Tune ``workload`` with a store in ``folder`` and time its artifact in ``processes`` fresh processes.
+
+    Raises:
+        CommandFailed: tuning or one of the processes fails.
+    """
+    command = str(Path(sys.executable).with_name("tunefarm"))
+    tune = [command] if Path(command).exists() else [sys.executable, "-m", "tunefarm.command_line"]
+    tune += ["tune", workload, "--trials", str(trials), "--output", str(folder / "artifact"), "--json"]
+    cores = 0  # The target names the threads, and the tuner sets them itself.
+    home = {"TUNEFARM_HOME": str(folder / "home")}
+    summary: dict[str, Any] = run_command(
+        tune, cores=cores, environment=home, timeout_s=TUNING_TIMEOUT_S
+    ).last_json()
+    task = summary["tasks"][0]
+    latencies_s = tuple(time_in_a_fresh_process(folder / "artifact") for _ in range(processes))
+    return judged(workload, task, latencies_s, tolerance)
+
+
+def judged(workload: str, task: dict[str, Any], latencies_s: Sequence[float], tolerance: float) -> Trust:
+    """The verdict on a summary's ``task`` by the latencies of fresh processes."""
+    interval_s = task["interval_s"]
+    fresh_s = statistics.median(latencies_s)
+    ratio = fresh_s / task["best_latency_s"]
+    return Trust(
+        workload=workload,
+        trials=task["trials"],
+        record_latency_s=task["best_latency_s"],
+        interval_s=None if interval_s is None else tuple(interval_s),
+        process_latencies_s=tuple(latencies_s),
+        fresh_median_s=fresh_s,
+        ratio=ratio,
+        within_interval=interval_s is not None and interval_s[0] <= fresh_s <= interval_s[1],
+        trusted=1 - tolerance <= ratio <= 1 + tolerance,
+    )
+
+
+def time_in_a_fresh_process(artifact: Path) -> float:
+    """Seconds per call of the artifact in ``artifact``, in a process of its own.
+
+    Raises:
+        CommandFailed: it does not load or run.
+    """
+    manifest = json.loads((artifact / "manifest.json").read_text(encoding="utf-8"))
+    finished = run_command(
+        [sys.executable, "-m", "benchmarks.trust", "--time", str(artifact)],
+        cores=manifest["num_cores"],
+        environment={"TVM_USE_RUNTIME_LIB": "1", "OPENBLAS_NUM_THREADS": "1"},
+        timeout_s=PROCESS_TIMEOUT_S,
+    )
+    return float(finished.standard_output)
+
+
+def time_artifact(folder: Path) -> float:
+    """Median seconds per call of the artifact in ``folder``, in this process. Loads TVM's runtime only."""
+    import numpy
+    import tvm
+
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    library: Any = tvm.runtime.load_module(str(folder / manifest["library_name"]))
+    generator = numpy.random.default_rng(0)
+    arguments = [
+        tvm.runtime.tensor(generator.standard_normal(argument["shape"]).astype(argument["dtype"]))
+        for argument in manifest["arguments"]
+    ]
+
+    def timed(calls: int, samples: int) -> Any:
+        evaluator = library.time_evaluator(manifest["entry"], tvm.cpu(0), number=calls, repeat=samples)
+        return evaluator(*arguments)
+
+    once_s = float(timed(3, 1).mean)
+    return float(statistics.median(timed(max(1, round(SAMPLE_S / once_s)), SAMPLES).results))
+
+
+def table(report: TrustReport) -> str:
+    """The report as lines of Markdown."""
+    lines = [
+        "| workload | record | interval | median of fresh processes | ratio | verdict |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in report.workloads:
+        interval = "-" if row.interval_s is None else " - ".join(f"{each * 1e6:.2f}" for each in row.interval_s)
+        verdict = "trusted" if row.trusted else f"off by more than {report.tolerance:.0%}"
+        lines.append(
+            f"| {row.workload} | {row.record_latency_s * 1e6:.2f} us | {interval} us | "
+            f"{row.fresh_median_s * 1e6:.2f} us | {row.ratio:.3f} | {verdict} |"
+        )
+    return "\n".join(lines)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), help="what tunefarm tune takes")
+    parser.add_argument("--processes", type=int, default=20, help="fresh processes for each artifact")
+    parser.add_argument("--trials", type=int, default=64, help="trials for each workload")
+    parser.add_argument("--tolerance", type=float, default=TOLERANCE, help="largest relative difference")
+    parser.add_argument("--time", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args(words)
+    if chosen.time is not None:
+        print(time_artifact(chosen.time))
+        return 0
+    rows = []
+    for workload in chosen.workloads:
+        with tempfile.TemporaryDirectory(prefix="tunefarm-trust-") as folder:
+            row = measure_trust(
+                workload,
+                trials=chosen.trials,
+                processes=chosen.processes,
+                tolerance=chosen.tolerance,
+                folder=Path(folder),
+            )
+        rows.append(row)
+        print(f"{workload}: {row.ratio:.3f}", file=sys.stderr, flush=True)
+    report = TrustReport(
+        machine=this_machine(), processes=chosen.processes, tolerance=chosen.tolerance, workloads=tuple(rows)
+    )
+    print(table(report), file=sys.stderr)
+    print(report.model_dump_json())
+    return 0 if all(row.trusted for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

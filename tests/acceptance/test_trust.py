@@ -1,0 +1,29 @@
+"""A record's latency is what its artifact takes in a process that knows nothing of tunefarm."""
+
+import statistics
+
+from benchmarks.trust import TOLERANCE, time_in_a_fresh_process
+from tests.acceptance.command import Tunefarm
+
+PROCESSES = 5
+ROUNDS = 4
+"""Other work on the machine disturbs one side or the other. A record that is wrong by design is so in every round."""
+
+
+def test_fresh_processes_take_what_the_record_says(tunefarm: Tunefarm) -> None:
+    ratios = []
+    for seed in range(ROUNDS):
+        ratios.append(ratio_of_one_record(tunefarm, seed))
+        if 1 - TOLERANCE <= ratios[-1] <= 1 + TOLERANCE:
+            return
+    raise AssertionError(f"fresh processes took {ratios} times what the records say")
+
+
+def ratio_of_one_record(tunefarm: Tunefarm, seed: int) -> float:
+    artifact = tunefarm.folder / f"artifact-{seed}"
+    words = ["te:GMM", "--trials", "12", "--seed", str(seed), "--fresh", "--output", str(artifact)]
+    task = tunefarm.tune(*words)["tasks"][0]
+    low_s, high_s = task["interval_s"]
+    assert low_s <= task["best_latency_s"] <= high_s
+    fresh_s = statistics.median(time_in_a_fresh_process(artifact) for _ in range(PROCESSES))
+    return float(fresh_s / task["best_latency_s"])
