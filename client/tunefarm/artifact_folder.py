@@ -1,4 +1,4 @@
-"""A compiled library and its manifest as files, the form in which an artifact leaves the store."""
+"""A compiled library, its manifest and its function as files, the form in which an artifact leaves the store."""
 
 import re
 from pathlib import Path
@@ -12,14 +12,19 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 
 MANIFEST_NAME: Final = "manifest.json"
+WORKLOAD_NAME: Final = "workload.json"
 
 
-def write_artifact(folder: Path, manifest: ArtifactManifest, library: bytes) -> Path:
-    """Write both files into ``folder``; the path of the library, whose name is made from its digest."""
+def write_artifact(folder: Path, manifest: ArtifactManifest, library: bytes, module_json: str) -> Path:
+    """Write the files into ``folder``; the path of the library, whose name is made from its digest.
+
+    ``module_json`` is the function that was compiled, against which the library can be checked later.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    named = manifest.model_copy(update={"library_name": _library_name(manifest)})
+    named = manifest.model_copy(update={"library_name": library_name(manifest)})
     path = folder / named.library_name
     path.write_bytes(library)
+    (folder / WORKLOAD_NAME).write_text(module_json, encoding="utf-8")
     (folder / MANIFEST_NAME).write_text(named.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return path
 
@@ -34,7 +39,7 @@ def read_artifact(text: str) -> tuple[ArtifactManifest, bytes, Path]:
     fix = "Give a folder that tunefarm artifact build or tune --output has written."
     try:
         manifest = ArtifactManifest.model_validate_json((folder / MANIFEST_NAME).read_bytes())
-        library = (folder / _library_name(manifest)).read_bytes()
+        library = (folder / library_name(manifest)).read_bytes()
     except ValidationError as error:
         raise BadInput(
             "folder", f"its {MANIFEST_NAME} is not a manifest ({error.error_count()} errors).", fix
@@ -51,7 +56,27 @@ def read_artifact(text: str) -> tuple[ArtifactManifest, bytes, Path]:
     return manifest, library, folder
 
 
-def _library_name(manifest: ArtifactManifest) -> str:
+def read_workload(folder: Path, manifest: ArtifactManifest) -> str | None:
+    """The JSON of the function that the artifact in ``folder`` was compiled from; None where it was not shipped.
+
+    Raises:
+        BadInput: it is not the one that the manifest names.
+    """
+    try:
+        content = (folder / WORKLOAD_NAME).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadInput(
+            "folder", f"its {WORKLOAD_NAME} cannot be read ({error.strerror}).", "Build it again."
+        ) from error
+    if digest(content) != manifest.workload_id:
+        raise BadInput("folder", f"its {WORKLOAD_NAME} is not the function its manifest names.", "Build it again.")
+    return content.decode()
+
+
+def library_name(manifest: ArtifactManifest) -> str:
+    """What the library's file is called. Raises ``BadInput`` when the manifest names no digest."""
     # Never the name that the manifest gives: a name from elsewhere must not choose which file is written or loaded.
     if not re.fullmatch("[0-9a-f]{64}", manifest.library_digest):
         raise BadInput("folder", "its manifest names no SHA-256 digest.", "Build it again; do not load it.")

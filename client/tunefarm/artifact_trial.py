@@ -1,4 +1,4 @@
-"""An artifact on trial: a fresh confined process that loads the library and times it."""
+"""An artifact on trial: a fresh confined process loads the library; where its function is known, they are compared."""
 
 import json
 from pathlib import Path
@@ -7,27 +7,62 @@ from typing import Final
 from pydantic import ValidationError
 
 from tunefarm.confined.artifact_run import ENTRY, ArtifactRunOrder
+from tunefarm.zygote import start_zygote
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_sandbox.limits import Limits
+from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_workers.artifact_check import check_artifact
+from tunefarm_workers.child_answer import ChildFailed
 from tunefarm_workers.fresh_process import package_folders
 
 TIMEOUT_S: Final = 120.0
 LIMITS: Final = Limits(memory_bytes=8 << 30, cpu_s=TIMEOUT_S)
 PRINTED_BYTES: Final = 1 << 16
+LARGEST_ERROR: Final = 1e300
+FIX: Final = "Build it again for this machine: tunefarm artifact build RECORD --output DIR"
 
 
 class ArtifactTrial(Frozen):
-    """Latency in seconds, and the samples that it is the median of."""
+    """Latency in seconds, and the samples that it is the median of.
+
+    ``worst_error`` is that of the outputs in units of what is allowed; None when there was nothing to compare with.
+    """
 
     latency_s: float
     samples_s: tuple[float, ...]
+    worst_error: float | None = None
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the library computes something else than its function."""
+        return self.worst_error is not None and not self.worst_error <= 1.0
+
+
+def try_and_compare(manifest: ArtifactManifest, library: Path, module_json: str) -> ArtifactTrial:
+    """Run an artifact whose manifest has been checked, and the function that it was compiled from.
+
+    Raises:
+        BadInput: the library does not load or run here, or the function gives nothing to compare with.
+    """
+    with start_zygote() as zygote:
+        try:
+            check = check_artifact(zygote, manifest, module_json, library, LIMITS)
+        except ChildFailed as failed:
+            message = failed.failure.message
+            told = message.partition(" It wrote: ")[0]
+            raise BadInput("folder", f"its library does not run here. {told} {_last_line(message)}", FIX) from failed
+    return ArtifactTrial(
+        latency_s=check.timing.latency_s,
+        samples_s=check.timing.samples_s,
+        worst_error=min(check.worst_error, LARGEST_ERROR),
+    )
 
 
 def try_artifact(folder: Path) -> ArtifactTrial:
-    """Run the artifact in ``folder``, whose manifest has been checked.
+    """Run the artifact in ``folder``, whose manifest has been checked, with nothing to compare it with.
 
     Raises:
         BadInput: the library does not load or run here; the problem says how it ended.
@@ -39,8 +74,7 @@ def try_artifact(folder: Path) -> ArtifactTrial:
         printed = child.output(PRINTED_BYTES).strip()
     how = f"took longer than {TIMEOUT_S:g} s" if ended is None else ended.described()
     if ended is None or ended.kind != "exited" or ended.code != 0:
-        fix = "Build it again for this machine: tunefarm artifact build RECORD --output DIR"
-        raise BadInput("folder", f"the process that ran the library {how}. {_last_line(printed)}", fix)
+        raise BadInput("folder", f"the process that ran the library {how}. {_last_line(printed)}", FIX)
     return _trial(printed)
 
 

@@ -1,6 +1,5 @@
 """One machine as a whole tuner: a SQLite store, a local farm and a supervisor, put together here and nowhere else."""
 
-import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -13,6 +12,7 @@ from tunefarm.installation import open_store, private_folder
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.module_source import PythonSource
 from tunefarm.job_options import JobOptions
+from tunefarm.scratch_folder import ScratchFolder
 from tunefarm.zygote import start_zygote
 from tunefarm_sandbox.fork_server import Child, ForkServer
 from tunefarm_schemas.bad_input import BadInput
@@ -42,7 +42,7 @@ class Machine(AbstractContextManager["Machine"]):
         self._farm: Future[LocalFarm] | None = None
         self._maker = ThreadPoolExecutor(max_workers=1)
         self._search_child: Child | None = None
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._scratch: ScratchFolder | None = None
 
     @property
     def zygote(self) -> ForkServer:
@@ -69,8 +69,8 @@ class Machine(AbstractContextManager["Machine"]):
         """Begin to make the farm, beside whatever comes next: compiling its reference kernels takes a while."""
         if self._farm is None:
             zygote, store = self.zygote, self.store
-            self._scratch = tempfile.TemporaryDirectory(dir=private_folder(self.settings, "scratch"))
-            self._farm = self._maker.submit(self._make_farm, zygote, store, Path(self._scratch.name))
+            self._scratch = ScratchFolder.within(private_folder(self.settings, "scratch"))
+            self._farm = self._maker.submit(self._make_farm, zygote, store, self._scratch.path)
 
     def _make_farm(self, zygote: ForkServer, store: Store, scratch: Path) -> "LocalFarm":
         from tunefarm_workers.cpu_identity import cpu_identity, host_fingerprint
@@ -92,7 +92,7 @@ class Machine(AbstractContextManager["Machine"]):
         if self._farm is not None and self._farm.exception() is None:
             self._farm.result().close()
         if self._scratch is not None:
-            self._scratch.cleanup()
+            self._scratch.close()
         if self._store is not None:
             self._store.close()
         if self._zygote is not None:

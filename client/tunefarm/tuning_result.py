@@ -20,14 +20,15 @@ class NothingToCompile(Exception):
 class TuningResult:
     """How a job of one function ended.
 
-    ``record`` is the verified record, ``manifest`` and ``library`` the compiled function that was measured; each is
-    None when no candidate was valid.
+    ``record`` is the verified record, ``manifest`` and ``library`` the compiled function that was measured, and
+    ``module_json`` the function as it was given; each is None when no candidate was valid.
     """
 
     summary: JobSummary
     record: TuningRecord | None
     manifest: ArtifactManifest | None
     library: bytes | None
+    module_json: str | None
 
     @classmethod
     def of(cls, store: Store, summary: JobSummary) -> "TuningResult":
@@ -35,9 +36,10 @@ class TuningResult:
         task = summary.tasks[0]
         record = None if task.record_id is None else store.record(LOCAL_TENANT, task.record_id)
         if task.artifact_id is None:
-            return cls(summary=summary, record=record, manifest=None, library=None)
+            return cls(summary=summary, record=record, manifest=None, library=None, module_json=None)
         manifest, library = store.artifact(LOCAL_TENANT, task.artifact_id)
-        return cls(summary=summary, record=record, manifest=manifest, library=library)
+        module_json = store.workload(LOCAL_TENANT, manifest.workload_id).module_json
+        return cls(summary=summary, record=record, manifest=manifest, library=library, module_json=module_json)
 
     @property
     def task(self) -> TaskSummary:
@@ -55,14 +57,14 @@ class TuningResult:
         return self.task.untuned_latency_s
 
     def write(self, folder: Path) -> Path:
-        """Write the library and its manifest into ``folder``; the path of the library.
+        """Write the library, its manifest and its function into ``folder``; the path of the library.
 
         Raises:
             NothingToCompile: there is no valid kernel.
         """
-        if self.manifest is None or self.library is None:
+        if self.manifest is None or self.library is None or self.module_json is None:
             raise NothingToCompile(self.summary.message)
-        return write_artifact(folder, self.manifest, self.library)
+        return write_artifact(folder, self.manifest, self.library, self.module_json)
 
     def compile(self) -> Any:
         """The compiled function as a TVM runtime module, the very library that was measured.

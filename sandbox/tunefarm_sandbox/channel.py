@@ -45,6 +45,16 @@ class Channel:
         """The descriptor to wait on; -1 when closed."""
         return self._socket.fileno()
 
+    @property
+    def hung_up(self) -> bool:
+        """Whether this end is closed or the peer is gone, even where messages of it are still to be read."""
+        descriptor = self._socket.fileno()
+        if descriptor < 0:
+            return True
+        waiting = select.poll()
+        waiting.register(descriptor, select.POLLRDHUP)
+        return bool(waiting.poll(0))
+
     def send(self, message: bytes, descriptors: Sequence[int] = (), *, timeout_s: float | None = None) -> None:
         """Send one message whole, at most ``MAX_MESSAGE_BYTES`` long.
 

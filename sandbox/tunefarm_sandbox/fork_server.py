@@ -90,7 +90,9 @@ class ForkServer:
 
     @property
     def alive(self) -> bool:
-        """Whether the server process runs."""
+        """Whether the server can be asked. False from the instant it dies, before its children are seen to follow."""
+        if self._channel.hung_up:
+            return False
         if self._process is not None:
             return self._process.poll() is None
         return self._host is not None and self._host.exit() is None

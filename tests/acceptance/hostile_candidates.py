@@ -109,7 +109,7 @@ def broken() -> Iterator[HostileCandidate]:
         "a negative factor": sound.replace("8", "-8"),
         "a factor that is a word": sound.replace("8", '"eight"'),
         "zero bytes": sound.replace("Split", "Spl\\u0000it"),
-        "code": '[[["__import__(\'os\').abort()",[],[],[]]],[]]',
+        "code": "[[[\"__import__('os').abort()\",[],[],[]]],[]]",
     }
     for name, text in texts.items():
         yield HostileCandidate(name, Trace(text=text), INVALID)

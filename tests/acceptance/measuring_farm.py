@@ -48,7 +48,7 @@ def measuring_farm(scratch: Path, module: tvm.IRModule, settings: FarmSettings =
 def measured(
     farm: LocalFarm, traces: Sequence[Trace], purpose: Purpose = Purpose.SEARCH, wait_s: float = WAIT_S
 ) -> list[Measurement]:
-    """One measurement for each trace, in their order, whatever order they came in. Never more in flight than it asks."""
+    """One measurement for each trace, in their order, whatever order they came in; never more in flight than asked."""
     found: dict[int, Measurement] = {}
     sent = 0
     while len(found) < len(traces):

@@ -87,7 +87,9 @@ BODIES: Final = {
     "send nonsense everywhere": EVERY_DESCRIPTOR.format(action="%sent = call i64 @write(i32 %fd, ptr @noise, i64 64)"),
     "close everything": EVERY_DESCRIPTOR.format(action="%closed = call i32 @close(i32 %fd)"),
     "be wrong": "",
-    "hang later": LATER.format(action="br label %again\nagain:\nstore volatile i64 0, ptr @sink\nbr label %again\nnever:"),
+    "hang later": LATER.format(
+        action="br label %again\nagain:\nstore volatile i64 0, ptr @sink\nbr label %again\nnever:"
+    ),
     "crash later": LATER.format(action="call void @abort()"),
 }
 

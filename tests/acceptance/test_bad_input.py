@@ -2,16 +2,14 @@
 
 import base64
 import json
-import os
 import sqlite3
-import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.command import Tunefarm, assert_refused
+from tests.acceptance.small_disk import fill, small_disk
 
 SMALL = "builtin:softmax:8x16"
 
@@ -86,32 +84,15 @@ def test_records_of_another_tvm_are_refused_line_by_line(tunefarm: Tunefarm) -> 
     assert elsewhere("records", "list", "--json").json() == []
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of two megabytes."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root mounts")
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True)
-    if mounted.returncode != 0:
-        pytest.skip("mounting is not allowed here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def test_a_full_disk_is_told(tunefarm: Tunefarm, small_disk: Path) -> None:
-    full = Tunefarm(home=small_disk / "home", folder=tunefarm.folder, extra={})
-    assert full("db", "stats").code == 0
-    filler = small_disk / "filler"
-    with pytest.raises(OSError, match="No space"), filler.open("wb") as file:
-        while True:
-            file.write(b"\0" * 4096)
-            file.flush()
-    ended = full("tune", SMALL, "--trials", "2")
-    assert ended.code == 2, ended.err
-    assert "full" in ended.err
-    assert "Traceback" not in ended.err
-    filler.unlink()
-    assert full("db", "check").code == 0
-    assert full.tune(SMALL, "--trials", "2")["outcome"] == "succeeded"
+def test_a_full_disk_is_told(tunefarm: Tunefarm) -> None:
+    with small_disk(tunefarm.folder / "disk", "2m") as disk:
+        full = Tunefarm(home=disk / "home", folder=tunefarm.folder, extra={})
+        assert full("db", "stats").code == 0
+        filler = fill(disk)
+        ended = full("tune", SMALL, "--trials", "2")
+        assert ended.code == 2, ended.err
+        assert "full" in ended.err
+        assert "Traceback" not in ended.err
+        filler.unlink()
+        assert full("db", "check").code == 0
+        assert full.tune(SMALL, "--trials", "2")["outcome"] == "succeeded"

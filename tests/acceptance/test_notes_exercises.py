@@ -14,6 +14,7 @@ import numpy as np
 import tvm
 import tunefarm
 import notes
+from tunefarm.machine import Machine
 
 def equal_to_numpy(library, *, relu=False):
     a, b = (np.random.default_rng(s).standard_normal((128, 128)).astype("float32") for s in (1, 2))
@@ -49,7 +50,7 @@ from tvm.s_tir import Schedule
 sch = Schedule(notes.MatmulRelu)
 notes.schedule_mm_relu(sch)
 result = tuned(notes.MatmulRelu, seed_traces=[sch.trace], trials=6)
-with tunefarm.embedded.Embedded() as embedded:
+with Machine() as embedded:
     trials = embedded.store.trials(result.task.exploration_id)
     by_hand = [trial for trial in trials if trial.candidate.origin.value == "seed"]
     assert len(by_hand) == 1
@@ -80,9 +81,9 @@ claim = TuningRecord(
     untuned_latency_s=None, status=RecordStatus.CLAIMED, status_reason="published by hand", source="published",
     exploration_id=None, created_at=datetime.now(UTC).isoformat(),
 )
-with tunefarm.embedded.Embedded() as embedded:
+with Machine() as embedded:
     embedded.store.put_record(LOCAL_TENANT, None, claim)
-with tunefarm.embedded.Embedded() as embedded:
+with Machine() as embedded:
     kept = embedded.store.record(LOCAL_TENANT, claim.record_id)
     workload = embedded.store.workload(LOCAL_TENANT, kept.key.workload_id)
     target = embedded.store.target(kept.key.target_id)

@@ -19,14 +19,18 @@ def shell(tunefarm: Tunefarm) -> "Iterator[pexpect.spawn[str]]":
     """An interactive bash on a pseudo-terminal of its own."""
     environment = {**tunefarm.environment, "PS1": PROMPT, "TERM": "xterm", "INPUTRC": "/dev/null"}
     process = pexpect.spawn(
-        "/bin/bash", ["--norc", "--noprofile", "-i"], env=environment, timeout=60, encoding="utf-8", dimensions=(40, 200)
+        "/bin/bash",
+        ["--norc", "--noprofile", "-i"],
+        env=environment,
+        timeout=60,
+        encoding="utf-8",
+        dimensions=(40, 200),
     )
     process.expect_exact(PROMPT)
     process.sendline("bind 'set enable-bracketed-paste off' 2>/dev/null")
     process.expect_exact(PROMPT)
     yield process
     process.close(force=True)
-
 
 
 def state_of(pid: int) -> str:

@@ -2,13 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from tunefarm.artifact_folder import MANIFEST_NAME, read_artifact, write_artifact
+from tunefarm.artifact_folder import MANIFEST_NAME, WORKLOAD_NAME, read_artifact, read_workload, write_artifact
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 
 LIBRARY = b"\x7fELF and so on"
+MODULE = '{"a": "module"}'
 
 
 def manifest_of(library: bytes = LIBRARY, **changes: object) -> ArtifactManifest:
@@ -16,7 +17,7 @@ def manifest_of(library: bytes = LIBRARY, **changes: object) -> ArtifactManifest
         "schema_version": SCHEMA_VERSION,
         "artifact_id": "a" * 64,
         "record_id": "r",
-        "workload_id": "w",
+        "workload_id": digest(MODULE),
         "workload_name": "matmul",
         "arguments": (),
         "target": '{"kind":"llvm"}',
@@ -39,7 +40,7 @@ def manifest_of(library: bytes = LIBRARY, **changes: object) -> ArtifactManifest
 
 
 def test_what_was_written_reads_back(tmp_path: Path) -> None:
-    path = write_artifact(tmp_path / "out", manifest_of(), LIBRARY)
+    path = write_artifact(tmp_path / "out", manifest_of(), LIBRARY, MODULE)
     manifest, library, folder = read_artifact(str(tmp_path / "out"))
     assert library == LIBRARY
     assert manifest.library_name == path.name
@@ -47,7 +48,7 @@ def test_what_was_written_reads_back(tmp_path: Path) -> None:
 
 
 def test_a_changed_library_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
-    path = write_artifact(tmp_path, manifest_of(), LIBRARY)
+    path = write_artifact(tmp_path, manifest_of(), LIBRARY, MODULE)
     path.write_bytes(LIBRARY + b"!")
     with pytest.raises(BadInput, match="not the one"):
         read_artifact(str(tmp_path))
@@ -55,7 +56,7 @@ def test_a_changed_library_is_refused_before_it_is_loaded(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["../../escaped.so", "/etc/passwd", ""])
 def test_the_name_in_a_manifest_chooses_no_file(tmp_path: Path, name: str) -> None:
-    path = write_artifact(tmp_path / "out", manifest_of(library_name=name), LIBRARY)
+    path = write_artifact(tmp_path / "out", manifest_of(library_name=name), LIBRARY, MODULE)
     assert path.parent == tmp_path / "out"
     assert sorted(file.name for file in tmp_path.rglob("*.so")) == [path.name]
 
@@ -74,6 +75,16 @@ def test_a_digest_that_is_none_chooses_no_file(tmp_path: Path) -> None:
 
 
 def test_a_newer_manifest_asks_for_a_newer_program(tmp_path: Path) -> None:
-    write_artifact(tmp_path, manifest_of(schema_version=SCHEMA_VERSION + 1), LIBRARY)
+    write_artifact(tmp_path, manifest_of(schema_version=SCHEMA_VERSION + 1), LIBRARY, MODULE)
     with pytest.raises(BadInput, match="newer"):
         read_artifact(str(tmp_path))
+
+
+def test_the_function_beside_a_manifest_is_the_one_it_names(tmp_path: Path) -> None:
+    write_artifact(tmp_path, manifest_of(), LIBRARY, MODULE)
+    assert read_workload(tmp_path, manifest_of()) == MODULE
+    (tmp_path / WORKLOAD_NAME).write_text(MODULE + " ")
+    with pytest.raises(BadInput, match="not the function"):
+        read_workload(tmp_path, manifest_of())
+    (tmp_path / WORKLOAD_NAME).unlink()
+    assert read_workload(tmp_path, manifest_of()) is None

@@ -38,9 +38,7 @@ def disturbed(program: str) -> Iterator[None]:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("program", [BUSY, NOISY], ids=["half_as_fast", "noisy"])
-def test_a_disturbance_during_a_run_ends_well_and_does_not_stay_in_the_record(
-    tunefarm: Tunefarm, program: str
-) -> None:
+def test_a_disturbance_during_a_run_ends_well_and_does_not_stay_in_the_record(tunefarm: Tunefarm, program: str) -> None:
     tunefarm("db", "stats")
     process = tunefarm.begun("tune", MODULE, "--trials", "48", "--json", "--output", "artifact")
     deadline_s = time.monotonic() + 60

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.command import Tunefarm
+from tests.acceptance.small_disk import fill, small_disk
 from tests.faults.killing import Trials, assert_kept, running_children
-from tests.faults.small_disk import fill, small_disk
 
 MODULE = "builtin:matmul:64x64x64"
 

@@ -28,6 +28,15 @@ def matmul(extent: int = 128, dtype: str = "float32", out: str = "") -> tvm.IRMo
     return tvm.IRModule({"main": te.create_prim_func([left, right, product])})
 
 
+def matmul_of_swapped(extent: int) -> tvm.IRModule:
+    """As ``matmul`` to whoever calls it, with the factors the other way round."""
+    left = te.placeholder((extent, extent), name="A")
+    right = te.placeholder((extent, extent), name="B")
+    axis = te.reduce_axis((0, extent), name="k")
+    product = te.compute((extent, extent), lambda i, j: te.sum(right[i, axis] * left[axis, j], axis=axis), name="C")
+    return tvm.IRModule({"main": te.create_prim_func([left, right, product])})
+
+
 def square_root() -> tvm.IRModule:
     source = te.placeholder((256,), name="A")
     return tvm.IRModule({"main": te.create_prim_func([source, te.compute((256,), lambda i: te.sqrt(source[i]))])})

@@ -129,10 +129,11 @@ def run_folder(folder: Path) -> Timing:
 
 
 def serve(channel: Channel) -> None:
-    """Run one order: load, call once, say so, send the outputs, wait for a quiet device, and time."""
+    """Say that all is imported; then run one order: load, call once, send the outputs, wait for a go, and time."""
+    load_runtime()
+    channel.send(_READY)
     artifact = LoadedArtifact(FreshOrder.model_validate_json(channel.receive()))
     artifact.timer.call()
-    channel.send(_READY)
     for output in artifact.outputs():
         channel.send(output)
     channel.receive()

@@ -6,7 +6,9 @@ from enum import Enum
 from typing import Protocol
 
 from tunefarm_sandbox.channel import ChannelClosed
+from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import ForkFailed
 from tunefarm_sandbox.limits import Limits
 from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.failure import FailureReason, TrialFailure
@@ -43,6 +45,9 @@ class AttemptOwner(Protocol):
     def finished(self, attempt: "Attempt", measurement: Measurement) -> None:
         """Take the result. The attempt's child may still live; ``Attempt.bury`` ends it."""
 
+    def host_died(self, task: OpenTask) -> None:
+        """Take the news that the host of ``task`` is gone, and its children with it."""
+
     def is_loaded(self) -> bool:
         """Whether other work slows this host down."""
 
@@ -64,13 +69,7 @@ class Attempt:
         self._entered_stage_s = self._forked_s
         self._stages = Stages()
         self._ran: Ran | None = None
-        self.child = task.server.fork(
-            "tunefarm_workers.candidate:run",
-            self._order().model_dump_json().encode(),
-            limits=limits,
-            confinement=Confinement.strict(),
-            descriptors=[self._memory.descriptor],
-        )
+        self.child: Child = self._fork(limits)
 
     @property
     def is_thorough(self) -> bool:
@@ -94,6 +93,8 @@ class Attempt:
             self._enter(Stage.WARMING)
         elif isinstance(said, Warm) and self.stage is Stage.WARMING:
             self._enter(Stage.WAITING)
+            # Its pool's threads would spin for a tenth of a second, on cores that others build or are timed on.
+            self.child.stop()
             self._owner.quiet_device.claim(self)
         elif isinstance(said, Ran) and self.stage is (Stage.WARMING if said.hopeless else Stage.RUNNING):
             self._timed(said)
@@ -109,6 +110,9 @@ class Attempt:
         """The child died, unless all was said."""
         if self.stage in {Stage.OVER, Stage.JUDGED_LATER}:
             return
+        if not self.task.server.alive:
+            self._owner.host_died(self.task)
+            return
         death = self.child.exit(timeout_s=1.0)
         self._result(Failed(failure=failure_of_death(death, self.stage.value, self.child.output())))
 
@@ -117,6 +121,7 @@ class Attempt:
         now_s = time.monotonic()
         self._stages = self._stages.model_copy(update={"wait_s": now_s - self._entered_stage_s})
         self._enter(Stage.RUNNING)
+        self.child.resume()
         with suppress(ChannelClosed, TimeoutError):
             order = Go(incumbent_s=self.task.incumbent_s)
             self.child.channel.send(order.model_dump_json().encode(), timeout_s=1.0)
@@ -147,9 +152,9 @@ class Attempt:
         """End it now; its result says so."""
         self._fail(FailureReason.CANCELED, "It was canceled.")
 
-    def lose_device(self) -> None:
-        """End it now, for the device turned out to be in no state to measure."""
-        self._fail(FailureReason.DEVICE_LOST, "The device became slower than it was; its times cannot be trusted.")
+    def lose_device(self, message: str) -> None:
+        """End it now, for there is no device in a state to measure; ``message`` tells why."""
+        self._fail(FailureReason.DEVICE_LOST, message)
 
     def check_deadline(self, now_s: float) -> None:
         """End it when its stage took too long."""
@@ -169,6 +174,19 @@ class Attempt:
         """End the child and let its memory go."""
         self.child.close()
         self._memory.close()
+
+    def _fork(self, limits: Limits) -> Child:
+        try:
+            return self.task.server.fork(
+                "tunefarm_workers.candidate:run",
+                self._order().model_dump_json().encode(),
+                limits=limits,
+                confinement=Confinement.strict(),
+                descriptors=[self._memory.descriptor],
+            )
+        except ForkFailed:
+            self._memory.close()
+            raise
 
     def _check_build(self, wall_s: float) -> None:
         deadlines = self.task.deadlines

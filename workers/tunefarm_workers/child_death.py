@@ -9,6 +9,11 @@ _MEMORY_SIGNS = ("bad_alloc", "out of memory", "MemoryError", "Cannot allocate m
 _TAIL_CHARACTERS = 2000
 
 
+def was_killed(death: Exit | None) -> bool:
+    """Whether somebody else ended the child, as no schedule does: a person, or the kernel when memory ran short."""
+    return death is not None and death.kind == "signaled" and death.code == signal.SIGKILL
+
+
 def failure_of_death(death: Exit | None, while_it_was: str, output: str) -> TrialFailure:
     """A typed failure for a child that went without its last word. ``output`` is what it wrote before."""
     reason = FailureReason.CRASH

@@ -9,11 +9,12 @@ from typing import Protocol
 from tunefarm_sandbox.channel import ChannelClosed
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import ForkFailed
 from tunefarm_sandbox.limits import Limits
 from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Failed, Result, Timing
-from tunefarm_workers.child_death import failure_of_death
+from tunefarm_workers.child_death import failure_of_death, was_killed
 from tunefarm_workers.event_loop import Conversation
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.messages import ComparisonPlan, Compiled, Go, Round, from_comparison
@@ -25,6 +26,8 @@ from tunefarm_workers.timing_protocol import is_calm
 _PATIENCE = 4
 """How many times the wanted seconds may be spent where samples scatter."""
 _LEAST_SAMPLES = 5
+_KILLS_BORNE = 2
+"""How many times a child that somebody killed is replaced before the schedule it was busy with is blamed."""
 
 
 class ComparisonOwner(Protocol):
@@ -39,6 +42,9 @@ class ComparisonOwner(Protocol):
 
     def forget(self, conversation: Conversation) -> None:
         """Stop listening to it."""
+
+    def host_died(self, task: OpenTask) -> None:
+        """Take the news that the host of ``task`` is gone, and its children with it."""
 
 
 class RunningComparison:
@@ -56,7 +62,7 @@ class RunningComparison:
         deadline_s: float,
         on_end: Callable[["RunningComparison", Comparison], None],
     ) -> None:
-        """``deadline_s`` bounds the wait for each message."""
+        """``deadline_s`` bounds the wait for each message. Nothing happens before ``start``."""
         self.task = task
         self._order = order
         self._owner = owner
@@ -68,9 +74,31 @@ class RunningComparison:
         self._rounds: dict[int, list[tuple[float, ...]]] = {}
         self._spent_s = 0.0
         self._timed = False
+        self._kills = 0
+        self._child: Child | None = None
+        self._memory: SharedMemory
         self.computes = True
-        self.child: Child = self._fork()
-        owner.listen(self)
+
+    @property
+    def child(self) -> Child:
+        """The child that compiles and times."""
+        assert self._child is not None, "nothing is listened to before there is a child"
+        return self._child
+
+    def start(self) -> None:
+        """Fork the first child."""
+        self._go_on()
+
+    def begin_again(self, task: OpenTask) -> None:
+        """Go on with another host: what has not failed is compiled and timed anew."""
+        self._quiet_device.release(self)
+        self._drop_child()
+        self.task = task
+        self._go_on()
+
+    def lose_device(self, message: str) -> None:
+        """End now, for no process can be had; ``message`` tells why."""
+        self._end_with(TrialFailure(reason=FailureReason.DEVICE_LOST, message=message[:4000]))
 
     def received(self, message: bytes) -> None:
         """Take in a compiled schedule or a round of samples."""
@@ -91,8 +119,15 @@ class RunningComparison:
             self._lose(TrialFailure(reason=FailureReason.CRASH, message=text))
 
     def ended(self) -> None:
-        """The child died of the schedule it was working on."""
+        """The child died: of the schedule it was working on, unless somebody killed it or its host."""
+        if not self.task.server.alive:
+            self._owner.host_died(self.task)
+            return
         death = self.child.exit(timeout_s=1.0)
+        if was_killed(death) and self._kills < _KILLS_BORNE:
+            self._kills += 1
+            self.begin_again(self.task)
+            return
         doing = "building or running" if self._compiled < len(self._entrants) else "running"
         self._lose(failure_of_death(death, doing, self.child.output()))
 
@@ -124,12 +159,23 @@ class RunningComparison:
 
     def cancel(self) -> None:
         """End now: what was not timed is canceled."""
-        failure = TrialFailure(reason=FailureReason.CANCELED, message="It was canceled.")
-        for index in range(len(self._order.traces)):
-            self._results.setdefault(index, Failed(failure=failure))
-        self._end()
+        self._end_with(TrialFailure(reason=FailureReason.CANCELED, message="It was canceled."))
+
+    def _go_on(self) -> None:
+        """Fork a child for the schedules that are still in."""
+        try:
+            self._child = self._fork()
+        except ForkFailed as error:
+            self._memory.close()
+            if self.task.server.alive:
+                self.lose_device(f"No child could be forked: {error}")
+            else:
+                self._owner.host_died(self.task)
+            return
+        self._owner.listen(self)
 
     def _fork(self) -> Child:
+        self._timed = False
         self._entrants = [index for index in range(len(self._order.traces)) if index not in self._results]
         self._compiled = 0
         self._rounds = {index: [] for index in self._entrants}
@@ -195,8 +241,7 @@ class RunningComparison:
         if len(self._results) == len(self._order.traces):
             self._end()
             return
-        self.child = self._fork()
-        self._owner.listen(self)
+        self._go_on()
 
     def _samples(self, index: int) -> tuple[float, ...]:
         return tuple(sample for samples in self._rounds[index] for sample in samples)
@@ -210,6 +255,12 @@ class RunningComparison:
                 samples = samples if len(samples) >= _LEAST_SAMPLES else samples + one_round
         return Timing(latency_s=median(samples), samples_s=samples)
 
+    def _end_with(self, failure: TrialFailure) -> None:
+        """End with what is known, and with ``failure`` for the rest."""
+        for index in range(len(self._order.traces)):
+            self._results.setdefault(index, Failed(failure=failure))
+        self._end()
+
     def _end(self) -> None:
         self._quiet_device.release(self)
         self._drop_child()
@@ -218,7 +269,8 @@ class RunningComparison:
 
     def _drop_child(self) -> None:
         self._owner.forget(self)
-        self.child.close()
+        if self._child is not None:
+            self._child.close()
         self._memory.close()
 
 

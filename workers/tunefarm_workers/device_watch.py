@@ -69,7 +69,8 @@ class DeviceWatch:
         identity = cpu_identity()
         if known is not None and known.fingerprint == host_fingerprint(identity):
             return known
-        self._ask("calibrate")
+        with suppress(ChannelClosed, TimeoutError):  # then it is dead, and its answer tells
+            self._ask("calibrate")
         self._baseline = ReferenceKernelTimes.model_validate_json(self._answer())
         return device_of(identity, self._baseline, known)
 

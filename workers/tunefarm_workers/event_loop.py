@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 
 from tunefarm_sandbox.channel import ChannelClosed
 from tunefarm_sandbox.child import Child
+from tunefarm_sandbox.fork_server import ForkFailed
 
 _MOST_IDLE_S = 0.25
 
@@ -83,16 +84,19 @@ class EventLoop:
         self.post(make)
         return self.wait_for(answer)
 
-    def wait_for(self, answer: "Future[Given]") -> Given:
-        """What the loop's thread will set as the result of ``answer``."""
+    def wait_for(self, answer: "Future[Given]", on_idle: Callable[[], None] = lambda: None) -> Given:
+        """What the loop's thread will set as the result of ``answer``; ``on_idle`` is called now and then meanwhile."""
         while True:
             try:
                 return answer.result(timeout=_MOST_IDLE_S)
             except FutureTimeoutError:
                 self.raise_crash()
+                on_idle()
 
     def raise_crash(self) -> None:
-        """Raise when the thread ended too early."""
+        """Raise when the thread ended too early; ``ForkFailed`` when that was for want of a fork server."""
+        if isinstance(self.crash, ForkFailed):
+            raise ForkFailed(self.crash.kind, self.crash.reason) from self.crash
         if self.crash is not None:
             raise RuntimeError("the lane's thread ended of an error") from self.crash
 
@@ -119,11 +123,16 @@ class EventLoop:
             for key, _ in self._selector.select(idle_s):
                 if key.data is None:
                     os.eventfd_read(self._wakeup)
-                else:
+                elif self._is_listened_to(key):
                     self._hear(key.data)
             while self._calls:
                 self._calls.popleft()()
             wanted_s = self._on_tick(time.monotonic())
+
+    def _is_listened_to(self, key: selectors.SelectorKey) -> bool:
+        """Whether an earlier event of the same moment has not ended this conversation."""
+        present = self._selector.get_map().get(key.fd)
+        return present is not None and present.data is key.data
 
     def _hear(self, conversation: Conversation) -> None:
         try:

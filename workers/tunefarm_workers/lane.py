@@ -27,7 +27,7 @@ from tunefarm_workers.device_watch import DeviceWatch
 from tunefarm_workers.event_loop import Conversation, EventLoop
 from tunefarm_workers.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.inputs import Distribution
-from tunefarm_workers.open_task import OpenTask
+from tunefarm_workers.open_task import HostLost, OpenTask
 from tunefarm_workers.quiet_device import QuietDevice
 from tunefarm_workers.referee import Doubt
 
@@ -120,7 +120,33 @@ class Lane:
 
         task = self._tasks[order.exploration_id]
         limits, deadline_s = self._settings.child_limits(), self._settings.reference_s
-        self._comparisons.append(RunningComparison(task, order, self, limits, deadline_s, ended))
+        comparison = RunningComparison(task, order, self, limits, deadline_s, ended)
+        self._comparisons.append(comparison)
+        comparison.start()
+
+    def judging_task(self, exploration_id: str) -> OpenTask | None:
+        """The task of an exploration once outputs on its first inputs can be judged. Raises ``BadInput`` if never."""
+        task = self._tasks[exploration_id]
+        if task.referee.doubt is not None:
+            raise _unverifiable(task.referee.doubt, task.referee.doubt_text)
+        return task if task.referee.knows(1) else None
+
+    def host_died(self, task: OpenTask) -> None:
+        """Replace a host that took its children along, and begin again what they were at; give up after a few.
+
+        Raises ``ForkFailed`` when there is nothing left to fork a host from.
+        """
+        if self._tasks.get(task.order.exploration_id) is not task:
+            return
+        if task.hosts_lost >= _MOST_HOSTS_LOST:
+            message = f"The process that holds the task was killed {task.hosts_lost + 1} times."
+            for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
+                attempt.lose_device(message)
+            for comparison in [comparison for comparison in self._comparisons if comparison.task is task]:
+                comparison.lose_device(message)
+            return
+        task.hosts_lost += 1
+        self._reopen(task, task.distribution)
 
     def finished(self, attempt: Attempt, measurement: Measurement) -> None:
         """Pass on an attempt's result. Its child ends when nobody is being timed."""
@@ -174,27 +200,35 @@ class Lane:
         elif self._quarantined_s is None:
             self._quarantined_s = time.monotonic()
             for attempt in list(self._attempts):
-                attempt.lose_device()
+                attempt.lose_device("The device became slower than it was; its times cannot be trusted.")
 
     def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
         deadlines = Deadlines(first_build_s=self._settings.first_build_s, first_run_s=self._settings.first_run_s)
-        task = OpenTask(
-            self._zygote,
-            order,
-            self._settings.child_limits(),
-            deadlines,
-            self._referee_spoke,
-            distribution=distribution,
-        )
+        for again in range(_MOST_HOSTS_LOST, -1, -1):
+            try:
+                task = OpenTask(
+                    self._zygote,
+                    order,
+                    self._settings.child_limits(),
+                    deadlines,
+                    self._referee_spoke,
+                    distribution=distribution,
+                )
+            except HostLost:
+                if not again:
+                    raise
+            else:
+                break
         self.listen(task.referee)
         return task
 
     def _referee_spoke(self, task: OpenTask) -> None:
         referee = task.referee
-        if referee.is_done:
-            self.forget(referee)
-        else:  # its child may be another one than before
-            self.forget(referee)
+        self.forget(referee)
+        if referee.host_is_lost:
+            self.host_died(task)
+            return
+        if not referee.is_done:  # its child may be another one than before
             self.listen(referee)
         if referee.doubt is Doubt.NOT_FINITE and task.distribution == "normal":
             self._reopen(task, "positive")
@@ -217,19 +251,28 @@ class Lane:
         self._queue.extendleft(Queued(attempt.dispatch, time.monotonic()) for attempt in reversed(again))
         self.forget(task.referee)
         task.close()
-        fresh = self._opened(task.order, distribution)
+        try:
+            fresh = self._opened(task.order, distribution)
+        except BadInput as problem:
+            self._cancel_comparisons(task)
+            self._refuse(problem)
+            return
         fresh.hosts_lost = task.hosts_lost
         if distribution == task.distribution:
             fresh.incumbent_s = task.incumbent_s
         self._tasks[task.order.exploration_id] = fresh
+        for comparison in [comparison for comparison in self._comparisons if comparison.task is task]:
+            comparison.begin_again(fresh)
+
+    def _cancel_comparisons(self, task: OpenTask) -> None:
+        for comparison in [comparison for comparison in self._comparisons if comparison.task is task]:
+            comparison.cancel()
 
     def _give_up(self, task: OpenTask, doubt: Doubt, text: str) -> None:
         for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
             attempt.cancel()
-        for comparison in [comparison for comparison in self._comparisons if comparison.task is task]:
-            comparison.cancel()
-        problem = f"results of this function cannot be verified: {doubt.value}. {text}".strip()
-        self._refuse(BadInput("module", problem, "Give a function that computes finite numbers from usual inputs."))
+        self._cancel_comparisons(task)
+        self._refuse(_unverifiable(doubt, text))
 
     def _busy_children(self) -> Iterable[Child]:
         for attempt in self._attempts:
@@ -277,19 +320,14 @@ class Lane:
         try:
             attempt = Attempt(self, task, dispatch, queued.since_s, self._settings.child_limits())
         except ForkFailed as error:
-            self._survive(task, queued, error)
+            if error.kind != "server_lost" or task.hosts_lost >= _MOST_HOSTS_LOST:
+                self._fail_unbegun(dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
+                return
+            self._queue.appendleft(queued)
+            self.host_died(task)
             return
         self._attempts.append(attempt)
         self.loop.listen(attempt)
-
-    def _survive(self, task: OpenTask, queued: Queued, error: ForkFailed) -> None:
-        """A dead host is replaced a few times; otherwise the attempt fails."""
-        if error.kind != "server_lost" or task.hosts_lost >= _MOST_HOSTS_LOST:
-            self._fail_unbegun(queued.dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
-            return
-        task.hosts_lost += 1
-        self._queue.appendleft(queued)
-        self._reopen(task, task.distribution)
 
     def _fail_unbegun(self, dispatch: Dispatch, reason: FailureReason, message: str) -> None:
         self._deliver(
@@ -305,3 +343,8 @@ class Lane:
                 stages=Stages(),
             )
         )
+
+
+def _unverifiable(doubt: Doubt, text: str) -> BadInput:
+    problem = f"results of this function cannot be verified: {doubt.value}. {text}".strip()
+    return BadInput("module", problem, "Give a function that computes finite numbers from usual inputs.")

@@ -19,9 +19,11 @@ from tunefarm_schemas.measurement import (
     Dispatch,
     ExportOrder,
     ExportResult,
+    Failed,
     Measurement,
     MeasureTask,
 )
+from tunefarm_workers.child_answer import ChildFailed, OnWait, canceled
 from tunefarm_workers.device_watch import DeviceWatch
 from tunefarm_workers.environment import present_environment
 from tunefarm_workers.export import Exporter
@@ -121,21 +123,33 @@ class LocalFarm:
         """While the device is quarantined: what was delivered since it was last seen in order, to be repeated."""
         return self._lane.loop.ask(self._lane.suspects)
 
-    def compare(self, order: ComparisonOrder) -> Comparison:
-        """Time schedules side by side on a quiet device."""
-        answer: Future[Comparison] = Future()
-        self._lane.loop.ask(lambda: self._lane.compare(order, answer.set_result))
-        return self._lane.loop.wait_for(answer)
+    def compare(self, order: ComparisonOrder, on_wait: OnWait = lambda: True) -> Comparison:
+        """Time schedules side by side on a quiet device.
 
-    def export(self, order: ExportOrder) -> ExportResult:
-        """Compile a schedule to a library, check it, and time it in fresh processes."""
-        task = self._lane.loop.ask(lambda: self._lane.task(order.exploration_id))
+        ``on_wait`` is called on this thread a few times a second; once it gives False, all comes back as canceled.
+        """
+        answer: Future[Comparison] = Future()
+
+        def look() -> None:
+            if not on_wait():
+                self.cancel_all()
+
+        self._lane.loop.ask(lambda: self._lane.compare(order, answer.set_result))
+        return self._lane.loop.wait_for(answer, look)
+
+    def export(self, order: ExportOrder, on_wait: OnWait = lambda: True) -> ExportResult:
+        """Compile a schedule to a library, check it, and time it in fresh processes. ``on_wait`` as in ``compare``."""
+        try:  # what the inputs are is settled only when they are known to give finite numbers
+            task = self._judging_task(order.exploration_id, on_wait)
+        except ChildFailed as failed:
+            return Failed(failure=failed.failure)
         exporter = Exporter(
             self._zygote,
             self._scratch,
             self._settings.child_limits(),
-            lambda action: while_quiet(self._lane, action),
-            lambda outputs: self._error_of(task, outputs),
+            lambda action: while_quiet(self._lane, action, on_wait),
+            lambda outputs: self._error_of(order.exploration_id, outputs, on_wait),
+            on_wait,
         )
         return exporter.export(order, task.host_order(), task.arguments, task.order.protocol_id)
 
@@ -152,9 +166,16 @@ class LocalFarm:
         os.close(self._ready)
         self._ready = -1
 
-    def _error_of(self, task: OpenTask, outputs: list[Array]) -> float:
-        while not self._lane.loop.ask(lambda: task.referee.knows(1)):
+    def _judging_task(self, exploration_id: str, on_wait: OnWait) -> OpenTask:
+        """The task of an exploration, once it is known what is right. Raises ``BadInput``, ``ChildFailed``."""
+        while (task := self._lane.loop.ask(lambda: self._lane.judging_task(exploration_id))) is None:
+            if not on_wait():
+                raise canceled()
             time.sleep(_REFERENCE_POLL_S)
+        return task
+
+    def _error_of(self, exploration_id: str, outputs: list[Array], on_wait: OnWait) -> float:
+        task = self._judging_task(exploration_id, on_wait)
         return self._lane.loop.ask(lambda: task.referee.error_of(outputs))
 
     def _deliver(self, measurement: Measurement) -> None:

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from tunefarm_sandbox.channel import ChannelClosed
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_sandbox.limits import Limits
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.measurement import MeasureTask
 from tunefarm_workers.argument import Argument
+from tunefarm_workers.child_death import was_killed
 from tunefarm_workers.deadlines import Deadlines
 from tunefarm_workers.inputs import Distribution
 from tunefarm_workers.messages import HostOrder, HostReady, from_host
@@ -19,6 +20,13 @@ from tunefarm_workers.referee import Referee
 _HOST_READY_S = 60.0
 SEED = 20_240_601
 """Of all inputs: the same numbers on every host and in every run."""
+
+
+class HostLost(ForkFailed):
+    """Raised when somebody killed a task's host while it started; another one may fare better."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("server_lost", reason)
 
 
 class OpenTask:
@@ -38,6 +46,8 @@ class OpenTask:
 
         Raises:
             BadInput: when the module cannot be read or fed.
+            HostLost: when the host was killed meanwhile.
+            ForkFailed: when ``zygote`` forks no host.
         """
         self.order = order
         self.distribution: Distribution = distribution
@@ -55,7 +65,11 @@ class OpenTask:
         if not self.layout.tensors:
             raise BadInput("module", "the function writes none of its parameters.", "Tune a function with an output.")
         self.server: ForkServer = self.host.as_server()
-        self.referee = Referee(self.server, self.arguments, limits, lambda: on_progress(self))
+        try:
+            self.referee = Referee(self.server, self.arguments, limits, lambda: on_progress(self))
+        except ForkFailed as error:
+            self.host.close()
+            raise HostLost(error.reason) from error
 
     def host_order(self) -> HostOrder:
         """What the host holds ready."""
@@ -84,7 +98,10 @@ class OpenTask:
             said = from_host.validate_json(self.host.channel.receive(timeout_s=_HOST_READY_S))
         except (ChannelClosed, TimeoutError) as error:
             tail = self.host.output()[-500:].strip()
+            death = self.host.exit(timeout_s=1.0)
             self.host.close()
+            if was_killed(death):
+                raise HostLost(f"a task's host was {tail or 'killed'}") from error
             raise BadInput(
                 "module", f"reading it ended a process: {tail or error}.", "Save it again with this version of TVM."
             ) from error

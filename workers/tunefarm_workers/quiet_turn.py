@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from tunefarm_workers.child_answer import OnWait, canceled
 from tunefarm_workers.lane import Lane
 
 _CRASH_POLL_S = 0.25
@@ -21,13 +22,18 @@ class _Turn:
         self.came.set()
 
 
-def while_quiet(lane: Lane, action: Callable[[], Given]) -> Given:
-    """What ``action`` gives, called on this thread while ``lane`` keeps the device quiet."""
+def while_quiet(lane: Lane, action: Callable[[], Given], on_wait: OnWait) -> Given:
+    """What ``action`` gives, called on this thread while ``lane`` keeps the device quiet.
+
+    Raises ``ChildFailed`` when ``on_wait`` says that it is not wanted any more.
+    """
     turn = _Turn()
     lane.loop.post(lambda: lane.quiet_device.claim(turn))
     try:
         while not turn.came.wait(_CRASH_POLL_S):
             lane.loop.raise_crash()
+            if not on_wait():
+                raise canceled()
         return action()
     finally:
         lane.loop.post(lambda: lane.quiet_device.release(turn))

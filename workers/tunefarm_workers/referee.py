@@ -8,15 +8,19 @@ import numpy as np
 
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_sandbox.limits import Limits
 from tunefarm_workers.argument import Argument
+from tunefarm_workers.child_death import was_killed
 from tunefarm_workers.element_type import is_floating
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.messages import ReferenceBroken, ReferenceOrder, from_reference
 from tunefarm_workers.output_layout import OutputLayout
 from tunefarm_workers.shared_memory import SharedMemory
 from tunefarm_workers.tolerance import Array, OutputReference, all_finite, worst_error
+
+_KILLS_BORNE = 2
+"""How many times a child that somebody killed is replaced before the function it runs is blamed."""
 
 
 class Doubt(Enum):
@@ -47,6 +51,9 @@ class Referee:
         self._references: dict[int, list[OutputReference]] = {}
         self.doubt: Doubt | None = None
         self.doubt_text = ""
+        self._kills = 0
+        self.host_is_lost = False
+        """Whether nothing more will come, because the host that children are forked from is gone."""
         self._own_memory = SharedMemory("reference", self._own.size_bytes * INPUT_SETS)
         self._double_memory = SharedMemory("widened-reference", self._double.size_bytes * INPUT_SETS)
         self.child: Child = self._fork()
@@ -83,16 +90,27 @@ class Referee:
         self._settle()
 
     def ended(self) -> None:
-        """The child is gone: without the widened form it may still finish, so that is tried once."""
+        """The child is gone: if it was killed it is replaced; without the widened form another may still finish."""
         if self.is_done:
             return
-        if not self._widen:
-            self._doubt(Doubt.FAILED, f"its process ended: {self.child.output()[-500:]}")
-            return
-        self._widen = False
-        self._steps = {step for step in self._steps if not step[1]}
-        self.child = self._fork()
+        self.host_is_lost = not self._server.alive
+        if not self.host_is_lost:
+            if was_killed(self.child.exit(timeout_s=1.0)) and self._kills < _KILLS_BORNE:
+                self._kills += 1
+            elif self._widen:
+                self._widen = False
+                self._steps = {step for step in self._steps if not step[1]}
+            else:
+                self._doubt(Doubt.FAILED, f"its process ended: {self.child.output()[-500:]}")
+                return
+            self._replace_child()
         self._on_progress()
+
+    def _replace_child(self) -> None:
+        try:
+            self.child = self._fork()
+        except ForkFailed:
+            self.host_is_lost = True
 
     def judge(self, memory: mmap.mmap, set_numbers: Sequence[tuple[int, int]]) -> float:
         """The worst error of outputs in units of what is allowed.

@@ -1,12 +1,16 @@
 """``tunefarm artifact``: from a record to a library, and a library on trial."""
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tunefarm.exit_code import ExitCode
 from tunefarm.quantities import latency_text
 from tunefarm.tables import print_json
+
+if TYPE_CHECKING:
+    from tunefarm.artifact_trial import ArtifactTrial
 
 artifact = typer.Typer(help="From a record to a library, and a library on trial.", no_args_is_help=True)
 
@@ -19,16 +23,18 @@ def build(
     output: Annotated[str, typer.Option(help="Folder for the library and its manifest.")],
     as_json: AsJson = False,
 ) -> int:
-    """Write the library of a record, the very one that was measured, with its manifest."""
+    """Write the library of a record, the very one that was measured, with its manifest and its function."""
     from tunefarm.artifact_folder import write_artifact
     from tunefarm.job_options import output_folder
     from tunefarm.machine import Machine
     from tunefarm.record_queries import named_record, stored_artifact
+    from tunefarm_services.store import LOCAL_TENANT
 
     folder = output_folder(output)
     with Machine() as machine:
         manifest, library = stored_artifact(machine.store, named_record(machine.store, record_id))
-    path = write_artifact(folder, manifest, library)
+        module_json = machine.store.workload(LOCAL_TENANT, manifest.workload_id).module_json
+    path = write_artifact(folder, manifest, library, module_json)
     if as_json:
         print_json({"artifact_id": manifest.artifact_id, "library": str(path)})
     else:
@@ -41,16 +47,31 @@ def run(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder that artifact build or tune --output wrote.")],
     as_json: AsJson = False,
 ) -> int:
-    """Check an artifact's digest, load it in a fresh process, and time it."""
-    from tunefarm.artifact_folder import read_artifact
-    from tunefarm.artifact_trial import try_artifact
+    """Check an artifact's digest, compare what it computes with the untuned function, and time it."""
+    from tunefarm.artifact_folder import library_name, read_artifact, read_workload
+    from tunefarm.artifact_trial import try_and_compare, try_artifact
 
     manifest, _, place = read_artifact(folder)
-    trial = try_artifact(place)
+    module_json = read_workload(place, manifest)
+    if module_json is None:
+        trial = try_artifact(place)
+    else:
+        trial = try_and_compare(manifest, place / library_name(manifest), module_json)
+    if trial.is_wrong:
+        print(f"tunefarm: the library is wrong: {_error_text(trial)}; do not ship it.", file=sys.stderr)
+        return ExitCode.NO_VALID_KERNEL
     if as_json:
         print_json(trial.model_dump(mode="json"))
         return ExitCode.FINE
     print(
         f"{manifest.workload_name}: {latency_text(trial.latency_s)} here, {latency_text(manifest.latency_s)} recorded"
     )
+    if trial.worst_error is None:
+        print("not checked: there is no workload.json beside the manifest to compare with")
+    else:
+        print(f"correct: {_error_text(trial)}")
     return ExitCode.FINE
+
+
+def _error_text(trial: "ArtifactTrial") -> str:
+    return f"its worst error is {trial.worst_error:.3g} times what is allowed"

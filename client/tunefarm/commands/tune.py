@@ -124,10 +124,15 @@ def _job(
 def _work(machine: "Machine", job: Job, display: "ProgressDisplay") -> "JobSummary":
     from tunefarm.interruption import Interruption
     from tunefarm.process_start import process_started_at_s
+    from tunefarm_sandbox.fork_server import ForkFailed
 
-    supervisor = machine.supervisor(started_at_s=process_started_at_s(), on_progress=display.show)
-    with Interruption(supervisor.stop, display.say):
-        return machine.work(supervisor, job)
+    try:
+        supervisor = machine.supervisor(started_at_s=process_started_at_s(), on_progress=display.show)
+        with Interruption(supervisor.stop, display.say):
+            return machine.work(supervisor, job)
+    except ForkFailed as error:
+        fix = f"Everything measured is kept; resume with: tunefarm tune --resume {job.job_id}"
+        raise BadInput("sandbox", f"{error.reason.rstrip('.')}.", fix) from error
 
 
 def _numpy_latency_s(machine: "Machine", job: Job, summary: "JobSummary") -> float | None:

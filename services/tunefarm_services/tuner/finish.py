@@ -1,7 +1,7 @@
 """The end of a search: the fastest few side by side, the winner's library in fresh processes, a record of it."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -56,7 +56,9 @@ def standing_record(store: Store, run: ExplorationRun) -> TuningRecord | None:
 class Finisher:
     """Verifies the outcome of explorations and writes their records."""
 
-    def __init__(self, store: Store, farm: Farm, lease: Lease) -> None:
+    def __init__(self, store: Store, farm: Farm, lease: Lease, on_wait: Callable[[], bool]) -> None:
+        """``on_wait`` is called a few times a second while the farm works; False when the job has to stop."""
+        self._on_wait = on_wait
         self._store = store
         self._farm = farm
         self._tenant = lease.tenant
@@ -90,7 +92,7 @@ class Finisher:
 
     def _rank(self, run: ExplorationRun, finalists: Sequence[Trace]) -> tuple[list[Trace], TrialFailure | None]:
         order = ComparisonOrder(exploration_id=run.exploration_id, traces=(*finalists, None))
-        results = self._farm.compare(order).results
+        results = self._farm.compare(order, self._on_wait).results
         timed: list[tuple[float, Trace]] = []
         failure: TrialFailure | None = None
         for trace, result in zip(order.traces, results, strict=True):
@@ -103,7 +105,7 @@ class Finisher:
         return [trace for _, trace in sorted(timed, key=lambda pair: pair[0])], failure
 
     def _record(self, run: ExplorationRun, winner: Trace, standing: TuningRecord | None) -> Finished:
-        exported = self._farm.export(ExportOrder(exploration_id=run.exploration_id, trace=winner))
+        exported = self._farm.export(ExportOrder(exploration_id=run.exploration_id, trace=winner), self._on_wait)
         if not isinstance(exported, Exported):
             return Finished(record=standing, artifact_id=None, failure=exported.failure)
         latencies_s = exported.process_latencies_s

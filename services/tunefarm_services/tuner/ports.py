@@ -1,6 +1,6 @@
 """What the tuner needs from whoever measures."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tunefarm_schemas.device import Device
@@ -47,11 +47,14 @@ class Farm(Protocol):
     def suspects(self) -> list[Measurement]:
         """Results delivered since the device was last seen in order, while it is not; empty while it is."""
 
-    def compare(self, order: ComparisonOrder) -> Comparison:
-        """Time schedules side by side on a quiet device."""
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        """Time schedules side by side on a quiet device.
 
-    def export(self, order: ExportOrder) -> ExportResult:
-        """Compile a schedule to a library and time it in fresh processes."""
+        ``on_wait`` is called on this thread a few times a second; once it gives False, all comes back as canceled.
+        """
+
+    def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
+        """Compile a schedule to a library and time it in fresh processes. ``on_wait`` as in ``compare``."""
 
     def room(self) -> int:
         """How many attempts it wants queued or running at once, to be kept busy."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import Child, ForkServer
+from tunefarm_sandbox.fork_server import Child, ForkFailed, ForkServer
 from tunefarm_sandbox.limits import Limits
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.job import Effort, JobOutcome, JobState
@@ -92,7 +92,7 @@ class Supervisor:
         if left is None and all(standing_record(self._store, run) for run in job_run.explorations):
             return self._answer_from_store(job_run)
         self._measure(job_run, left)
-        if self._halt is not None or self._stop_asked.is_set():
+        if self._has_to_stop():
             return self._halted(job_run)
         return self._finish(job_run)
 
@@ -190,6 +190,8 @@ class Supervisor:
         child.exit(2.0)
 
     def _after_death(self, job_run: JobRun, death: SearchDied) -> Effort | None:
+        if not self._zygote.alive:  # then it is no fault of this job's
+            raise ForkFailed("server_lost", "the process that forks all others is gone")
         deaths = self._store.count_search_death(job_run.lease)
         self._store.append_event(job_run.lease, "search_died", {"message": str(death), "deaths": deaths})
         if deaths >= SEARCH_DEATHS:
@@ -221,11 +223,15 @@ class Supervisor:
 
     def _finish(self, job_run: JobRun) -> JobSummary:
         began_s = time.monotonic()
-        finisher = Finisher(self._store, self._farm, job_run.lease)
+        finisher = self._finisher(job_run)
         for run in job_run.explorations:
-            self._tick(job_run, "verifying")
+            if not self._tick(job_run, "verifying"):
+                return self._halted(job_run)
             if run.best_latency_s is not None:
-                end = job_run.finished[run.exploration_id] = finisher.finish(run)
+                end = finisher.finish(run)
+                if end.failure is not None and self._has_to_stop():
+                    return self._halted(job_run)
+                job_run.finished[run.exploration_id] = end
                 if end.record is not None:
                     run.concluded(end.record.trace, end.record.latency_s, job_run.elapsed_s())
         job_run.verify_s = time.monotonic() - began_s
@@ -240,9 +246,10 @@ class Supervisor:
 
     def _halted(self, job_run: JobRun) -> JobSummary:
         """Canceled, paused, poisoned or interrupted: keep the incumbents as claims and leave the job in its state."""
-        finisher = Finisher(self._store, self._farm, job_run.lease)
+        finisher = self._finisher(job_run)
         for run in job_run.explorations:
-            finisher.claim(run)
+            if run.exploration_id not in job_run.finished:
+                finisher.claim(run)
         if self._halt is JobState.FINISHED:
             ended = self._store.job(job_run.lease.tenant, job_run.job.job_id)
             return job_run.summary(ended.outcome, ended.message)
@@ -268,7 +275,13 @@ class Supervisor:
         if now_s >= self._next_report_s:
             self._next_report_s = now_s + REPORT_S
             self._on_progress(job_run.progress(stage))
-        return not self._stop_asked.is_set() and self._halt is None
+        return not self._has_to_stop()
+
+    def _has_to_stop(self) -> bool:
+        return self._stop_asked.is_set() or self._halt is not None
+
+    def _finisher(self, job_run: JobRun) -> Finisher:
+        return Finisher(self._store, self._farm, job_run.lease, lambda: self._tick(job_run, "verifying"))
 
     def _obey(self, job_run: JobRun) -> None:
         match self._store.requested(job_run.lease.tenant, job_run.job.job_id):

@@ -11,7 +11,11 @@ SIZE = 128
 @I.ir_module
 class Matmul:
     @T.prim_func(s_tir=True)
-    def main(A: T.Buffer((128, 128), "float32"), B: T.Buffer((128, 128), "float32"), C: T.Buffer((128, 128), "float32")):  # noqa: E501, N805
+    def main(
+        A: T.Buffer((128, 128), "float32"),  # noqa: N805
+        B: T.Buffer((128, 128), "float32"),
+        C: T.Buffer((128, 128), "float32"),
+    ):
         for i, j, k in T.grid(128, 128, 128):
             with T.sblock("C"):
                 vi, vj, vk = T.axis.remap("SSR", [i, j, k])
@@ -23,7 +27,11 @@ class Matmul:
 @I.ir_module
 class MatmulRelu:
     @T.prim_func(s_tir=True)
-    def main(A: T.Buffer((128, 128), "float32"), B: T.Buffer((128, 128), "float32"), C: T.Buffer((128, 128), "float32")):  # noqa: E501, N805
+    def main(
+        A: T.Buffer((128, 128), "float32"),  # noqa: N805
+        B: T.Buffer((128, 128), "float32"),
+        C: T.Buffer((128, 128), "float32"),
+    ):
         Y = T.sblock_alloc_buffer((128, 128), "float32")
         for i, j, k in T.grid(128, 128, 128):
             with T.sblock("Y"):

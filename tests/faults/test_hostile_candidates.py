@@ -1,0 +1,52 @@
+"""Five hundred hostile and broken candidates among good ones, in an order drawn by lot."""
+
+import random
+from itertools import chain, islice
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.hostile_candidates import (
+    HostileCandidate,
+    all_native,
+    broken,
+    good,
+    misused,
+    mutated,
+    workload,
+)
+from tests.acceptance.measuring_farm import Holdings, assert_nothing_is_left, measured, measuring_farm
+from tests.acceptance.test_hostile_candidates import complaint, fastest_s
+from tunefarm_schemas.measurement import Failed
+
+HOSTILE = 500
+MUTATED = 200
+
+
+def five_hundred(forbidden: Path, generator: random.Random) -> list[HostileCandidate]:
+    known = list(chain(all_native(str(forbidden)), broken(), misused()))
+    chosen = [mutated(generator) for _ in range(MUTATED)]
+    chosen += islice(chain.from_iterable(iter(lambda: known, None)), HOSTILE - MUTATED)
+    generator.shuffle(chosen)
+    return chosen
+
+
+@pytest.mark.faults
+def test_five_hundred_hostile_candidates_leave_nothing_behind(tmp_path: Path) -> None:
+    forbidden = tmp_path / "made-by-a-kernel"
+    hostile = five_hundred(forbidden, random.Random(7))
+    traces = [trace for each in hostile for trace in (each.trace, good())]
+    with measuring_farm(tmp_path, workload()) as farm:
+        alone = measured(farm, [good()] * 5)
+        before = Holdings.now(tmp_path)
+        mixed = measured(farm, traces)
+        after = measured(farm, [good()] * 5)
+        assert_nothing_is_left(before, tmp_path)
+    complaints = [text for each, m in zip(hostile, mixed[::2], strict=True) if (text := complaint(each, m))]
+    assert not complaints, "\n".join(complaints)
+    neighbours = [each.name for each in hostile]
+    spoilt = [(at, neighbours[at], m) for at, m in enumerate(mixed[1::2]) if isinstance(m.result, Failed)]
+    assert not spoilt, spoilt
+    assert fastest_s(mixed[1::2]) < 1.5 * fastest_s(alone)
+    assert fastest_s(after) < 1.5 * fastest_s(alone)
+    assert not forbidden.exists()

@@ -1,0 +1,87 @@
+"""What a job still has to spend, given what was spent on its explorations before."""
+
+from tests.store.sample import TARGET, workload
+from tunefarm_schemas.job import Effort, EffortSpent, Exploration, ExplorationKey, JobSpec, StopReason
+from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.workload import Task
+from tunefarm_services.tuner.effort_left import effort_left
+from tunefarm_services.tuner.exploration_run import ExplorationRun
+
+SEED = Trace(text='[[["GetSBlock",[],["C","main"],["b0"]]],[]]')
+
+
+def run_that_spent(
+    trials: int, seconds: float = 0.0, reason: StopReason | None = None, best_s: float | None = None
+) -> ExplorationRun:
+    key = ExplorationKey(
+        tenant="local",
+        workload_id=workload().workload_id,
+        target_id=TARGET.target_id,
+        device_class_id="d",
+        code_generator="g",
+        protocol_id="cpu-hot-cache/1",
+        space_id="automatic",
+        abi="stable",
+    )
+    return ExplorationRun(
+        task=Task(workload_id=key.workload_id, target_id=key.target_id, name="matmul"),
+        workload=workload(),
+        target=TARGET,
+        abi="stable",
+        exploration=Exploration(
+            exploration_id=key.exploration_id,
+            key=key,
+            spent=EffortSpent(trials=trials, seconds=seconds, stop_reason=reason),
+            best_latency_s=best_s,
+        ),
+        best_latency_s=best_s,
+    )
+
+
+def spec(effort: Effort, *seeds: Trace) -> JobSpec:
+    task = Task(workload_id="w", target_id="t", name="matmul")
+    return JobSpec(tasks=(task,), effort=effort, protocol_id="cpu-hot-cache/1", seed_traces=seeds)
+
+
+def test_a_new_exploration_gets_all_that_was_asked_for() -> None:
+    asked = Effort(trials=64, seconds=30)
+    assert effort_left(spec(asked), [run_that_spent(0)]) == asked
+
+
+def test_only_the_difference_is_spent() -> None:
+    left = effort_left(spec(Effort(trials=96, seconds=30)), [run_that_spent(64, 12.0)])
+    assert left == Effort(trials=32, seconds=18)
+
+
+def test_nothing_is_left_where_as_much_was_spent() -> None:
+    assert effort_left(spec(Effort(trials=64)), [run_that_spent(64)]) is None
+    assert effort_left(spec(Effort(trials=64, seconds=10)), [run_that_spent(20, 10.0)]) is None
+
+
+def test_nothing_is_left_of_an_exhausted_space() -> None:
+    run = run_that_spent(9, reason=StopReason.SPACE_EXHAUSTED)
+    assert effort_left(spec(Effort(trials=64)), [run]) is None
+
+
+def test_nothing_is_left_once_the_target_latency_is_met() -> None:
+    effort = Effort(trials=64, target_latency_s=1e-5)
+    assert effort_left(spec(effort), [run_that_spent(8, best_s=0.9e-5)]) is None
+    assert effort_left(spec(effort), [run_that_spent(8, best_s=1.1e-5)]) is not None
+
+
+def test_a_plateau_counts_only_for_a_job_that_stops_at_one() -> None:
+    run = run_that_spent(40, reason=StopReason.PLATEAU)
+    assert effort_left(spec(Effort(trials=64, plateau_trials=16)), [run]) is None
+    assert effort_left(spec(Effort(trials=64)), [run]) == Effort(trials=24)
+
+
+def test_an_untried_seed_is_measured_however_much_was_spent() -> None:
+    run = run_that_spent(64)
+    assert effort_left(spec(Effort(trials=64), SEED), [run]) == Effort(trials=1)
+    run.proposed(3, SEED)
+    assert effort_left(spec(Effort(trials=64), SEED), [run]) is None
+
+
+def test_tasks_share_one_budget() -> None:
+    left = effort_left(spec(Effort(trials=64)), [run_that_spent(20), run_that_spent(30)])
+    assert left == Effort(trials=14)

@@ -1,0 +1,101 @@
+"""A shipped library against the function that its manifest names."""
+
+from pathlib import Path
+
+import pytest
+import tvm
+
+from tests.workers import workloads
+from tests.workers.measuring import RunningFarm
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.limits import Limits
+from tunefarm_schemas import SCHEMA_VERSION
+from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.measurement import Exported, ExportOrder
+from tunefarm_schemas.trace import Trace
+from tunefarm_workers.artifact_check import ArtifactCheck, check_artifact
+from tunefarm_workers.child_answer import ChildFailed
+
+LIMITS = Limits(memory_bytes=1 << 30)
+
+
+def exported_library(running: RunningFarm, module: tvm.IRModule, trace: Trace | None, abi: str = "stable") -> Exported:
+    opened = running.open(module, abi=abi)
+    exported = running.farm.export(ExportOrder(exploration_id=opened, trace=trace, processes=1))
+    assert isinstance(exported, Exported), exported
+    return exported
+
+
+def manifest_of(exported: Exported, **changes: object) -> ArtifactManifest:
+    fields: dict[str, object] = {
+        "schema_version": SCHEMA_VERSION,
+        "artifact_id": "artifact",
+        "record_id": "record",
+        "workload_id": "workload",
+        "workload_name": "function",
+        "arguments": (),
+        "target": workloads.TARGET,
+        "num_cores": 2,
+        "device_class_id": "class",
+        "code_generator": "tvm",
+        "protocol_id": workloads.HOT,
+        "abi": "stable",
+        "entry": exported.entry,
+        "pack_entry": exported.pack_entry,
+        "packed_arguments": exported.packed_arguments,
+        "trace_id": "trace",
+        "latency_s": 1e-5,
+        "interval_s": None,
+        "library_digest": digest(exported.library),
+        "library_name": "kernel.so",
+        "created_at": "2026-01-01T00:00:00+00:00",
+    }
+    return ArtifactManifest.model_validate(fields | changes)
+
+
+def checked(
+    zygote: ForkServer, folder: Path, exported: Exported, module: tvm.IRModule, **changes: object
+) -> ArtifactCheck:
+    library = folder / "kernel.so"
+    library.write_bytes(exported.library)
+    return check_artifact(zygote, manifest_of(exported, **changes), tvm.ir.save_json(module), library, LIMITS)
+
+
+def test_a_library_of_the_function_is_correct(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
+    module = workloads.matmul(64)
+    check = checked(zygote, tmp_path, exported_library(running, module, workloads.tiled(module)), module)
+    assert 0.0 <= check.worst_error <= 1.0
+    assert 0.0 < check.timing.latency_s < 1.0
+
+
+def test_a_library_with_packed_weights_is_correct(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
+    module = workloads.dense()
+    exported = exported_library(running, module, workloads.with_packed_weight(module), "packed")
+    assert checked(zygote, tmp_path, exported, module, abi="packed").worst_error <= 1.0
+
+
+def test_a_function_of_positive_numbers_is_checked_on_them(
+    running: RunningFarm, zygote: ForkServer, tmp_path: Path
+) -> None:
+    module = workloads.square_root()
+    exported = exported_library(running, module, None)
+    assert checked(zygote, tmp_path, exported, module).worst_error <= 1.0
+
+
+def test_a_library_of_another_function_is_wrong(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
+    exported = exported_library(running, workloads.matmul(64), None)
+    check = checked(zygote, tmp_path, exported, workloads.matmul_of_swapped(64))
+    assert check.worst_error > 1.0
+
+
+def test_what_does_not_run_is_told(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
+    module = workloads.matmul(64)
+    exported = exported_library(running, module, None)
+    with pytest.raises(ChildFailed, match="no_such_function"):
+        checked(zygote, tmp_path, exported, module, entry="no_such_function")
+    with pytest.raises(BadInput, match="not finite"):
+        checked(zygote, tmp_path, exported, workloads.not_a_number())
+    with pytest.raises(BadInput, match="unknown protocol"):
+        checked(zygote, tmp_path, exported, module, protocol_id="of-tomorrow/9")

@@ -1,0 +1,166 @@
+"""What somebody kills is replaced, and no schedule is blamed for it."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.workers import workloads
+from tests.workers.conftest import HERE, SETTINGS
+from tests.workers.measuring import RunningFarm
+from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Timing
+from tunefarm_workers.local_farm import LocalFarm
+
+
+def host_of(running: RunningFarm, opened: str) -> int:
+    return running.farm._lane.task(opened).host.pid
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def later(delay_s: float, action: Callable[[], None]) -> threading.Timer:
+    timer = threading.Timer(delay_s, action)
+    timer.start()
+    return timer
+
+
+def kill_a_child_of(parent: int) -> None:
+    deadline_s = time.monotonic() + 5
+    while time.monotonic() < deadline_s:
+        for child in psutil.Process(parent).children():
+            kill(child.pid)
+            return
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.1, 0.4])
+def test_a_host_killed_during_a_comparison_costs_no_entrant(running: RunningFarm, delay_s: float) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=0.3)
+    timer = later(delay_s, lambda: kill(host_of(running, opened)))
+    results = running.farm.compare(order).results
+    timer.join()
+    assert all(isinstance(result, Timing) for result in results), results
+    assert running.farm._lane.task(opened).hosts_lost == 1
+
+
+def test_a_host_killed_before_a_comparison_is_replaced(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
+    kill(host_of(running, opened))
+    (result,) = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=(None,), seconds_each=0.05)).results
+    assert isinstance(result, Timing), result
+
+
+def test_a_comparing_child_that_is_killed_costs_no_entrant(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
+    order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=0.3)
+    host = host_of(running, opened)
+    timer = later(0.2, lambda: kill_a_child_of(host))
+    results = running.farm.compare(order).results
+    timer.join()
+    assert all(isinstance(result, Timing) for result in results), results
+    assert host_of(running, opened) == host
+
+
+def test_a_host_that_is_killed_again_and_again_is_given_up(running: RunningFarm) -> None:
+    opened = running.open(workloads.matmul(64))
+    ended = threading.Event()
+
+    def strike() -> None:
+        while not ended.wait(0.05):
+            pid = host_of(running, opened)
+            if psutil.pid_exists(pid):
+                kill(pid)
+
+    striker = threading.Thread(target=strike)
+    striker.start()
+    (result,) = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=(None,))).results
+    ended.set()
+    striker.join()
+    assert isinstance(result, Failed)
+    assert result.failure.reason is FailureReason.DEVICE_LOST
+
+
+def test_a_host_killed_while_candidates_are_measured_costs_none_of_them(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    numbers = [running.submit(opened, workloads.tiled(module)) for _ in range(6)]
+    time.sleep(0.15)
+    kill(host_of(running, opened))
+    collected = running.collect(6)
+    assert [type(collected[number].result).__name__ for number in numbers].count("Failed") == 0, collected
+
+
+def test_a_process_killed_during_an_export_is_replaced(running: RunningFarm, zygote: ForkServer) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
+    known = {child.pid for child in zygote.children() if child.exit() is None}
+    struck = []
+
+    def strike() -> None:
+        deadline_s = time.monotonic() + 5
+        while time.monotonic() < deadline_s:
+            fresh = [child.pid for child in zygote.children() if child.exit() is None and child.pid not in known]
+            if len(fresh) > 1:
+                kill(fresh[0])
+                struck.append(fresh[0])
+                return
+            time.sleep(0.005)
+
+    timer = later(0.0, strike)
+    exported = running.farm.export(
+        ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3), lambda: True
+    )
+    timer.join()
+    assert struck
+    assert isinstance(exported, Exported), exported
+
+
+def test_a_comparison_and_an_export_end_soon_when_they_are_not_wanted_any_more(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    began_s = time.monotonic()
+    order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=30)
+    results = running.farm.compare(order, lambda: time.monotonic() < began_s + 0.5).results
+    assert time.monotonic() - began_s < 2.0
+    assert {result.failure.reason for result in results if isinstance(result, Failed)} == {FailureReason.CANCELED}
+    began_s = time.monotonic()
+    export = ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=20)
+    failed = running.farm.export(export, lambda: time.monotonic() < began_s + 0.3)
+    assert time.monotonic() - began_s < 2.5
+    assert isinstance(failed, Failed)
+    assert failed.failure.reason is FailureReason.CANCELED
+    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
+
+
+def test_a_killed_zygote_ends_the_farm_in_words(tmp_path: Path) -> None:
+    module = workloads.matmul(64)
+    with ForkServer.start(["hostile:arm"], environment={"PYTHONPATH": HERE}) as zygote:
+        running = RunningFarm(LocalFarm(zygote, scratch=tmp_path, settings=SETTINGS))
+        opened = running.open(module)
+        for _ in range(4):
+            running.submit(opened, workloads.tiled(module))
+        assert zygote._process is not None
+        kill(zygote._process.pid)
+        with pytest.raises(ForkFailed, match="server"):
+            running.collect(4)
+        with pytest.raises(ForkFailed):
+            running.farm.cancel_all()
+        with pytest.raises(ForkFailed):
+            running.farm.export(ExportOrder(exploration_id=opened, trace=None))
+        running.farm.close()

@@ -1,0 +1,110 @@
+"""A shipped library on trial against the function that it was compiled from."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tunefarm_sandbox.channel import ChannelClosed
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.limits import Limits
+from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.device import PROTOCOLS
+from tunefarm_schemas.measurement import MeasureTask, Timing
+from tunefarm_workers.deadlines import Deadlines
+from tunefarm_workers.fresh_runner import FreshRunner
+from tunefarm_workers.inputs import Distribution
+from tunefarm_workers.messages import FreshOrder
+from tunefarm_workers.open_task import SEED, OpenTask
+from tunefarm_workers.referee import Doubt
+
+_REFERENCE_S: Final = 300.0
+_TURN_S: Final = 1.0
+_REBUILD: Final = "Build it again: tunefarm artifact build RECORD --output DIR"
+
+
+@dataclass(frozen=True)
+class ArtifactCheck:
+    """What came of it. ``worst_error`` is in units of what is allowed; at most 1 is correct."""
+
+    worst_error: float
+    timing: Timing
+
+
+def check_artifact(
+    zygote: ForkServer, manifest: ArtifactManifest, module_json: str, library: Path, limits: Limits
+) -> ArtifactCheck:
+    """Run ``library`` in a fresh process and the untuned function in another, compare, and time the library.
+
+    Everything that reads ``module_json`` or runs compiled code is a confined child of ``zygote``.
+
+    Raises:
+        BadInput: the module or the manifest cannot be used, or the untuned function gives nothing to compare with.
+        ChildFailed: the library does not load or run.
+        ForkFailed: there is no child.
+    """
+    task = _task_with_reference(zygote, manifest, module_json, limits)
+    try:
+        order = FreshOrder(
+            library=str(library),
+            digest=manifest.library_digest,
+            entry=manifest.entry,
+            pack_entry=manifest.pack_entry,
+            arguments=task.arguments,
+            packed_arguments=manifest.packed_arguments,
+            num_cores=manifest.num_cores,
+            cold_cache=PROTOCOLS[manifest.protocol_id].cold_cache,
+            seed=SEED,
+            distribution=task.distribution,
+        )
+        with FreshRunner(zygote, order, library.parent, limits, lambda: True) as runner:
+            runner.wait_until_ready()
+            error = task.referee.error_of(runner.outputs())
+            return ArtifactCheck(worst_error=error, timing=runner.time())
+    finally:
+        task.close()
+
+
+def _task_with_reference(zygote: ForkServer, manifest: ArtifactManifest, module_json: str, limits: Limits) -> OpenTask:
+    """The task of an artifact, whose referee knows what is right for the first set of inputs."""
+    if manifest.protocol_id not in PROTOCOLS:
+        raise BadInput("folder", f"its manifest names the unknown protocol {manifest.protocol_id[:40]!r}.", _REBUILD)
+    order = MeasureTask(
+        exploration_id=manifest.artifact_id,
+        workload_id=manifest.workload_id,
+        module_json=module_json,
+        target=manifest.target,
+        num_cores=manifest.num_cores,
+        protocol_id=manifest.protocol_id,
+        abi=manifest.abi,
+    )
+    task = _settled(zygote, order, limits, "normal")
+    if task.referee.doubt is Doubt.NOT_FINITE:
+        task.close()
+        task = _settled(zygote, order, limits, "positive")
+    doubt = task.referee.doubt
+    if doubt is not None:
+        problem = f"it cannot be compared with its function: {doubt.value}. {task.referee.doubt_text}".strip()
+        task.close()
+        raise BadInput("folder", problem, _REBUILD)
+    return task
+
+
+def _settled(zygote: ForkServer, order: MeasureTask, limits: Limits, distribution: Distribution) -> OpenTask:
+    """An open task whose referee knows the first set of inputs or doubts."""
+    task = OpenTask(zygote, order, limits, Deadlines(), lambda _: None, distribution=distribution)
+    referee = task.referee
+    deadline_s = time.monotonic() + _REFERENCE_S
+    while not referee.knows(1) and referee.doubt is None:
+        try:
+            referee.received(referee.child.channel.receive(timeout_s=_TURN_S))
+        except ChannelClosed:
+            referee.ended()
+        except TimeoutError:
+            pass
+        if referee.host_is_lost or time.monotonic() > deadline_s:
+            why = "was killed" if referee.host_is_lost else f"took longer than {_REFERENCE_S:.0f} s"
+            task.close()
+            raise BadInput("folder", f"the function that it is compared with {why}.", "Try again.")
+    return task
