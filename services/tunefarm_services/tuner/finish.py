@@ -19,6 +19,8 @@ from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.ports import Farm
 
 FINALISTS = 3
+COMPARE_S = 0.15
+"""Seconds of timing for each schedule that is compared."""
 UNTUNED = Trace(text="[[],[]]")
 """The schedule that changes nothing; what ships when tuning found nothing faster."""
 
@@ -91,7 +93,7 @@ class Finisher:
         return record
 
     def _rank(self, run: ExplorationRun, finalists: Sequence[Trace]) -> tuple[list[Trace], TrialFailure | None]:
-        order = ComparisonOrder(exploration_id=run.exploration_id, traces=(*finalists, None))
+        order = ComparisonOrder(exploration_id=run.exploration_id, traces=(*finalists, None), seconds_each=COMPARE_S)
         results = self._farm.compare(order, self._on_wait).results
         timed: list[tuple[float, Trace]] = []
         failure: TrialFailure | None = None
