@@ -7,6 +7,7 @@ import tvm
 
 from tunefarm_sandbox.channel import Channel
 from tunefarm_workers.argument import Argument
+from tunefarm_workers.eased_module import eased
 from tunefarm_workers.element_type import is_floating
 from tunefarm_workers.guarded_output import GuardedOutput
 from tunefarm_workers.inputs import InputArray
@@ -18,6 +19,8 @@ from tunefarm_workers.task_host import HeldTask, held_task, input_tensor
 from tunefarm_workers.widened_module import widen
 
 _MESSAGE_CHARACTERS = 2000
+_NOT_BUILT = (tvm.error.InternalError, ValueError, RuntimeError)
+"""What TVM raises where it cannot compile the reordered loops of a type, such as vectors of bfloat16."""
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
@@ -84,8 +87,7 @@ class _Form:
     def run(self, set_number: int) -> None:
         """Run on one set of inputs and write the outputs to its slot."""
         if self._function is None:
-            module = self._module or widen(self._held.order.module_json)
-            self._function = build_scheduled(module, self._held.target)[ENTRY]
+            self._function = self._built(self._module or widen(self._held.order.module_json))
         outputs: list[GuardedOutput] = []
         tensors: list[Any] = []
         for argument, array in zip(self._arguments, self._held.inputs(set_number), strict=True):
@@ -94,6 +96,12 @@ class _Form:
         memory = mmap.mmap(self._shared, 0)
         for output, offset in zip(outputs, self._layout.offsets_bytes, strict=True):
             output.copy_to(memory, set_number * self._layout.size_bytes + offset)
+
+    def _built(self, module: tvm.IRModule) -> Any:
+        try:
+            return build_scheduled(eased(module), self._held.target)[ENTRY]
+        except _NOT_BUILT:
+            return build_scheduled(module, self._held.target)[ENTRY]
 
     def _tensor(self, argument: Argument, array: InputArray | None, outputs: list[GuardedOutput]) -> Any:
         if array is not None and self.double and is_floating(argument.tensor.dtype):

@@ -1,0 +1,30 @@
+"""The reordered function is the function as written, to the last bit."""
+
+import numpy as np
+import pytest
+import tvm
+
+from tests.workers.workloads import matmul, square_root
+from tunefarm_workers.eased_module import eased
+
+
+def outputs(module: tvm.IRModule, dtype: str) -> np.ndarray:
+    function = tvm.tirx.build(module, target=tvm.target.Target({"kind": "llvm", "num-cores": 1}))["main"]
+    generator = np.random.default_rng(0)
+    shapes = [[int(extent) for extent in parameter.shape] for parameter in module["main"].params]
+    tensors = [tvm.runtime.tensor(generator.standard_normal(shape).astype(dtype)) for shape in shapes]
+    function(*tensors)
+    return tensors[-1].numpy()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_large_sum_is_reordered_and_rounds_the_same(dtype: str) -> None:
+    module = matmul(192, dtype)
+    reordered = eased(module)
+    assert "T.vectorized" in reordered.script()
+    np.testing.assert_array_equal(outputs(reordered, dtype), outputs(module, dtype))
+
+
+def test_small_functions_and_those_without_a_sum_stay_as_they_are() -> None:
+    for module in (matmul(32), square_root()):
+        assert "T.vectorized" not in eased(module).script()
