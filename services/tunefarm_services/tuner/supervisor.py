@@ -89,8 +89,8 @@ class Supervisor:
             return self._halted(job_run)
         self._settle_unfinished(job_run)
         left = effort_left(job_run.job.spec, job_run.explorations)
-        if left is None and all(standing_record(self._store, run) for run in job_run.explorations):
-            return self._answer_from_store(job_run)
+        if left is None and self._has_answers(job_run):
+            return self._close(job_run, JobOutcome.SUCCEEDED, "answered from the store", answered=True)
         self._measure(job_run, left)
         if self._has_to_stop():
             return self._halted(job_run)
@@ -132,15 +132,17 @@ class Supervisor:
         )
         return job_run.session
 
-    def _answer_from_store(self, job_run: JobRun) -> JobSummary:
+    def _has_answers(self, job_run: JobRun) -> bool:
+        """Take records and artifacts of earlier jobs for this one's; False unless each exploration has both."""
         for run in job_run.explorations:
             record = standing_record(self._store, run)
-            if record is not None:
-                artifacts = self._store.artifacts(job_run.lease.tenant, record_id=record.record_id)
-                artifact_id = artifacts[0].artifact_id if artifacts else None
-                job_run.finished[run.exploration_id] = Finished(record, artifact_id)
-                run.untuned_latency_s = record.untuned_latency_s
-        return self._close(job_run, JobOutcome.SUCCEEDED, "answered from the store", answered=True)
+            artifacts = [] if record is None else self._store.artifacts(job_run.lease.tenant, record.record_id)
+            if record is None or not artifacts:
+                job_run.finished.clear()
+                return False
+            job_run.finished[run.exploration_id] = Finished(record, artifacts[0].artifact_id)
+            run.untuned_latency_s = record.untuned_latency_s
+        return True
 
     def _measure(self, job_run: JobRun, left: Effort | None) -> None:
         """Search as far as ``left`` allows; afterwards the farm knows every exploration."""
