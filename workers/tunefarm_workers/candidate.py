@@ -21,6 +21,8 @@ from tunefarm_workers.timing_protocol import full_timing, take_time
 
 _HOPELESS = 4.0
 """So many times slower than the incumbent, beside other work, that a quiet device would not change the verdict."""
+_BEYOND_SCHEDULING_S = 0.05
+"""Beside busy builders, threads wait milliseconds for each other: only calls far longer than that say something."""
 _CONTENTION = 2.0
 """By how much other work may have slowed a call down that was not alone on the device."""
 _MESSAGE_CHARACTERS = 3000
@@ -97,12 +99,15 @@ class _Attempt:
 
     def _hopeless(self, timer: CallTimer, first_s: float) -> Stopped | None:
         incumbent_s = self._order.incumbent_s
-        if incumbent_s is None or self._order.thorough or first_s <= _HOPELESS * incumbent_s:
+        if incumbent_s is None or self._order.thorough:
+            return None
+        bearable_s = max(_HOPELESS * incumbent_s, _BEYOND_SCHEDULING_S)
+        if first_s <= bearable_s:
             return None
         least_s = first_s
         for _ in range(3):
             least_s = min(least_s, timer.call())
-            if least_s <= _HOPELESS * incumbent_s:
+            if least_s <= bearable_s:
                 return None
         return Stopped(at_least_s=least_s / _CONTENTION)
 
