@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from tunefarm_search.boosting import FeatureArray, FloatArray
 
-LIKENESS_COST = 0.6
+LIKENESS_COST = 0.8
 """What an exact double of a chosen point loses, in deviations of the score."""
 
 

@@ -103,7 +103,7 @@ class CostModel:
         timed = latencies[~censored]
         if not np.isfinite(timed).any():
             return
-        labels = timed.min() / latencies
+        labels = _labels(latencies)
         if self._speed and censored.any():
             before = np.mean([trees.predict(self._features) for trees in self._speed], axis=0)
             labels = np.where(censored, np.minimum(labels, np.maximum(before, 0)), labels)
@@ -166,6 +166,16 @@ class CostModel:
         columns = np.array([place.get(name, -1) for name in value["names"]])
         slow = BoostedTrees.load(value["build"]) if value.get("build") else None
         self._carried = ([BoostedTrees.load(trees) for trees in value["speed"]], slow, columns)
+
+
+def _labels(latencies_s: FloatArray) -> FloatArray:
+    """Between 0 for a failure and 1 for the best: half throughput relative to the best, half rank.
+
+    Throughput alone tells the hopeless from the good; among the good, which differ by a few percent, only ranks do.
+    """
+    order = np.unique(latencies_s[np.isfinite(latencies_s)])
+    rank = np.searchsorted(order, latencies_s) / max(len(order), 1)
+    return np.asarray(0.5 * order.min() / latencies_s + 0.5 * (1.0 - np.minimum(rank, 1.0)))
 
 
 def _columns(features: FeatureArray, columns: np.ndarray) -> FeatureArray:

@@ -35,7 +35,7 @@ BUILD_PENALTY = 0.1
 """What a doubled build time costs, in deviations of the score."""
 PLATEAU = 48
 """After as many results without a gain, more is drawn at random."""
-RANDOM_SHARE = 0.08
+RANDOM_SHARE = 0.1
 RANDOM_SHARE_ON_PLATEAU = 0.35
 NEIGHBOUR_SHARE = 0.2
 PLANNED = 8

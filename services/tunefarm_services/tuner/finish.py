@@ -10,7 +10,7 @@ from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Timing
+from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, ExportResult, Failed, Timing
 from tunefarm_schemas.record import MatchKind, RecordKey, RecordStatus, TuningRecord
 from tunefarm_schemas.trace import Trace
 from tunefarm_services.store.lease import Lease
@@ -21,6 +21,8 @@ from tunefarm_services.tuner.ports import Farm
 FINALISTS = 3
 COMPARE_S = 0.15
 """Seconds of timing for each schedule that is compared."""
+DISTURBED = 1.05
+"""So many times what it took side by side: then something else ran beside the fresh processes."""
 UNTUNED = Trace(text="[[],[]]")
 """The schedule that changes nothing; what ships when tuning found nothing faster."""
 
@@ -75,12 +77,12 @@ class Finisher:
         ranked, failure = self._rank(run, finalists)
         if not ranked:
             return Finished(record=standing, artifact_id=None, failure=failure)
-        winner = ranked[0]
+        compared_s, winner = ranked[0]
         if standing is not None and winner == standing.trace:
             artifacts = self._store.artifacts(self._tenant, record_id=standing.record_id)
             if artifacts:
                 return Finished(record=standing, artifact_id=artifacts[0].artifact_id)
-        return self._record(run, winner, standing)
+        return self._record(run, winner, compared_s, standing)
 
     def claim(self, run: ExplorationRun) -> TuningRecord | None:
         """Keep the incumbent of an interrupted run as a claim, which seeds later searches."""
@@ -92,7 +94,9 @@ class Finisher:
         self._store.put_record(self._tenant, self._lease, record)
         return record
 
-    def _rank(self, run: ExplorationRun, finalists: Sequence[Trace]) -> tuple[list[Trace], TrialFailure | None]:
+    def _rank(
+        self, run: ExplorationRun, finalists: Sequence[Trace]
+    ) -> tuple[list[tuple[float, Trace]], TrialFailure | None]:
         order = ComparisonOrder(exploration_id=run.exploration_id, traces=(*finalists, None), seconds_each=COMPARE_S)
         results = self._farm.compare(order, self._on_wait).results
         timed: list[tuple[float, Trace]] = []
@@ -104,17 +108,29 @@ class Finisher:
                 timed.append((result.latency_s, UNTUNED if trace is None else trace))
                 if trace is None:
                     run.untuned_latency_s = result.latency_s
-        return [trace for _, trace in sorted(timed, key=lambda pair: pair[0])], failure
+        return sorted(timed, key=lambda pair: pair[0]), failure
 
-    def _record(self, run: ExplorationRun, winner: Trace, standing: TuningRecord | None) -> Finished:
-        exported = self._farm.export(ExportOrder(exploration_id=run.exploration_id, trace=winner), self._on_wait)
+    def _export(self, run: ExplorationRun, winner: Trace, compared_s: float) -> ExportResult:
+        """The winner's library, timed again where fresh processes took far longer than it took side by side.
+
+        Of two rounds the one that the host disturbed less counts.
+        """
+        order = ExportOrder(exploration_id=run.exploration_id, trace=winner)
+        exported = self._farm.export(order, self._on_wait)
+        if not isinstance(exported, Exported) or _median_s(exported) <= DISTURBED * compared_s:
+            return exported
+        again = self._farm.export(order, self._on_wait)
+        return again if isinstance(again, Exported) and _median_s(again) < _median_s(exported) else exported
+
+    def _record(self, run: ExplorationRun, winner: Trace, compared_s: float, standing: TuningRecord | None) -> Finished:
+        exported = self._export(run, winner, compared_s)
         if not isinstance(exported, Exported):
             return Finished(record=standing, artifact_id=None, failure=exported.failure)
         latencies_s = exported.process_latencies_s
         record = self._new_record(
             run,
             winner,
-            statistics.median(latencies_s),
+            _median_s(exported),
             (min(latencies_s), max(latencies_s)),
             RecordStatus.VERIFIED,
             f"correct on three inputs; timed in {len(latencies_s)} fresh processes",
@@ -179,3 +195,7 @@ class Finisher:
             library_name=f"{library_digest[:16]}.so",
             created_at=record.created_at,
         )
+
+
+def _median_s(exported: Exported) -> float:
+    return statistics.median(exported.process_latencies_s)
