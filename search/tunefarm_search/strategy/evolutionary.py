@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from tunefarm_schemas.measurement import CandidateOrigin, Failed, Timing
 from tunefarm_search.batch_choice import diverse_order
@@ -33,10 +34,15 @@ CURIOSITY = 0.25
 """How much the ensemble's disagreement counts beside its mean."""
 BUILD_PENALTY = 0.1
 """What a doubled build time costs, in deviations of the score."""
-PLATEAU = 48
+PLATEAU = 20
 """After as many results without a gain, more is drawn at random."""
 RANDOM_SHARE = 0.1
 RANDOM_SHARE_ON_PLATEAU = 0.35
+RANDOM_SHARE_WHILE_STRANGE = 0.3
+"""While some sketch is strange: measured less often than ``ACQUAINTED``, so that the model knows nothing of it."""
+ACQUAINTED = 4
+MOST_SOUGHT = 12
+"""A sketch that was sought so often and gives nothing to measure is left alone."""
 NEIGHBOUR_SHARE = 0.2
 PLANNED = 8
 """Proposals drawn from one evolution, if the model does not learn in between."""
@@ -58,6 +64,8 @@ class EvolutionaryStrategy:
         self._pool = pool
         self._valid: list[tuple[float, Point]] = []
         self._since_gain = 0
+        self._measured_of = np.zeros(len(space.sketches), np.int64)
+        self._sought = np.zeros(len(space.sketches), np.int64)
         self._evolve_s = 0.0
         self._train_s = 0.0
         self._accuracy: RankAccuracy | None = None
@@ -102,7 +110,7 @@ class EvolutionaryStrategy:
 
     def _new_plan(self) -> Plan:
         random, neighbour, evolved = CandidateOrigin.RANDOM, CandidateOrigin.NEIGHBOUR, CandidateOrigin.EVOLVED
-        epsilon = RANDOM_SHARE_ON_PLATEAU if self._since_gain >= PLATEAU else RANDOM_SHARE
+        epsilon = self._random_share()
         near = NEIGHBOUR_SHARE if self._valid and self._pool is None else 0.0
         shares = [epsilon, near, 1 - epsilon - near]
         order = [(random, neighbour, evolved)[n] for n in self._random.choice(3, size=PLANNED, p=shares)]
@@ -113,9 +121,20 @@ class EvolutionaryStrategy:
         }
         return Plan(sources, order, instead=evolved)
 
+    def _random_share(self) -> float:
+        if self._since_gain >= PLATEAU:
+            return RANDOM_SHARE_ON_PLATEAU
+        return RANDOM_SHARE_WHILE_STRANGE if self._strange.any() else RANDOM_SHARE
+
+    @property
+    def _strange(self) -> npt.NDArray[np.bool_]:
+        """Which sketches the model knows nothing of; shape [sketches]."""
+        return (self._measured_of < ACQUAINTED) & (self._sought < MOST_SOUGHT)
+
     def _learn(self, outcomes: Sequence[Outcome]) -> None:
         points = [o.proposal.scheduled.point for o in outcomes if o.proposal.scheduled.point is not None]
         population = self._breeder.of_points(points)
+        np.add.at(self._measured_of, population.sketch, 1)
         features, prior = features_of(population, self._space.sketches, self._extractor)
         self._model.add(features, prior, [sample_of(o.result, o.build_s) for o in outcomes])
         best = self._valid[0][0] if self._valid else float("inf")
@@ -140,13 +159,22 @@ class EvolutionaryStrategy:
         return worth, said.score, said.build_s
 
     def _random_wishes(self) -> Iterator[Wish]:
-        drawn = self._unseen(self._breeder.sample(RANDOM_POINTS) if self._pool is None else self._pool)
+        drawn = self._unseen(self._strangest(self._breeder.sample(RANDOM_POINTS)) if self._pool is None else self._pool)
         if not len(drawn):
             return
         worth, score, build_s = self._judge(drawn)
         # Half of all random points are hopeless by any measure: draw among the better half.
         better = np.argsort(-worth)[: max(1, len(worth) // 2)]
         yield from self._wishes(drawn, self._random.permutation(better), score, build_s, CandidateOrigin.RANDOM)
+
+    def _strangest(self, population: Population) -> Population:
+        """Points of the strange sketch that was measured least, if there is one; else all."""
+        strange = np.flatnonzero(self._strange)
+        if not len(strange):
+            return population
+        sketch = strange[np.argmin(self._measured_of[strange] + self._sought[strange])]
+        self._sought[sketch] += 1
+        return population.take(np.flatnonzero(population.sketch == sketch))
 
     def _neighbour_wishes(self) -> Iterator[Wish]:
         for _, point in self._valid[:3]:
