@@ -34,7 +34,11 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Sample:
-    """What was learned from one measurement. ``latency_s`` is infinite for a failure, a lower bound if censored."""
+    """What was learned from one measurement.
+
+    ``latency_s`` is infinite for a failure, a lower bound if censored. ``build_s`` is 0 where nothing was built; of a
+    build that was cut it is what was spent.
+    """
 
     latency_s: float
     is_censored: bool
@@ -112,8 +116,12 @@ class CostModel:
             BoostedTrees.fit(self._features, labels, rounds=24, depth=5, seed=self._seed + n, weights=weights)
             for n in range(SPEED_TREES)
         ]
-        builds = np.log([max(sample.build_s, 1e-3) for sample in self._samples])
-        self._build = BoostedTrees.fit(self._features, builds, rounds=16, depth=4, seed=self._seed)
+        builds_s = np.array([sample.build_s for sample in self._samples])
+        built = builds_s > 0
+        if built.any():
+            self._build = BoostedTrees.fit(
+                self._features[built], np.log(builds_s[built]), rounds=16, depth=4, seed=self._seed
+            )
 
     def predict(self, features: FeatureArray, prior: FloatArray) -> Prediction:
         """Judge points by features of shape [points, names] and an analytical prior of shape [points] (or NaN)."""
@@ -144,7 +152,8 @@ class CostModel:
     @property
     def typical_build_s(self) -> float:
         """Median build time so far, in seconds; NaN before the first."""
-        return float(np.median([sample.build_s for sample in self._samples])) if self._samples else float("nan")
+        built = [sample.build_s for sample in self._samples if sample.build_s > 0]
+        return float(np.median(built)) if built else float("nan")
 
     def save(self) -> str | None:
         """The trees and the names of their features as JSON text; None before anything was learned."""

@@ -57,7 +57,7 @@ class HostileTimer(CallTimer):
         if _misdeed == "slow second call":
             time.sleep(1000)
         if _misdeed == "take a while":
-            time.sleep(0.05)
+            time.sleep(0.02)
         if _misdeed == "take long":
             time.sleep(1.2)
         return super().seconds_per_call(calls)

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -14,7 +15,12 @@ from tunefarm_schemas.measurement import Purpose, Timing
 
 
 def descendants() -> set[int]:
-    return {child.pid for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE}
+    alive = set()
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if child.status() != psutil.STATUS_ZOMBIE:
+                alive.add(child.pid)
+    return alive
 
 
 @pytest.mark.parametrize(
