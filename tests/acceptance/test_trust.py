@@ -1,4 +1,4 @@
-"""A record's latency is what its artifact takes in a process that knows nothing of tunefarm."""
+"""A record's latency is what its artifact takes in a fresh process with its threads placed alike."""
 
 import statistics
 
