@@ -38,9 +38,11 @@ PLATEAU = 20
 """After as many results without a gain, more is drawn at random."""
 RANDOM_SHARE = 0.1
 RANDOM_SHARE_ON_PLATEAU = 0.35
-RANDOM_SHARE_WHILE_STRANGE = 0.3
-"""While some sketch is strange: measured less often than ``ACQUAINTED``, so that the model knows nothing of it."""
+RANDOM_SHARE_AT_FIRST = 0.4
+"""Among the first ``LOOKED_AROUND`` results: what is bred from the first good points alone stays near them."""
+LOOKED_AROUND = 40
 ACQUAINTED = 4
+"""A sketch that was measured less often is strange: the model knows nothing of it."""
 MOST_SOUGHT = 12
 """A sketch that was sought so often and gives nothing to measure is left alone."""
 NEIGHBOUR_SHARE = 0.2
@@ -122,9 +124,9 @@ class EvolutionaryStrategy:
         return Plan(sources, order, instead=evolved)
 
     def _random_share(self) -> float:
-        if self._since_gain >= PLATEAU:
-            return RANDOM_SHARE_ON_PLATEAU
-        return RANDOM_SHARE_WHILE_STRANGE if self._strange.any() else RANDOM_SHARE
+        if self._measured_of.sum() < LOOKED_AROUND:
+            return RANDOM_SHARE_AT_FIRST
+        return RANDOM_SHARE_ON_PLATEAU if self._since_gain >= PLATEAU else RANDOM_SHARE
 
     @property
     def _strange(self) -> npt.NDArray[np.bool_]:
