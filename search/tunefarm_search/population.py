@@ -109,6 +109,20 @@ class Breeder:
         """All points one step from a point."""
         return self.of_rows(point.sketch, self._sketches[point.sketch].neighbours(point.row))
 
+    def transplants(self, point: Point) -> Population:
+        """The decisions of a point in each other sketch; what that one asks besides is drawn at random."""
+        taken = dict(zip((column.slot for column in self._sketches[point.sketch].columns), point.rows, strict=True))
+        parts = [self.of_rows(0, np.zeros((0, 0), np.int32))]
+        for sketch in self._sketches:
+            if sketch.number == point.sketch:
+                continue
+            row = sketch.sample(self._random, 1)
+            for place, column in enumerate(sketch.columns):
+                if taken.get(column.slot, len(column.table)) < len(column.table):
+                    row[0, place] = taken[column.slot]
+            parts.append(self.of_rows(sketch.number, row))
+        return self.join(parts)
+
     def every_point(self) -> Population:
         """The whole space; for small ones."""
         return self.join([self.of_rows(sketch.number, sketch.all_points()) for sketch in self._sketches])

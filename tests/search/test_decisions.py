@@ -8,6 +8,7 @@ from tests.search.conftest import te_workload
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space
 from tunefarm_search.factorization import MOST_ROWS, factorizations, prime_powers
+from tunefarm_search.population import Breeder
 from tunefarm_search.scheduling import Point, Rejected, Scheduled, Scheduler
 from tunefarm_search.space import SearchSpace, search_space
 
@@ -58,6 +59,27 @@ def test_samples_mutants_crosses_and_neighbours_stay_inside_the_grid(convolution
             assert (rows < sketch.sizes).all()
         assert (mutants != points).any(axis=1).mean() > 0.9
         assert ((near != points[0]).sum(axis=1) == 1).all()
+
+
+def test_a_transplant_keeps_every_tile_that_its_sketch_asks_for_too(convolution_space: SearchSpace) -> None:
+    sketches = convolution_space.sketches
+    breeder = Breeder(sketches, np.random.default_rng(2))
+    point = Point(0, tuple(sketches[0].sample(np.random.default_rng(5), 1)[0].tolist()))
+    tiles = {
+        column.slot: column.decision(row)
+        for column, row in zip(sketches[0].columns, point.rows, strict=True)
+        if column.kind == "tile"
+    }
+    moved = breeder.transplants(point)
+    assert sorted(moved.sketch.tolist()) == [sketch.number for sketch in sketches[1:]]
+    for number in range(len(moved)):
+        there = moved.point(number, sketches)
+        kept = {
+            column.slot: column.decision(row)
+            for column, row in zip(sketches[there.sketch].columns, there.rows, strict=True)
+            if column.slot in tiles
+        }
+        assert kept == {slot: tiles[slot] for slot in kept} != {}
 
 
 def test_every_neighbour_of_a_point_gives_a_schedule(matmul_space: SearchSpace) -> None:

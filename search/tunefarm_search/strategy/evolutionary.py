@@ -180,10 +180,23 @@ class EvolutionaryStrategy:
 
     def _neighbour_wishes(self) -> Iterator[Wish]:
         for _, point in self._valid[:3]:
-            near = self._unseen(self._breeder.neighbours(point))
+            steps, elsewhere = self._breeder.neighbours(point), self._breeder.transplants(point)
+            near = self._unseen(self._breeder.join([steps, elsewhere]))
             if len(near):
                 worth, score, build_s = self._judge(near)
-                yield from self._wishes(near, np.argsort(-worth), score, build_s, CandidateOrigin.NEIGHBOUR)
+                order = np.lexsort((-worth, ~self._is_a_leap(near, point)))
+                yield from self._wishes(near, order, score, build_s, CandidateOrigin.NEIGHBOUR)
+
+    def _is_a_leap(self, near: Population, point: Point) -> npt.NDArray[np.bool_]:
+        """Which neighbours have another sketch than ``point``, or another choice; shape [neighbours].
+
+        There are few of them, and the worth of a sketch, or of how far to unroll, hangs on all tiles. What the model
+        learned elsewhere says little about them here, so they are tried first.
+        """
+        columns = self._space.sketches[point.sketch].columns
+        chosen = [number for number, column in enumerate(columns) if column.kind == "choice"]
+        otherwise = (near.rows[:, chosen] != point.row[chosen]).any(axis=1)
+        return np.asarray(otherwise | (near.sketch != point.sketch))
 
     def _evolved_wishes(self) -> Iterator[Wish]:
         population = self._unseen(self._evolved())
