@@ -22,11 +22,16 @@ class Confinement(Frozen):
     No child may open a socket, trace, signal or inspect other processes, or gain privileges. The libraries of the
     system and the folders of the interpreter are always readable. Paths are absolute.
 
+    Two doors can be opened for a child that serves a device: TCP connections to named ports, and device files.
+
     Attributes:
         readable: further folders and files that may be read, whoever owns them. One that does not exist is left out.
         writable: folders in which files may be made, changed and removed. The first holds its temporary files.
         may_fork: may start processes of its own: for a nested fork server. They are killed with it.
         may_exec: may run the system's programs and the interpreter: for compilers, together with ``may_fork``.
+        programs: further folders whose programs may be run where ``may_exec`` allows running any.
+        devices: device files that may be opened, written and controlled, such as those of a graphics processor.
+        connect_ports: TCP ports that may be connected to, on any host that is reachable. No other sockets can be made.
         user_id: which user and group the child becomes where its parent is root; None stays root without capabilities.
         require: refuse to fork where the kernel does not offer all of this, instead of doing what can be done.
     """
@@ -35,10 +40,13 @@ class Confinement(Frozen):
     writable: tuple[str, ...] = ()
     may_fork: bool = False
     may_exec: bool = False
+    programs: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    connect_ports: tuple[int, ...] = ()
     user_id: int | None = NOBODY
     require: bool = False
 
-    @field_validator("readable", "writable")
+    @field_validator("readable", "writable", "programs", "devices")
     @classmethod
     def _are_absolute(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
         for path in paths:
@@ -69,6 +77,11 @@ class Confinement(Frozen):
         """What of this a process confined to ``outer`` cannot give, in words; None when it can give all."""
         if self.may_exec and not outer.may_exec:
             return "its fork server may not run programs"
+        if not set(self.connect_ports) <= set(outer.connect_ports):
+            return f"its fork server may not connect to {self.connect_ports}"
+        for path in (*self.devices, *self.programs):
+            if not _is_within(path, (*outer.devices, *outer.programs)):
+                return f"its fork server was not given {path}"
         for path in self.writable:
             if not _is_within(path, outer.writable):
                 return f"its fork server may not write {path}"
@@ -79,7 +92,10 @@ class Confinement(Frozen):
 
     def narrows_files_of(self, outer: "Confinement") -> bool:
         """Whether fewer files are allowed than ``outer`` allows, so that a further Landlock layer is needed."""
-        return not (set(outer.readable) <= set(self.readable) and set(outer.writable) <= set(self.writable))
+        mine, others = (
+            {*one.readable, *one.writable, *one.programs, *one.devices, *one.connect_ports} for one in (self, outer)
+        )
+        return not (others <= mine and set(outer.writable) <= set(self.writable))
 
 
 def _is_within(path: str, folders: Sequence[str]) -> bool:

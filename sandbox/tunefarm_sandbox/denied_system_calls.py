@@ -29,6 +29,9 @@ ALWAYS: Final = frozenset(
     }
 )
 
+CONNECTING: Final = frozenset({"socket", "connect", "setsockopt"})
+"""What a child needs of these to be a client of a port it may connect to."""
+
 UNLESS_FORK: Final = frozenset({"fork", "vfork", "setsid", "setpgid", "pidfd_open", "pidfd_send_signal"})
 
 UNLESS_EXEC: Final = frozenset(

@@ -8,13 +8,24 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from py_landlock import AccessFs, PathBeneathAttr, RulesetAttr, RulesetFd, add_rule, create_ruleset, restrict_self
+from py_landlock import (
+    AccessFs,
+    AccessNet,
+    NetPortAttr,
+    PathBeneathAttr,
+    RulesetAttr,
+    RulesetFd,
+    add_rule,
+    create_ruleset,
+    restrict_self,
+)
 from py_landlock.abi import get_supported_fs, get_supported_net, get_supported_scope
 
 from tunefarm_sandbox.confinement import Confinement
 
 _READ: Final = AccessFs.READ_FILE | AccessFs.READ_DIR
 _OF_FILES: Final = AccessFs.EXECUTE | AccessFs.READ_FILE | AccessFs.WRITE_FILE | AccessFs.TRUNCATE | AccessFs.IOCTL_DEV
+_CONTROL_DEVICE: Final = _READ | AccessFs.WRITE_FILE | AccessFs.IOCTL_DEV
 _MAKE_DEVICE: Final = AccessFs.MAKE_CHAR | AccessFs.MAKE_BLOCK | AccessFs.MAKE_SOCK | AccessFs.MAKE_FIFO
 
 _LIBRARIES: Final = (
@@ -37,7 +48,8 @@ _OF_THIS_PROCESS: Final = "/proc/self"
 def enter(confinement: Confinement, abi: int) -> None:
     """Confine the calling process to the files of ``confinement`` for good, as far as Landlock ``abi`` can.
 
-    The other processes' signals and abstract sockets, and TCP, are shut off as well where it knows them. The caller
+    The other processes' signals and abstract sockets, and TCP but for the ports named, are shut off as well where it
+    knows them. The caller
     must have given up new privileges.
 
     Raises:
@@ -53,6 +65,10 @@ def enter(confinement: Confinement, abi: int) -> None:
     _allow(ruleset, granted_by_default(confinement.may_exec), read & handled)
     _allow(ruleset, (*_FACTS, _OF_THIS_PROCESS, *confinement.readable), _READ & handled)
     _allow(ruleset, ("/dev/null",), (_READ | AccessFs.WRITE_FILE | AccessFs.TRUNCATE) & handled)
+    _allow(ruleset, confinement.programs, read & handled)
+    _allow(ruleset, confinement.devices, _CONTROL_DEVICE & handled)
+    for port in confinement.connect_ports if network else ():
+        add_rule(ruleset, NetPortAttr(allowed_access=int(AccessNet.CONNECT_TCP), port=port))
     for folder in confinement.writable:
         _allow_path(ruleset, folder, handled & ~_MAKE_DEVICE & ~AccessFs.EXECUTE & ~AccessFs.IOCTL_DEV)
     restrict_self(ruleset, None)

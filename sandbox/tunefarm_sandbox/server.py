@@ -67,7 +67,7 @@ class _Server:
             landlock_domain.granted_by_default(may_exec)
             for may_fork in (False, True):
                 if self._abilities.seccomp:
-                    system_call_filter.program(may_fork=may_fork, may_exec=may_exec)
+                    system_call_filter.program(may_fork=may_fork, may_exec=may_exec, may_connect=False)
 
     def _loop(self) -> None:
         waiting = select.poll()
@@ -145,7 +145,11 @@ class _Server:
             abilities=self._abilities,
             memory=MemoryInUse.of_this_process() if request.limits.memory_bytes is not None else None,
             filter=(
-                system_call_filter.program(may_fork=confinement.may_fork, may_exec=confinement.may_exec)
+                system_call_filter.program(
+                    may_fork=confinement.may_fork,
+                    may_exec=confinement.may_exec,
+                    may_connect=bool(confinement.connect_ports),
+                )
                 if self._abilities.seccomp
                 else None
             ),

@@ -5,6 +5,7 @@ import errno
 import functools
 import os
 import signal
+import socket
 import struct
 import tempfile
 from typing import Any, Final
@@ -12,6 +13,7 @@ from typing import Any, Final
 from tunefarm_sandbox import linux
 from tunefarm_sandbox.denied_system_calls import (
     ALWAYS,
+    CONNECTING,
     LAST_KNOWN_NUMBER,
     NAMESPACE_FLAGS,
     NUMBERED,
@@ -30,6 +32,9 @@ _FLAG_SPEC_ALLOW: Final = 1 << 2
 _SET_MODE_FILTER: Final = 1
 _GET_ACTION_AVAIL: Final = 2
 _RETURN_ERRNO: Final = 0x00050000
+_SOCKET_KIND_MASK: Final = 0xF
+_OTHER_STREAM_PROTOCOLS: Final = (132, 262)
+"""SCTP and MPTCP: Landlock's rules for ports are for plain TCP."""
 _DESCRIPTOR_OWNER_COMMANDS: Final = (8, 10, 15, 1024, 1026)
 """F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY: signals to others by way of a descriptor."""
 _FORBIDDEN_IOCTLS: Final = (0x5412, 0x541C, 0x8901, 0x8902)
@@ -54,8 +59,8 @@ def can_filter_system_calls() -> bool:
     return True
 
 
-@functools.lru_cache(maxsize=4)
-def program(*, may_fork: bool, may_exec: bool) -> bytes:
+@functools.lru_cache(maxsize=8)
+def program(*, may_fork: bool, may_exec: bool, may_connect: bool = False) -> bytes:
     """The filter, as BPF instructions, for ``put_on``.
 
     What is not denied is allowed, except calls that are newer than this list: the kernel has none of those, it seems.
@@ -64,12 +69,15 @@ def program(*, may_fork: bool, may_exec: bool) -> bytes:
     filtered = seccomp.SyscallFilter(seccomp.ALLOW)
     refuse = seccomp.ERRNO(errno.EPERM)
     denied = ALWAYS | (frozenset() if may_fork else UNLESS_FORK) | (frozenset() if may_exec else UNLESS_EXEC)
+    denied -= CONNECTING if may_connect else frozenset()
     numbers = {seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) for name in denied} - NUMBERED
     for number in sorted(number for number in numbers if number >= 0):
         filtered.add_rule_exactly(refuse, number)
     for number in sorted(NUMBERED):
         filtered.add_rule_exactly(seccomp.ERRNO(errno.ENOSYS), number)
     _deny_by_argument(seccomp, filtered, refuse, may_fork=may_fork, may_exec=may_exec)
+    if may_connect:
+        _deny_all_sockets_but_tcp(seccomp, filtered, refuse)
     with tempfile.TemporaryFile() as file:
         filtered.export_bpf(file)
         file.seek(0)
@@ -129,6 +137,21 @@ def _deny_by_argument(seccomp: Any, filtered: Any, refuse: Any, *, may_fork: boo
         filtered.add_rule(refuse, "fcntl", argument(1, seccomp.MASKED_EQ, low_word, command))
     for command in _FORBIDDEN_IOCTLS:
         filtered.add_rule(refuse, "ioctl", argument(1, seccomp.MASKED_EQ, low_word, command))
+
+
+def _deny_all_sockets_but_tcp(seccomp: Any, filtered: Any, refuse: Any) -> None:
+    """Streams over IPv4 and IPv6 only; Landlock says to which ports."""
+    argument = seccomp.Arg
+    low, high = sorted((int(socket.AF_INET), int(socket.AF_INET6)))
+    for family in range(low + 1, high):
+        filtered.add_rule(refuse, "socket", argument(0, seccomp.EQ, family))
+    filtered.add_rule(refuse, "socket", argument(0, seccomp.LT, low))
+    filtered.add_rule(refuse, "socket", argument(0, seccomp.GT, high))
+    for kind in range(_SOCKET_KIND_MASK + 1):
+        if kind != int(socket.SOCK_STREAM):
+            filtered.add_rule(refuse, "socket", argument(1, seccomp.MASKED_EQ, _SOCKET_KIND_MASK, kind))
+    for protocol in _OTHER_STREAM_PROTOCOLS:
+        filtered.add_rule(refuse, "socket", argument(2, seccomp.EQ, protocol))
 
 
 def _refuse_newer_calls() -> bytes:

@@ -1,6 +1,7 @@
 """Compiled output."""
 
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.input_spec import InputSpec
 from tunefarm_schemas.workload import Abi, TensorArgument
 
 
@@ -32,3 +33,5 @@ class ArtifactManifest(Frozen):
     library_digest: str
     library_name: str
     created_at: str
+    input_specs: tuple[InputSpec, ...] = ()
+    """What the arguments held when the library was verified."""

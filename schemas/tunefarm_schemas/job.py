@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen, canonical_json, digest
+from tunefarm_schemas.input_spec import InputSpec
 from tunefarm_schemas.trace import Space, Trace
 from tunefarm_schemas.workload import Abi, Task
 
@@ -34,6 +35,8 @@ class StopReason(StrEnum):
     SECONDS = "seconds"
     PLATEAU = "plateau"
     TARGET_LATENCY = "target_latency"
+    DEVICE_SECONDS = "device_seconds"
+    DEADLINE = "deadline"
     SPACE_EXHAUSTED = "space_exhausted"
     CANCELED = "canceled"
     INTERRUPTED = "interrupted"
@@ -46,6 +49,8 @@ class Effort(Frozen):
     seconds: float | None = Field(default=None, gt=0)
     plateau_trials: int | None = Field(default=None, gt=0)
     target_latency_s: float | None = Field(default=None, gt=0)
+    device_seconds: float | None = Field(default=None, gt=0)
+    """Seconds that candidates may spend on lanes, being built and being run, added up over all of them."""
 
 
 class EffortSpent(Frozen):
@@ -57,6 +62,10 @@ class EffortSpent(Frozen):
 
 
 Strategy = Literal["random", "evolutionary", "tvm", "replay"]
+
+JobKind = Literal["tune", "measure"]
+"""``tune`` searches for the fastest schedule of each task. ``measure`` takes each task's workload as scheduled already
+and measures it once as it is; that gives measurements and never a record."""
 
 
 class ExplorationKey(Frozen):
@@ -102,6 +111,13 @@ class JobSpec(Frozen):
     fresh: bool = False
     priority: int = 0
     labels: dict[str, str] = Field(default_factory=dict)
+    device_class_id: str | None = None
+    """Where to measure; None leaves the choice to the tuner."""
+    kind: JobKind = "tune"
+    deadline_s: float | None = Field(default=None, gt=0)
+    """Seconds after its creation at which the job searches no further and ends with what it has."""
+    input_specs: tuple[InputSpec, ...] = ()
+    """What arguments hold, by name, in every task that has them; usual numbers for all others."""
 
 
 class Job(Frozen):

@@ -8,6 +8,7 @@ from pydantic import Field
 from tunefarm_schemas.device import Environment
 from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.input_spec import InputExample, InputSpec
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Abi, TensorArgument
 
@@ -47,7 +48,10 @@ class Candidate(Frozen):
 
 
 class MeasureTask(Frozen):
-    """All that a farm must know once about an exploration before candidates of it arrive."""
+    """All that a farm must know once about an exploration before candidates of it arrive.
+
+    ``input_examples`` holds the content of every example that ``input_specs`` names.
+    """
 
     exploration_id: str
     workload_id: str
@@ -56,6 +60,11 @@ class MeasureTask(Frozen):
     num_cores: int
     protocol_id: str
     abi: Abi
+    is_scheduled: bool = False
+    """The module is a schedule already: there is no other form of it to compare with, so its outputs only have to be
+    finite numbers."""
+    input_specs: tuple[InputSpec, ...] = ()
+    input_examples: tuple[InputExample, ...] = Field(default=(), repr=False)
 
 
 class Dispatch(Frozen):
@@ -76,6 +85,11 @@ class Stages(Frozen):
     build_s: float = 0.0
     wait_s: float = 0.0
     run_s: float = 0.0
+
+    @property
+    def device_s(self) -> float:
+        """Seconds that the attempt held a lane's processor or device: building and running."""
+        return self.build_s + self.run_s
 
 
 class Timing(Frozen):
@@ -125,6 +139,8 @@ class Measurement(Frozen):
     peak_memory_bytes: int = 0
     device_fingerprint: str = ""
     environment: Environment = Environment()
+    untuned_about_s: float | None = None
+    """The untuned function's latency as its reference run saw it beside other work: a rough figure to show."""
 
 
 class ComparisonOrder(Frozen):

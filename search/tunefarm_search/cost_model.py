@@ -107,7 +107,7 @@ class CostModel:
         timed = latencies[~censored]
         if not np.isfinite(timed).any():
             return
-        labels = _labels(latencies)
+        labels = labels_of(latencies)
         if self._speed and censored.any():
             before = np.mean([trees.predict(self._features) for trees in self._speed], axis=0)
             labels = np.where(censored, np.minimum(labels, np.maximum(before, 0)), labels)
@@ -177,7 +177,7 @@ class CostModel:
         self._carried = ([BoostedTrees.load(trees) for trees in value["speed"]], slow, columns)
 
 
-def _labels(latencies_s: FloatArray) -> FloatArray:
+def labels_of(latencies_s: FloatArray) -> FloatArray:
     """Between 0 for a failure and 1 for the best: half throughput relative to the best, half rank.
 
     Throughput alone tells the hopeless from the good; among the good, which differ by a few percent, only ranks do.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm.s_tir import meta_schedule
 from tvm.s_tir.schedule import Trace as TvmTrace
 
@@ -114,13 +115,35 @@ def _context(module: Any, target: Target, abi: Abi) -> Any:
     for_tvm = tvm_target(target)
     load_intrinsics(target.kind, str(for_tvm.attrs.get("mtriple", "")) if target.kind == "llvm" else "")
     name = _named_rules(for_tvm)
-    rules: Any = meta_schedule.schedule_rule.ScheduleRule.create(name) if name else "from-target"
+    rules: Any = list(meta_schedule.schedule_rule.ScheduleRule.create(name)) if name else "from-target"
+    if name == "llvm" and stores_bfloat16(module):
+        rules = [_without_vectors(rule) for rule in rules]
     steps: Any = list(meta_schedule.postproc.Postproc.create(name)) if name else None
     if steps is None:
         steps = list(_tune_context(module, for_tvm, rules, "from-target").space_generator.postprocs)
     if abi == "stable":
         steps = [step for step in steps if not isinstance(step, meta_schedule.postproc.RewriteLayout)]
     return _tune_context(module, for_tvm, rules, steps)
+
+
+def stores_bfloat16(module: Any) -> bool:
+    """Whether a function keeps results in bfloat16: TVM cannot lower vectors of those, so none must be asked for.
+
+    Reading bfloat16 and computing in wider floats is no obstacle. LLVM still vectorises by itself what it can.
+    """
+    blocks: list[Any] = []
+    for function in module.functions.values():
+        tvm_ffi.structural_walk(function.body, (tvm.s_tir.SBlock, blocks.append), order="post")
+    return any(str(region.source.dtype) == "bfloat16" for block in blocks for region in block.writes)
+
+
+def _without_vectors(rule: Any) -> Any:
+    rules = meta_schedule.schedule_rule
+    return rules.ParallelizeVectorizeUnroll(16, -1, [0, 16, 64, 512], True) if _vectorises(rule) else rule
+
+
+def _vectorises(rule: Any) -> bool:
+    return isinstance(rule, meta_schedule.schedule_rule.ParallelizeVectorizeUnroll)
 
 
 def _named_rules(for_tvm: Any) -> str | None:

@@ -103,6 +103,23 @@ class TestRecords:
         assert [r.record_id for r in store.records(TENANT, status=RecordStatus.RETRACTED)] == ["r1"]
         assert store.records(TENANT, source="imported") == []
 
+    def test_the_best_is_right_however_writers_and_retractions_meet(self, store: Store):
+        def work(start: int) -> None:
+            for number in range(start, 60, 3):
+                store.put_record(TENANT, None, record(f"r{number:02}", 1e-3 * (60 - number)))
+                store.retract(TENANT, f"r{number:02}", "wrong") if number % 2 else None
+
+        threads = [threading.Thread(target=work, args=(start,)) for start in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert answers(store) == [("r58", MatchKind.EXACT)]
+        for number in range(58, 0, -2):
+            assert answers(store) == [(f"r{number:02}", MatchKind.EXACT)]
+            store.retract(TENANT, f"r{number:02}", "wrong")
+        assert store.check().problems == ()
+
 
 class TestModels:
     def test_the_latest_model_is_the_one_put_last(self, store: Store):

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+from tests.schemas.farm_nouns import farm_nouns
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.device import Device, DeviceClass, Environment, Protocol, ReferenceKernelTimes
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import Frozen, canonical_json
+from tunefarm_schemas.input_spec import InputExample, InputSpec
 from tunefarm_schemas.job import (
     Effort,
     EffortSpent,
@@ -19,6 +21,7 @@ from tunefarm_schemas.job import (
     JobState,
     StopReason,
 )
+from tunefarm_schemas.lane import Lane, LaneState
 from tunefarm_schemas.measurement import (
     Candidate,
     CandidateOrigin,
@@ -37,7 +40,10 @@ from tunefarm_schemas.measurement import (
 )
 from tunefarm_schemas.record import MatchKind, RecordKey, RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.target import Target
+from tunefarm_schemas.token import Scope, Token
 from tunefarm_schemas.trace import Sketch, Space, Trace
+from tunefarm_schemas.upload import Upload
+from tunefarm_schemas.usage import Usage
 from tunefarm_schemas.workload import Task, TensorArgument, Workload
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
@@ -74,6 +80,7 @@ _CLASS = DeviceClass(
     bandwidth_bucket=4,
     launch_bucket=5,
 )
+_DEVICE = Device(fingerprint="0f", host_name="host", device_class=_CLASS, reference=_REFERENCE)
 _ENVIRONMENT = Environment(governor="performance", microcode="0x1", hypervisor="kvm", load_average=0.5)
 _FAILURE = TrialFailure(reason=FailureReason.BUILD_TIMEOUT, message="took longer than 4 s", under_load=True)
 _CANDIDATE = Candidate(
@@ -89,8 +96,11 @@ _STAGES = Stages(start_s=0.01, build_s=0.05, wait_s=0.02, run_s=0.03)
 _TIMING = Timing(latency_s=0.00012, samples_s=(0.00012, 0.00013))
 _STOPPED = Stopped(at_least_s=0.5)
 _FAILED = Failed(failure=_FAILURE)
-_EFFORT = Effort(trials=128, seconds=60.5, plateau_trials=64, target_latency_s=0.0001)
+_EFFORT = Effort(trials=128, seconds=60.5, plateau_trials=64, target_latency_s=0.0001, device_seconds=30.5)
 _SPENT = EffortSpent(trials=100, seconds=12.25, stop_reason=StopReason.PLATEAU)
+_EXAMPLE = InputExample(content=b"\x00\x01\xfe\xff")
+_UNIFORM = InputSpec(argument="A", kind="uniform", low=0.5, high=9.0)
+_GIVEN = InputSpec(argument="I", kind="example", example_digest=_EXAMPLE.example_digest)
 _SPEC = JobSpec(
     tasks=(_TASK,),
     effort=_EFFORT,
@@ -103,6 +113,10 @@ _SPEC = JobSpec(
     fresh=True,
     priority=-1,
     labels={"model": "résumé"},
+    device_class_id="0c",
+    kind="measure",
+    deadline_s=3600.5,
+    input_specs=(_UNIFORM, _GIVEN),
 )
 _EXPLORATION_KEY = ExplorationKey(
     tenant="local",
@@ -148,7 +162,37 @@ NOUNS: tuple[Frozen, ...] = (
     _SPACE,
     _REFERENCE,
     _CLASS,
-    Device(fingerprint="0f", host_name="host", device_class=_CLASS, reference=_REFERENCE),
+    _DEVICE,
+    Lane(
+        lane_id="host/0",
+        worker_name="worker@host",
+        host_name="host",
+        device=_DEVICE,
+        code_generator="tvm-0.27.0+llvm-22.1",
+        kind="cpu",
+        tvm_version="0.27.0.post1",
+        protocol_version=1,
+        software_version="0.1.0",
+        state=LaneState.QUARANTINED,
+        reason="the reference kernel takes 2.1 times as long",
+        cores=(0, 1),
+        room=4,
+        in_flight=2,
+        started_at=_AT,
+        seen_at=_AT,
+    ),
+    Token(
+        token_id="0123456789abcdef",
+        tenant="local",
+        name="laptop",
+        scopes=(Scope.JOBS_READ, Scope.JOBS_WRITE),
+        created_at=_AT,
+        expires_at=_AT,
+        revoked_at=None,
+        last_used_at=_AT,
+    ),
+    Upload(upload_id="16", tenant="local", size_bytes=1048576, received_bytes=4096, digest="17", created_at=_AT),
+    Usage(tenant="local", device_class_id="0c", day="2026-01-02", device_seconds=12.5, trials=100, jobs=2),
     _ENVIRONMENT,
     Protocol(name="cpu-cold-cache", version=1, cold_cache=True),
     _FAILURE,
@@ -161,7 +205,11 @@ NOUNS: tuple[Frozen, ...] = (
         num_cores=2,
         protocol_id="cpu-hot-cache/1",
         abi="stable",
+        input_specs=(_GIVEN,),
+        input_examples=(_EXAMPLE,),
     ),
+    _UNIFORM,
+    _EXAMPLE,
     Dispatch(dispatch_id="10", nonce="11", fence=4, attempt=2, purpose=Purpose.VERIFY, candidate=_CANDIDATE),
     _STAGES,
     _TIMING,
@@ -180,6 +228,7 @@ NOUNS: tuple[Frozen, ...] = (
         worst_error=0.25,
         inputs_checked=3,
         peak_memory_bytes=1048576,
+        untuned_about_s=0.004,
         device_fingerprint="0f",
         environment=_ENVIRONMENT,
     ),
@@ -234,8 +283,10 @@ NOUNS: tuple[Frozen, ...] = (
         library_digest="15",
         library_name="kernel.so",
         created_at=_AT,
+        input_specs=(_UNIFORM,),
     ),
 )
+NOUNS += farm_nouns(NOUNS, _FAILURE, _PACKED)
 
 IDENTITIES: dict[str, str] = {
     "target_id": _TARGET.target_id,

@@ -98,3 +98,20 @@ UNKNOWN = '[[["Nonsense",[],[],[]]],[]]'
 @pytest.mark.parametrize("text", [UNFIT, UNKNOWN, "[1, 2]", "null", "[[],[[0]]]"])
 def test_a_trace_that_is_none_or_does_not_fit_is_rejected(text: str, matmul_space: SearchSpace) -> None:
     assert isinstance(Scheduler(matmul_space).replay(Trace(text=text)), Rejected)
+
+
+@pytest.mark.parametrize(("dtype", "out", "vectors"), [("bfloat16", "bfloat16", False), ("bfloat16", "float32", True)])
+def test_vectors_are_asked_for_unless_results_are_kept_in_bfloat16(
+    target: Target, dtype: str, out: str, vectors: bool
+) -> None:
+    left = tvm.te.placeholder((64, 64), dtype, name="A")
+    right = tvm.te.placeholder((64, 64), dtype, name="B")
+    axis = tvm.te.reduce_axis((0, 64), name="k")
+    product = tvm.te.compute(
+        (64, 64), lambda i, j: tvm.te.sum(left[i, axis].astype(out) * right[axis, j].astype(out), axis=axis), name="C"
+    )
+    module = tvm.IRModule({"main": tvm.te.create_prim_func([left, right, product])})
+    space = search_space(module, target, "stable", Space())
+    texts = [sketch.steps.sketch.text for sketch in space.sketches]
+    assert any("meta_schedule.vectorize" in text for text in texts) is vectors
+    assert all("meta_schedule.parallel" in text for text in texts)

@@ -34,14 +34,22 @@ def running_server(folder: Path) -> Iterator[str]:
     if user is not None:
         os.chown(root, pwd.getpwnam(user).pw_uid, -1)
     data = root / "data"
-    quiet = {"user": user, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": root}
     subprocess.run(
         [folder / "initdb", "-D", data, "-U", "tester", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C"],
         check=True,
-        **quiet,
+        user=user,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=root,
     )
     options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={root}", "-c", "fsync=off"]
-    server = subprocess.Popen([folder / "postgres", "-D", data, *options], **quiet)
+    server = subprocess.Popen(
+        [folder / "postgres", "-D", data, *options],
+        user=user,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=root,
+    )
     try:
         _await_socket(root / ".s.PGSQL.5432", server)
         yield f"postgresql://tester@/postgres?host={root}"

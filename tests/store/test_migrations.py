@@ -72,9 +72,12 @@ def test_a_migration_that_fails_leaves_the_old_schema(database: Database, tmp_pa
     assert schema_of(tmp_path / "tunefarm.db") == before
 
 
-def test_an_older_database_is_refused_with_the_command_that_upgrades_it(url: str, database: Database, tmp_path: Path):
+@pytest.mark.parametrize("older", ["base", *REVISIONS[:-1]])
+def test_an_older_database_is_refused_with_the_command_that_upgrades_it(
+    url: str, database: Database, tmp_path: Path, older: str
+):
     upgrade_to(database, NEEDED)
-    upgrade_to(database, "base")
+    upgrade_to(database, older)
     with pytest.raises(DatabaseOutdated, match="tunefarm db upgrade"):
         Store.open(url, tmp_path / "blobs")
     store = Store.open(url, tmp_path / "blobs", upgrade=True)

@@ -4,9 +4,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from sqlalchemy import event
 from sqlalchemy.dialects import sqlite
 
 from tests.store.sample import put_job, record_key
+from tunefarm_schemas.record import RecordStatus
 from tunefarm_services.store import Store, lease_rows, record_match_rows, trial_rows
 
 
@@ -17,22 +19,63 @@ def plan_of(path: Path, statement, **values: object) -> str:
     return "\n".join(row[3] for row in rows)
 
 
-def test_the_best_record_is_the_first_of_an_index(store: Store, tmp_path: Path):
+def test_the_best_record_is_one_row_of_a_small_table(store: Store, tmp_path: Path):
     values = {"tenant": "local"} | record_key().model_dump()
     plan = plan_of(tmp_path / "tunefarm.db", record_match_rows._EXACT, **values)
-    assert "USING INDEX ix_tuning_records_best" in plan
-    assert "abi=? AND status=?" in plan
+    assert "SEARCH best_records USING INDEX sqlite_autoindex_best_records_1" in plan
+    assert "abi=?" in plan
+    assert "SEARCH tuning_records USING INDEX sqlite_autoindex_tuning_records_1" in plan
     assert "SCAN" not in plan
 
 
-def test_records_of_a_workload_elsewhere_follow_an_index(store: Store, tmp_path: Path):
+def test_records_of_a_workload_elsewhere_are_the_first_of_an_index(store: Store, tmp_path: Path):
     values = {"tenant": "local", "row_limit": 8} | record_key().model_dump()
-    plan = plan_of(tmp_path / "tunefarm.db", record_match_rows._VERIFIED_ELSEWHERE, **values)
-    assert "USING INDEX ix_tuning_records_workload" in plan
+    verified = plan_of(tmp_path / "tunefarm.db", record_match_rows._VERIFIED_ELSEWHERE, **values)
+    claimed = plan_of(tmp_path / "tunefarm.db", record_match_rows._CLAIMED, **values)
+    assert "USING INDEX ix_best_records_workload" in verified
+    assert "USING INDEX ix_tuning_records_workload" in claimed
+    assert "SCAN best_records" not in verified
+    assert "SCAN tuning_records" not in verified + claimed
+    assert "TEMP B-TREE" not in claimed
 
 
-def test_neither_trials_nor_the_queue_are_scanned(store: Store, tmp_path: Path):
+def test_similar_records_follow_an_index_through_the_family(store: Store, tmp_path: Path):
+    values = {"tenant": "local", "row_limit": 8, "relative_limit": 32} | record_key().model_dump()
+    plan = plan_of(tmp_path / "tunefarm.db", record_match_rows._SIMILAR, **values)
+    assert plan.count("USING COVERING INDEX ix_workloads_family") == 2
+    assert "SCAN tuning_records" not in plan
+    assert "SCAN best_records" not in plan
+
+
+def test_the_few_unverified_records_have_an_index_of_their_own(store: Store, tmp_path: Path):
+    store.records_page("local", status=RecordStatus.RETRACTED)
+    query = "SELECT * FROM tuning_records WHERE tenant = ? AND status = ? AND status != 'verified' ORDER BY record_id"
+    with closing(sqlite3.connect(tmp_path / "tunefarm.db")) as connection:
+        rows = connection.execute(f"EXPLAIN QUERY PLAN {query}", ("local", "retracted")).fetchall()
+    assert [row[3] for row in rows] == [
+        "SEARCH tuning_records USING INDEX ix_tuning_records_unverified (tenant=? AND status=?)"
+    ]
+
+
+def test_neither_trials_nor_the_queue_of_a_tenant_are_scanned(store: Store, tmp_path: Path):
     put_job(store)
     trials = plan_of(tmp_path / "tunefarm.db", trial_rows._TRIALS, tenant="local", exploration_id="e")
     queue = plan_of(tmp_path / "tunefarm.db", lease_rows._FREE_AND_NEXT, tenant="local", now_s=0.0)
     assert "SCAN" not in trials + queue
+
+
+def test_the_queue_over_all_tenants_reads_no_finished_job(store: Store, tmp_path: Path):
+    asked: list[tuple[str, tuple[object, ...]]] = []
+    put_job(store)
+    event.listen(
+        store._database._engine,
+        "before_cursor_execute",
+        lambda _connection, _cursor, statement, parameters, *_: asked.append((statement, parameters)),
+    )
+    assert store.lease_next("tuner", 60.0) is not None
+    statement, parameters = next(each for each in asked if "tenant_shares" in each[0])
+    with closing(sqlite3.connect(tmp_path / "tunefarm.db")) as connection:
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
+    jobs = [step for step in plan if step.startswith(("SCAN jobs", "SEARCH jobs"))]
+    assert jobs
+    assert all(step.endswith("USING INDEX ix_jobs_open") for step in jobs)

@@ -3,6 +3,7 @@
 ``Store`` is the whole of it. SQLite and PostgreSQL are served by the same statements; the URL chooses.
 """
 
+from tunefarm_services.store.key_claim import Answered, Claimed, InProgress, KeyClaim, Mismatch
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import (
@@ -16,6 +17,8 @@ from tunefarm_services.store.store_error import (
     StoreConflict,
     StoreError,
     StoreUnavailable,
+    UploadIncomplete,
+    WrongOffset,
 )
 from tunefarm_services.store.stored import (
     LOCAL_TENANT,
@@ -23,8 +26,11 @@ from tunefarm_services.store.stored import (
     GarbageReport,
     IntegrityReport,
     JobRequest,
+    RetentionPolicy,
+    RetentionReport,
     StoredModel,
     StoredTrial,
+    StoredWorkload,
     StoreStatistics,
     TrialState,
 )
@@ -32,17 +38,24 @@ from tunefarm_services.store.stored import (
 __all__ = [
     "LOCAL_TENANT",
     "TENANT_STREAM",
+    "Answered",
     "BlobDamaged",
     "BlobMissing",
+    "Claimed",
     "DatabaseOutdated",
     "DatabaseTooNew",
     "FenceLost",
     "GarbageReport",
+    "InProgress",
     "IntegrityReport",
     "JobBusy",
     "JobRequest",
+    "KeyClaim",
     "Lease",
+    "Mismatch",
     "NotFound",
+    "RetentionPolicy",
+    "RetentionReport",
     "Store",
     "StoreConflict",
     "StoreError",
@@ -50,5 +63,8 @@ __all__ = [
     "StoreUnavailable",
     "StoredModel",
     "StoredTrial",
+    "StoredWorkload",
     "TrialState",
+    "UploadIncomplete",
+    "WrongOffset",
 ]

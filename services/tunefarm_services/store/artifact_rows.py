@@ -7,6 +7,7 @@ from sqlalchemy import bindparam, insert, select
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.frozen import digest
 from tunefarm_services.store.record_rows import record_of
+from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import Rows
 from tunefarm_services.store.store_error import NotFound, StoreConflict
 from tunefarm_services.store.tables import ArtifactTable
@@ -20,6 +21,7 @@ _INSERT: Final = insert(ArtifactTable)
 class ArtifactRows(Rows):
     """Compiled output."""
 
+    @retried
     def put_artifact(self, tenant: str, manifest: ArtifactManifest, library: bytes) -> ArtifactManifest:
         """Store a library with its manifest, once.
 
@@ -57,6 +59,19 @@ class ArtifactRows(Rows):
         newest_first = query.order_by(ArtifactTable.created_at.desc(), ArtifactTable.artifact_id)
         with self._database.reading() as connection:
             stored = connection.execute(newest_first).scalars().all()
+        return [ArtifactManifest.model_validate_json(manifest) for manifest in stored]
+
+    def artifacts_page(
+        self, tenant: str, record_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[ArtifactManifest]:
+        """Manifests by id, at most ``limit``, after the artifact ``after``, of one record or of all."""
+        query = select(ArtifactTable.manifest).where(ArtifactTable.tenant == tenant)
+        if record_id is not None:
+            query = query.where(ArtifactTable.record_id == record_id)
+        if after is not None:
+            query = query.where(ArtifactTable.artifact_id > after)
+        with self._database.reading() as connection:
+            stored = connection.execute(query.order_by(ArtifactTable.artifact_id).limit(limit)).scalars().all()
         return [ArtifactManifest.model_validate_json(manifest) for manifest in stored]
 
 

@@ -24,6 +24,8 @@ class StoredBlob:
 
     blob_digest: str
     size_bytes: int
+    stored_s: float = 0.0
+    """When it was put last, in seconds since the Unix epoch."""
 
 
 class BlobStore:
@@ -75,7 +77,7 @@ class BlobStore:
                 for entry in page:
                     name = entry["path"].rpartition("/")[2]
                     if _DIGEST.fullmatch(name) and entry["path"] == _key(name):
-                        yield StoredBlob(name, entry["size"])
+                        yield StoredBlob(name, entry["size"], entry["last_modified"].timestamp())
         except (BaseError, OSError) as error:
             raise self._unavailable(error) from error
 

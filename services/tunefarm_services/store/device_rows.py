@@ -7,6 +7,7 @@ from sqlalchemy import bindparam, select, update
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.device import Device, DeviceClass, ReferenceKernelTimes
 from tunefarm_services.store.insert_once import insert_once
+from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import Rows
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.tables import DeviceClassTable, DeviceTable
@@ -31,6 +32,7 @@ _CLASS: Final = select(DeviceClassTable.document).where(
 class DeviceRows(Rows):
     """What measures."""
 
+    @retried
     def put_device(self, tenant: str, device: Device) -> Device:
         """Store a device, or what has changed about it, with its class."""
         values = _values(device)

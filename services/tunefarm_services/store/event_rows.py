@@ -11,6 +11,7 @@ from tunefarm_schemas.frozen import canonical_json
 from tunefarm_schemas.job import Event
 from tunefarm_services.store.fence import require_fence
 from tunefarm_services.store.lease import Lease
+from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import Rows
 from tunefarm_services.store.stored import TENANT_STREAM
 from tunefarm_services.store.tables import EventTable, JobTable
@@ -38,17 +39,21 @@ _AFTER: Final = (
 class EventRows(Rows):
     """What happened, in the order in which it was committed."""
 
+    @retried
     def append_event(self, lease: Lease, kind: str, data: Mapping[str, object]) -> Event:
         """Add an event to the lease's job; ``data`` is plain JSON. Raises FenceLost."""
         with self._database.writing() as connection:
             require_fence(connection, lease)
             return append(connection, lease.tenant, lease.job_id, kind, data)
 
-    def events(self, tenant: str, job_id: str, after_sequence: int = 0) -> list[Event]:
-        """The events of a job later than ``after_sequence``, or of the tenant itself for ``TENANT_STREAM``."""
+    def events(self, tenant: str, job_id: str, after_sequence: int = 0, limit: int | None = None) -> list[Event]:
+        """The events of a job later than ``after_sequence``, or of the tenant itself for ``TENANT_STREAM``.
+
+        At most ``limit``, the earliest, where one is given.
+        """
         values = {"tenant": tenant, "job_id": job_id, "after_sequence": after_sequence}
         with self._database.reading() as connection:
-            rows = connection.execute(_AFTER, values).all()
+            rows = connection.execute(_AFTER.limit(limit), values).all()
         return [
             Event(sequence=row.sequence, job_id=row.job_id, kind=row.kind, at=row.at, data=json.loads(row.data))
             for row in rows

@@ -10,13 +10,24 @@ from tunefarm_services.store.fence import is_held_by_another, require_exploratio
 from tunefarm_services.store.insert_once import insert_once
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.lost_trials import close_lost_trials
+from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import AnyRow, Rows
 from tunefarm_services.store.store_error import NotFound
-from tunefarm_services.store.tables import ExplorationTable
+from tunefarm_services.store.tables import ExplorationTable, JobExplorationTable
 from tunefarm_services.store.workload_rows import require_workload
 
 _BY_ID: Final = select(ExplorationTable).where(
     ExplorationTable.tenant == bindparam("tenant"), ExplorationTable.exploration_id == bindparam("exploration_id")
+)
+_OF_JOB: Final = (
+    select(ExplorationTable)
+    .join(
+        JobExplorationTable,
+        (JobExplorationTable.tenant == ExplorationTable.tenant)
+        & (JobExplorationTable.exploration_id == ExplorationTable.exploration_id),
+    )
+    .where(JobExplorationTable.tenant == bindparam("tenant"), JobExplorationTable.job_id == bindparam("job_id"))
+    .order_by(ExplorationTable.exploration_id)
 )
 _CHANGE: Final = update(ExplorationTable).where(
     ExplorationTable.tenant == bindparam("of_tenant"),
@@ -33,6 +44,7 @@ _SPEND: Final = _CHANGE.values(
 class ExplorationRows(Rows):
     """What has been tried for a key, and by whom it goes on."""
 
+    @retried
     def open_exploration(self, lease: Lease, key: ExplorationKey) -> Exploration:
         """The exploration of ``key``, made when there is none. Raises FenceLost, NotFound for its workload."""
         if key.tenant != lease.tenant:
@@ -41,6 +53,8 @@ class ExplorationRows(Rows):
             require_fence(connection, lease)
             require_workload(connection, key.tenant, key.workload_id)
             connection.execute(insert_once(connection, ExplorationTable), _values(key))
+            opened = {"tenant": key.tenant, "job_id": lease.job_id, "exploration_id": key.exploration_id}
+            connection.execute(insert_once(connection, JobExplorationTable), opened)
             return exploration_of(connection, key.tenant, key.exploration_id)
 
     def exploration(self, tenant: str, exploration_id: str) -> Exploration:
@@ -56,6 +70,13 @@ class ExplorationRows(Rows):
         with self._database.reading() as connection:
             return [_exploration(row) for row in connection.execute(query.order_by(ExplorationTable.created_at))]
 
+    def explorations_of_job(self, tenant: str, job_id: str) -> list[Exploration]:
+        """Every exploration that a job has opened, by id; a job that waits for its lease has opened none."""
+        with self._database.reading() as connection:
+            rows = connection.execute(_OF_JOB, {"tenant": tenant, "job_id": job_id})
+            return [_exploration(row) for row in rows]
+
+    @retried
     def lease_exploration(self, lease: Lease, exploration_id: str) -> bool:
         """Hold the exploration for as long as ``lease`` holds the job; False when another live job holds it.
 
@@ -71,6 +92,7 @@ class ExplorationRows(Rows):
             close_lost_trials(connection, lease, exploration_id)
             return True
 
+    @retried
     def add_effort(
         self, lease: Lease, exploration_id: str, trials: int, seconds: float, stop_reason: StopReason | None
     ) -> Exploration:

@@ -1,5 +1,6 @@
 """Blobs that nothing refers to."""
 
+import time
 from collections.abc import Sequence
 from itertools import islice
 from typing import Final
@@ -7,25 +8,36 @@ from typing import Final
 from sqlalchemy import Connection, select, union_all
 
 from tunefarm_services.store.blob_store import StoredBlob
+from tunefarm_services.store.input_example_rows import example_references
+from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import Rows
 from tunefarm_services.store.stored import GarbageReport
-from tunefarm_services.store.tables import ArtifactTable, ModelSnapshotTable, WorkloadTable
+from tunefarm_services.store.tables import ArtifactTable, ModelSnapshotTable, UploadPieceTable, WorkloadTable
 
 _AT_ONCE: Final = 50
 
-_REFERENCES: Final = (WorkloadTable.workload_id, ArtifactTable.library_digest, ModelSnapshotTable.model_digest)
+_REFERENCES: Final = (
+    WorkloadTable.workload_id,
+    ArtifactTable.library_digest,
+    ModelSnapshotTable.model_digest,
+    UploadPieceTable.blob_digest,
+)
 
 
 class Garbage(Rows):
     """Removing what a deleted job or a killed writer left behind."""
 
-    def gc(self) -> GarbageReport:
+    def gc(self, older_than_s: float = 0.0) -> GarbageReport:
         """Remove every blob that no row of any tenant refers to. Raises StoreUnavailable.
+
+        Where hosts pass each other blobs that get their rows later, ``older_than_s`` leaves alone those put within so
+        many seconds.
 
         Safe beside writers, who put a blob and its row within one transaction; nothing that is not a blob of this
         store is touched.
         """
-        blobs = iter(list(self._blobs.stored()))
+        before_s = time.time() - older_than_s
+        blobs = iter([blob for blob in self._blobs.stored() if older_than_s <= 0 or blob.stored_s < before_s])
         removed, freed_bytes, kept = 0, 0, 0
         while some := list(islice(blobs, _AT_ONCE)):
             gone = self._remove_unreferenced(some)
@@ -34,6 +46,7 @@ class Garbage(Rows):
             kept += len(some) - len(gone)
         return GarbageReport(removed=removed, freed_bytes=freed_bytes, kept=kept)
 
+    @retried
     def _remove_unreferenced(self, blobs: Sequence[StoredBlob]) -> list[StoredBlob]:
         # Few at a time: no other writer gets in meanwhile.
         with self._database.writing() as connection:
@@ -48,9 +61,13 @@ class Garbage(Rows):
 def referenced_among(connection: Connection, digests: Sequence[str]) -> set[str]:
     """Those of ``digests`` that a row of any tenant refers to."""
     queries = [select(column).where(column.in_(digests)) for column in _REFERENCES]
-    return set(connection.execute(union_all(*queries)).scalars())
+    referenced = set(connection.execute(union_all(*queries)).scalars())
+    if all(each in referenced for each in digests):
+        return referenced
+    return referenced | example_references(connection).intersection(digests)
 
 
 def all_references(connection: Connection) -> set[str]:
     """Every blob that a row of any tenant refers to."""
-    return set(connection.execute(union_all(*(select(column) for column in _REFERENCES))).scalars())
+    queries = [select(column) for column in _REFERENCES]
+    return set(connection.execute(union_all(*queries)).scalars()) | example_references(connection)

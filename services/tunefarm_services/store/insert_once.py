@@ -1,14 +1,22 @@
 """Inserting a row that may already be there."""
 
 from functools import cache
-from typing import Final
+from typing import Final, TypeAlias
 
 from sqlalchemy import Connection, Insert
+from sqlalchemy.dialects import postgresql, sqlite
 
 from tunefarm_services.store.tables import Table
 
+EitherInsert: TypeAlias = "sqlite.Insert | postgresql.Insert"
+
 # For an INSERT the count is forgotten with the cursor unless it is asked for.
 _COUNTED: Final = {"preserve_rowcount": True}
+
+
+def insert_into(connection: Connection, table: type[Table]) -> EitherInsert:
+    """An INSERT into ``table`` in the words of the database, to be told what to do about a row that is there."""
+    return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
 
 
 def insert_once(connection: Connection, table: type[Table]) -> Insert:
@@ -18,10 +26,5 @@ def insert_once(connection: Connection, table: type[Table]) -> Insert:
 
 @cache
 def _statement(dialect: str, table: type[Table]) -> Insert:
-    if dialect == "sqlite":
-        from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-
-        return sqlite_insert(table).on_conflict_do_nothing().execution_options(**_COUNTED)
-    from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-
-    return postgresql_insert(table).on_conflict_do_nothing().execution_options(**_COUNTED)
+    made: EitherInsert = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+    return made.on_conflict_do_nothing().execution_options(**_COUNTED)

@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import Connection, and_, func, or_, select, text
 
+from tunefarm_schemas.record import RecordStatus
 from tunefarm_services.store.garbage import all_references
 from tunefarm_services.store.rows import Rows
 from tunefarm_services.store.schema_revision import NEEDED
@@ -11,6 +12,7 @@ from tunefarm_services.store.store_error import BlobDamaged, BlobMissing
 from tunefarm_services.store.stored import IntegrityReport, StoreStatistics
 from tunefarm_services.store.tables import (
     ArtifactTable,
+    BestRecordTable,
     DeviceTable,
     EventTable,
     ExplorationTable,
@@ -20,7 +22,10 @@ from tunefarm_services.store.tables import (
     RecordTable,
     Table,
     TargetTable,
+    TokenTable,
     TrialTable,
+    UploadTable,
+    UsageTable,
     WorkloadTable,
 )
 
@@ -36,6 +41,25 @@ _COUNTED: Final[tuple[type[Table], ...]] = (
     ModelSnapshotTable,
     ArtifactTable,
     EventTable,
+    TokenTable,
+    UploadTable,
+    UsageTable,
+)
+
+
+_WRONG_BEST: Final = (
+    select(BestRecordTable.record_id)
+    .join(
+        RecordTable,
+        and_(RecordTable.tenant == BestRecordTable.tenant, RecordTable.record_id == BestRecordTable.record_id),
+    )
+    .where(
+        or_(
+            RecordTable.status != RecordStatus.VERIFIED.value,
+            RecordTable.latency_s != BestRecordTable.latency_s,
+            RecordTable.workload_id != BestRecordTable.workload_id,
+        )
+    )
 )
 
 
@@ -60,7 +84,12 @@ class Inspection(Rows):
     def check(self) -> IntegrityReport:
         """Check the database file, the references between rows, and the digest of every blob that is referred to."""
         with self._database.reading() as connection:
+            self._database.let_take_long(connection)
             problems = self._sqlite_problems(connection) if self._database.is_sqlite else []
+            problems += [
+                f"Record {record_id} stands as the best of its key and is not."
+                for record_id in connection.execute(_WRONG_BEST).scalars()
+            ]
             references = sorted(all_references(connection))
         for blob_digest in references:
             try:

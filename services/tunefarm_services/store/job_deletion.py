@@ -7,6 +7,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, select
 from tunefarm_services.store.blob_store import StoredBlob
 from tunefarm_services.store.fence import IS_FREE
 from tunefarm_services.store.garbage import Garbage
+from tunefarm_services.store.retried import retried
 from tunefarm_services.store.store_error import JobBusy, NotFound
 from tunefarm_services.store.tables import (
     ArtifactTable,
@@ -35,6 +36,13 @@ class JobDeletion(Garbage):
         Trials, records and artifacts stay, and so does every module that they or another job stand on. Raises
         NotFound, and JobBusy while someone works on the job.
         """
+        forgotten = self._delete_job_rows(tenant, job_id)
+        # After the commit: a row must never outlive its blob.
+        if forgotten:
+            self._remove_unreferenced([StoredBlob(workload_id, 0) for workload_id in forgotten])
+
+    @retried
+    def _delete_job_rows(self, tenant: str, job_id: str) -> list[str]:
         with self._database.writing() as connection:
             values = {"tenant": tenant, "job_id": job_id, "now_s": self._database.now_s(connection)}
             is_free = connection.execute(_IS_FREE, values).scalar()
@@ -42,10 +50,7 @@ class JobDeletion(Garbage):
                 raise NotFound("job", job_id)
             if not is_free:
                 raise JobBusy(job_id)
-            forgotten = _delete(connection, tenant, job_id)
-        # After the commit: a row must never outlive its blob.
-        if forgotten:
-            self._remove_unreferenced([StoredBlob(workload_id, 0) for workload_id in forgotten])
+            return _delete(connection, tenant, job_id)
 
 
 def _delete(connection: Connection, tenant: str, job_id: str) -> list[str]:

@@ -8,6 +8,7 @@ from tunefarm_schemas.job import Job, JobOutcome, JobState
 from tunefarm_services.store.event_rows import append
 from tunefarm_services.store.fence import IS_FREE
 from tunefarm_services.store.job_rows import enter_state, job_of
+from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import Rows
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.stored import JobRequest
@@ -52,6 +53,7 @@ class JobRequestRows(Rows):
             raise NotFound("job", job_id)
         return None if row.request in (None, JobRequest.RESUME.value) else JobRequest(row.request)
 
+    @retried
     def _request(self, tenant: str, job_id: str, wanted: JobRequest) -> Job:
         with self._database.writing() as connection:
             values = {"tenant": tenant, "job_id": job_id, "now_s": self._database.now_s(connection)}

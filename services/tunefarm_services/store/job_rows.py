@@ -2,16 +2,22 @@
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, bindparam, exists, insert, select, update
+from sqlalchemy import Connection, Select, bindparam, exists, func, insert, select, update
 
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
-from tunefarm_schemas.job import Job, JobOutcome, JobSpec, JobState
+from tunefarm_schemas.input_spec import InputExample
+from tunefarm_schemas.job import Job, JobKind, JobOutcome, JobSpec, JobState
 from tunefarm_services.store.event_rows import append
 from tunefarm_services.store.fence import require_fence
+from tunefarm_services.store.idempotency_rows import job_made_with, note_job
+from tunefarm_services.store.input_example_rows import require_given
 from tunefarm_services.store.lease import Lease
+from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import AnyRow, Rows
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.stored import JobRequest
@@ -39,8 +45,17 @@ _CHANGE: Final = update(JobTable).where(
 class JobRows(Rows):
     """What users asked for."""
 
-    def create_job(self, tenant: str, spec: JobSpec) -> Job:
-        """Queue a job, with its first event. Raises NotFound for a task whose workload or target is not stored."""
+    @retried
+    def create_job(
+        self, tenant: str, spec: JobSpec, *, examples: Sequence[InputExample] = (), key: str | None = None
+    ) -> Job:
+        """Queue a job, with its first event; ``examples`` holds all that its input specs name.
+
+        With the idempotency ``key`` of a claimed request, the job is made once however often the request is carried
+        out. Raises NotFound for a task whose workload or target is not stored, for an example that is not given, and
+        for a key that is not claimed.
+        """
+        require_given(spec.input_specs, examples)
         job = Job(
             job_id=_new_job_id(),
             tenant=tenant,
@@ -52,8 +67,17 @@ class JobRows(Rows):
             finished_at=None,
         )
         with self._database.writing() as connection:
+            made = None if key is None else job_made_with(connection, tenant, key)
+            if made is not None:
+                return job_of(connection, tenant, made)
             _require_tasks(connection, tenant, spec)
+            if examples:
+                self._database.lock_blobs(connection, exclusive=False)
+            for example in examples:
+                self._blobs.put(example.content)
             _insert(connection, job)
+            if key is not None:
+                note_job(connection, tenant, key, job.job_id)
             append(connection, tenant, job.job_id, "created", {"state": job.state.value})
         return job
 
@@ -69,20 +93,39 @@ class JobRows(Rows):
         labels: Mapping[str, str] | None = None,
         limit: int = 100,
         after: str | None = None,
+        *,
+        kind: JobKind | None = None,
+        created_after: str | None = None,
     ) -> list[Job]:
-        """Jobs from the newest on, at most ``limit``, older than the job ``after``, that carry all ``labels``."""
+        """Jobs from the newest on, at most ``limit``, older than the job ``after``, that carry all ``labels``.
+
+        ``created_after`` is RFC 3339 with an offset, exact to a millisecond. Raises BadInput for a time that is none.
+        """
         query = _JOB.where(JobTable.tenant == tenant).order_by(JobTable.job_id.desc()).limit(limit)
         if state is not None:
             query = query.where(JobTable.state == state.value)
+        if kind is not None:
+            query = query.where(JobTable.kind == kind)
         if after is not None:
             query = query.where(JobTable.job_id < after)
+        if created_after is not None:
+            query = query.where(JobTable.job_id > _id_of_time(created_after))
         return self._jobs(_with_labels(query, labels or {}))
+
+    def count_jobs(self, tenant: str, state: JobState | None = None) -> int:
+        """How many jobs a tenant has, in one state or in all."""
+        query = select(func.count()).select_from(JobTable).where(JobTable.tenant == tenant)
+        if state is not None:
+            query = query.where(JobTable.state == state.value)
+        with self._database.reading() as connection:
+            return int(connection.execute(query).scalar_one())
 
     def unfinished_jobs(self, tenant: str) -> list[Job]:
         """Every job that is queued, running or paused, the oldest first."""
         unfinished = JobTable.state != JobState.FINISHED.value
         return self._jobs(_JOB.where(JobTable.tenant == tenant, unfinished).order_by(JobTable.job_id))
 
+    @retried
     def set_job_state(self, lease: Lease, state: JobState, outcome: JobOutcome | None = None, message: str = "") -> Job:
         """Say where the lease's job is in its life; exactly a finished job has an outcome. Raises FenceLost.
 
@@ -99,6 +142,7 @@ class JobRows(Rows):
                 enter_state(connection, lease.tenant, lease.job_id, state, outcome, message)
             return job_of(connection, lease.tenant, lease.job_id)
 
+    @retried
     def count_search_death(self, lease: Lease) -> int:
         """Count that the job's search child died, and return how often it did. Raises FenceLost."""
         with self._database.writing() as connection:
@@ -157,6 +201,8 @@ def _insert(connection: Connection, job: Job) -> None:
         "search_deaths": 0,
         "last_sequence": 0,
         "fence": 0,
+        "kind": job.spec.kind,
+        "device_class_id": job.spec.device_class_id,
     }
     connection.execute(insert(JobTable), row)
     tasks = [key | {"position": position} | task.model_dump() for position, task in enumerate(job.spec.tasks)]
@@ -195,3 +241,15 @@ def _job(row: AnyRow) -> Job:
 def _new_job_id() -> str:
     """Hexadecimal: milliseconds since the epoch, so that ids sort by age, then chance."""
     return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(5)}"
+
+
+def _id_of_time(text: str) -> str:
+    """An id after all those that were made until this time, and before all later ones."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        problem = f"{text[:50]!r} is not a time."
+        raise BadInput("created_after", problem, "Write RFC 3339, such as 2027-01-02T03:04:05Z.")
+    return f"{max(int(moment.timestamp() * 1000), 0):011x}g"

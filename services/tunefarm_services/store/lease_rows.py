@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Final
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from tunefarm_schemas.job import JobState
 from tunefarm_services.store.fence import IS_FREE
 from tunefarm_services.store.lease import Lease
+from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import Rows
 from tunefarm_services.store.tables import JobTable
 
@@ -33,9 +34,7 @@ _HELD: Final = update(JobTable).where(
     JobTable.fence == bindparam("held_fence"),
     JobTable.owner == bindparam("held_owner"),
 )
-_OWNERS: Final = (
-    select(JobTable.owner).distinct().where(JobTable.tenant == bindparam("tenant"), JobTable.owner.is_not(None))
-)
+_OWNERS: Final = select(JobTable.tenant, JobTable.owner).distinct().where(JobTable.owner.is_not(None))
 _DISOWN: Final = (
     update(JobTable)
     .where(JobTable.tenant == bindparam("of_tenant"), JobTable.owner == bindparam("gone_owner"))
@@ -48,6 +47,7 @@ _RELEASE: Final = _HELD.values(lease_expires_at=None, owner=None)
 class LeaseRows(Rows):
     """Who works on which job, and until when."""
 
+    @retried
     def lease_job(self, tenant: str, job_id: str | None, owner: str, seconds: float) -> Lease | None:
         """Take a job for ``seconds``: the one named, paused or not, or else the next that is queued or abandoned.
 
@@ -62,11 +62,9 @@ class LeaseRows(Rows):
                 found = connection.execute(_FREE_AND_NAMED, values | {"job_id": job_id}).scalar()
             if found is None:
                 return None
-            until_s = now_s + seconds
-            taken = {"of_tenant": tenant, "of_job": found, "new_owner": owner, "until_s": until_s}
-            fence = connection.execute(_TAKE, taken).scalar_one()
-            return Lease(tenant, found, owner, fence, until_s)
+            return take(connection, tenant, found, owner, now_s + seconds)
 
+    @retried
     def renew(self, lease: Lease, seconds: float) -> Lease | None:
         """Hold the job for ``seconds`` from now on. Returns None when it has been taken over, or released."""
         with self._database.writing() as connection:
@@ -75,17 +73,30 @@ class LeaseRows(Rows):
                 return None
             return Lease(lease.tenant, lease.job_id, lease.owner, lease.fence, until_s)
 
+    @retried
     def release(self, lease: Lease) -> None:
         """Give the job back with all explorations it holds. Harmless when it has been taken over."""
         with self._database.writing() as connection:
             connection.execute(_RELEASE, _held(lease))
 
-    def release_of_the_dead(self, tenant: str, is_gone: Callable[[str], bool]) -> None:
-        """Give back the jobs of every owner of whom ``is_gone`` is sure, without waiting for their leases' end."""
+    @retried
+    def release_of_the_dead(self, tenant: str | None, is_gone: Callable[[str], bool]) -> None:
+        """Give back the jobs of every owner of whom ``is_gone`` is sure, without waiting for their leases' end.
+
+        Of one tenant, or with None of all.
+        """
+        query = _OWNERS if tenant is None else _OWNERS.where(JobTable.tenant == tenant)
         with self._database.writing() as connection:
-            for owner in connection.execute(_OWNERS, {"tenant": tenant}).scalars().all():
+            for of_tenant, owner in connection.execute(query).all():
                 if owner is not None and is_gone(owner):
-                    connection.execute(_DISOWN, {"of_tenant": tenant, "gone_owner": owner})
+                    connection.execute(_DISOWN, {"of_tenant": of_tenant, "gone_owner": owner})
+
+
+def take(connection: Connection, tenant: str, job_id: str, owner: str, until_s: float) -> Lease:
+    """Give a free job to ``owner`` with the next fence, within the caller's transaction."""
+    taken = {"of_tenant": tenant, "of_job": job_id, "new_owner": owner, "until_s": until_s}
+    fence = connection.execute(_TAKE, taken).scalar_one()
+    return Lease(tenant, job_id, owner, fence, until_s)
 
 
 def _held(lease: Lease) -> dict[str, object]:

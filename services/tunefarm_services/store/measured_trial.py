@@ -1,5 +1,6 @@
 """What one measurement does to its trial."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import BindParameter, Boolean, Connection, bindparam, exists, or_, update
@@ -7,7 +8,7 @@ from sqlalchemy import BindParameter, Boolean, Connection, bindparam, exists, or
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.measurement import Failed, Measurement, Purpose, Stopped, Timing
-from tunefarm_services.store.insert_once import insert_once
+from tunefarm_services.store.insert_once import insert_into, insert_once
 from tunefarm_services.store.stored import TrialState
 from tunefarm_services.store.tables import MeasurementTable, TrialTable
 
@@ -41,21 +42,38 @@ _REFUTED: Final = _OF_TRIAL.values(**_RESULT)
 
 def store_measurement(connection: Connection, tenant: str, measurement: Measurement) -> bool:
     """Insert a measurement and update its trial; False, and nothing done, when it is already stored."""
-    result = _result_values(measurement)
-    row = _measurement_values(tenant, measurement, result)
+    row = _measurement_values(tenant, measurement, _result_values(measurement))
     if not connection.execute(insert_once(connection, MeasurementTable), row).rowcount:
         return False
-    of_trial = result | {
-        "of_tenant": tenant,
-        "of_exploration": measurement.exploration_id,
-        "of_number": measurement.candidate_number,
-    }
-    if measurement.purpose is Purpose.SEARCH:
-        attempt = {"of_attempt": measurement.attempt, "now_counted": is_spent(measurement)}
-        connection.execute(_DONE, of_trial | attempt)
-    elif is_wrong(measurement):
-        connection.execute(_REFUTED, of_trial)
+    _update_trials(connection, tenant, [measurement])
     return True
+
+
+def store_new_measurements(connection: Connection, tenant: str, measurements: Sequence[Measurement]) -> None:
+    """Insert measurements that are not stored yet, and update their trials: a few statements, however many they are."""
+    if not measurements:
+        return
+    rows = [_measurement_values(tenant, each, _result_values(each)) for each in measurements]
+    connection.execute(insert_into(connection, MeasurementTable), rows)
+    _update_trials(connection, tenant, measurements)
+
+
+def _update_trials(connection: Connection, tenant: str, measurements: Sequence[Measurement]) -> None:
+    done, refuted = [], []
+    for measurement in measurements:
+        of_trial = _result_values(measurement) | {
+            "of_tenant": tenant,
+            "of_exploration": measurement.exploration_id,
+            "of_number": measurement.candidate_number,
+        }
+        if measurement.purpose is Purpose.SEARCH:
+            done.append(of_trial | {"of_attempt": measurement.attempt, "now_counted": is_spent(measurement)})
+        elif is_wrong(measurement):
+            refuted.append(of_trial)
+    # What verification found stands against what the search was told.
+    for statement, values in ((_DONE, done), (_REFUTED, refuted)):
+        if values:
+            connection.execute(statement, values)
 
 
 def is_spent(measurement: Measurement) -> bool:

@@ -1,24 +1,32 @@
 """Measurements: checked against what was dispatched, stored once, and only then acknowledged."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Double, bindparam, case, cast, func, select, update
 
 from tunefarm_schemas.measurement import Measurement, Purpose, Timing
 from tunefarm_services.store.fence import require_exploration, require_fence
 from tunefarm_services.store.lease import Lease
-from tunefarm_services.store.measured_trial import is_spent, is_wrong, store_measurement
+from tunefarm_services.store.measured_trial import is_spent, is_wrong, store_new_measurements
+from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import AnyRow, Rows
-from tunefarm_services.store.tables import DispatchTable, ExplorationTable, TrialTable
+from tunefarm_services.store.tables import DispatchTable, ExplorationTable, MeasurementTable, TrialTable
 
-_DISPATCH: Final = (
+_AT_ONCE: Final = 500
+_Attempt: TypeAlias = tuple[int, int, str]
+
+_DISPATCHES: Final = (
     select(
+        DispatchTable.candidate_number,
+        DispatchTable.attempt,
+        DispatchTable.purpose,
         DispatchTable.dispatch_id,
         DispatchTable.nonce,
         DispatchTable.fence,
         DispatchTable.job_id,
         TrialTable.is_counted,
+        MeasurementTable.kind.is_not(None).label("is_stored"),
     )
     .join(
         TrialTable,
@@ -26,12 +34,18 @@ _DISPATCH: Final = (
         & (TrialTable.exploration_id == DispatchTable.exploration_id)
         & (TrialTable.candidate_number == DispatchTable.candidate_number),
     )
+    .outerjoin(
+        MeasurementTable,
+        (MeasurementTable.tenant == DispatchTable.tenant)
+        & (MeasurementTable.exploration_id == DispatchTable.exploration_id)
+        & (MeasurementTable.candidate_number == DispatchTable.candidate_number)
+        & (MeasurementTable.attempt == DispatchTable.attempt)
+        & (MeasurementTable.purpose == DispatchTable.purpose),
+    )
     .where(
         DispatchTable.tenant == bindparam("tenant"),
         DispatchTable.exploration_id == bindparam("exploration_id"),
-        DispatchTable.candidate_number == bindparam("candidate_number"),
-        DispatchTable.attempt == bindparam("attempt"),
-        DispatchTable.purpose == bindparam("purpose"),
+        DispatchTable.candidate_number.in_(bindparam("numbers", expanding=True)),
     )
 )
 _OF_EXPLORATION: Final = update(ExplorationTable).where(
@@ -58,6 +72,7 @@ _RECOMPUTE_BEST: Final = _OF_EXPLORATION.values(
 class MeasurementRows(Rows):
     """What attempts gave."""
 
+    @retried
     def commit_measurements(self, lease: Lease, measurements: Sequence[Measurement]) -> list[Measurement]:
         """Store results in one transaction and return those that were new; show the search no others.
 
@@ -67,33 +82,50 @@ class MeasurementRows(Rows):
         """
         with self._database.writing() as connection:
             require_fence(connection, lease)
-            for exploration_id in {measurement.exploration_id for measurement in measurements}:
+            fresh: list[Measurement] = []
+            for exploration_id in dict.fromkeys(measurement.exploration_id for measurement in measurements):
                 require_exploration(connection, lease, exploration_id)
-            return [measurement for measurement in measurements if _commit(connection, lease, measurement)]
+                of_it = [each for each in measurements if each.exploration_id == exploration_id]
+                for begin in range(0, len(of_it), _AT_ONCE):
+                    fresh += _commit(connection, lease, exploration_id, of_it[begin : begin + _AT_ONCE])
+            return fresh
 
 
-def _commit(connection: Connection, lease: Lease, measurement: Measurement) -> bool:
-    key = {
-        "tenant": lease.tenant,
-        "exploration_id": measurement.exploration_id,
-        "candidate_number": measurement.candidate_number,
-        "attempt": measurement.attempt,
-        "purpose": measurement.purpose.value,
+def _commit(
+    connection: Connection, lease: Lease, exploration_id: str, measurements: Sequence[Measurement]
+) -> list[Measurement]:
+    """Those of one exploration that were new. Its row is locked, so nobody else stores any of them meanwhile."""
+    numbers = sorted({measurement.candidate_number for measurement in measurements})
+    asked = {"tenant": lease.tenant, "exploration_id": exploration_id, "numbers": numbers}
+    dispatches = {
+        (row.candidate_number, row.attempt, row.purpose): row for row in connection.execute(_DISPATCHES, asked)
     }
-    dispatch = connection.execute(_DISPATCH, key).one_or_none()
-    if dispatch is None or not _is_live(dispatch, lease, measurement):
-        return False
-    if not store_measurement(connection, lease.tenant, measurement):
-        return False
-    of_exploration = {"of_tenant": lease.tenant, "of_exploration": measurement.exploration_id}
-    if measurement.purpose is Purpose.SEARCH:
-        more = int(is_spent(measurement) and not dispatch.is_counted)
-        latency_s = measurement.result.latency_s if isinstance(measurement.result, Timing) else None
-        if more or latency_s is not None:
-            connection.execute(_LEARN, of_exploration | {"more_trials": more, "latency_s": latency_s})
-    elif is_wrong(measurement):
+    fresh: dict[_Attempt, Measurement] = {}
+    for measurement in measurements:
+        dispatch = dispatches.get(_attempt_of(measurement))
+        if dispatch is not None and not dispatch.is_stored and _is_live(dispatch, lease, measurement):
+            fresh.setdefault(_attempt_of(measurement), measurement)
+    store_new_measurements(connection, lease.tenant, list(fresh.values()))
+    counted = {number for (number, _, _), row in dispatches.items() if row.is_counted}
+    _learn(connection, lease.tenant, exploration_id, list(fresh.values()), counted)
+    return list(fresh.values())
+
+
+def _learn(
+    connection: Connection, tenant: str, exploration_id: str, fresh: Sequence[Measurement], counted: set[int]
+) -> None:
+    of_exploration = {"of_tenant": tenant, "of_exploration": exploration_id}
+    of_search = [measurement for measurement in fresh if measurement.purpose is Purpose.SEARCH]
+    more = len({measurement.candidate_number for measurement in of_search if is_spent(measurement)} - counted)
+    latency_s = min((each.result.latency_s for each in of_search if isinstance(each.result, Timing)), default=None)
+    if more or latency_s is not None:
+        connection.execute(_LEARN, of_exploration | {"more_trials": more, "latency_s": latency_s})
+    if any(is_wrong(measurement) for measurement in fresh if measurement.purpose is not Purpose.SEARCH):
         connection.execute(_RECOMPUTE_BEST, of_exploration)
-    return True
+
+
+def _attempt_of(measurement: Measurement) -> _Attempt:
+    return measurement.candidate_number, measurement.attempt, measurement.purpose.value
 
 
 def _is_live(dispatch: AnyRow, lease: Lease, measurement: Measurement) -> bool:

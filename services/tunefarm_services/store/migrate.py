@@ -4,6 +4,8 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 
@@ -18,7 +20,17 @@ def configuration(connection: Connection) -> Config:
 def migrate(connection: Connection, revision: str) -> None:
     """Go up or down to ``revision``; the caller's transaction decides whether it lasts."""
     config = configuration(connection)
-    if revision == "base":
+    if revision == "base" or _is_behind(
+        config, revision, MigrationContext.configure(connection).get_current_revision()
+    ):
         command.downgrade(config, revision)
     else:
         command.upgrade(config, revision)
+
+
+def _is_behind(config: Config, revision: str, current: str | None) -> bool:
+    """Whether ``revision`` comes before the ``current`` one."""
+    if current is None or revision in ("head", current):
+        return False
+    scripts = ScriptDirectory.from_config(config)
+    return revision in {script.revision for script in scripts.iterate_revisions(current, "base")}

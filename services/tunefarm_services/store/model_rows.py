@@ -5,6 +5,7 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from tunefarm_schemas.clock import utc_now
+from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import Rows
 from tunefarm_services.store.stored import StoredModel
 from tunefarm_services.store.tables import ModelSnapshotTable
@@ -25,6 +26,7 @@ _INSERT: Final = insert(ModelSnapshotTable)
 class ModelRows(Rows):
     """What the search has learnt about a target on a device class."""
 
+    @retried
     def put_model_snapshot(
         self, tenant: str, target_id: str, device_class_id: str, model_json: bytes, trials: int
     ) -> None:

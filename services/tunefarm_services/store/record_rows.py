@@ -2,13 +2,15 @@
 
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, literal_column, select, update
 
 from tunefarm_schemas.record import RecordKey, RecordStatus, TuningRecord
 from tunefarm_schemas.trace import Trace
+from tunefarm_services.store.best_record_rows import consider, reconsider
 from tunefarm_services.store.event_rows import append
 from tunefarm_services.store.fence import require_fence
 from tunefarm_services.store.lease import Lease
+from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import AnyRow, Rows
 from tunefarm_services.store.store_error import NotFound, StoreConflict
 from tunefarm_services.store.stored import TENANT_STREAM
@@ -22,11 +24,14 @@ _CHANGE: Final = update(RecordTable).where(
     RecordTable.tenant == bindparam("of_tenant"), RecordTable.record_id == bindparam("of_record")
 )
 _INSERT: Final = insert(RecordTable)
+# In exactly the words of the index on the few that are not verified.
+_IS_UNVERIFIED: Final = RecordTable.status != literal_column("'verified'")
 
 
 class RecordRows(Rows):
     """Knowledge worth keeping."""
 
+    @retried
     def put_record(self, tenant: str, lease: Lease | None, record: TuningRecord) -> TuningRecord:
         """Store a record, once. A slower one beside a faster one of the same key changes no answer.
 
@@ -42,6 +47,7 @@ class RecordRows(Rows):
             if stored is None:
                 require_workload(connection, tenant, record.key.workload_id)
                 connection.execute(_INSERT, _values(record))
+                consider(connection, record)
                 return record
             if record_in(stored) != record:
                 raise StoreConflict("record", record.record_id)
@@ -51,6 +57,39 @@ class RecordRows(Rows):
         """One record. Raises NotFound."""
         with self._database.reading() as connection:
             return record_of(connection, tenant, record_id)
+
+    def records_page(
+        self,
+        tenant: str,
+        *,
+        workload_id: str | None = None,
+        target_id: str | None = None,
+        device_class_id: str | None = None,
+        exploration_id: str | None = None,
+        status: RecordStatus | None = None,
+        source: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[TuningRecord]:
+        """Records by id, at most ``limit``, after the id ``after``, for which all given filters hold."""
+        query = select(RecordTable).where(RecordTable.tenant == tenant).order_by(RecordTable.record_id).limit(limit)
+        filters = {
+            "workload_id": workload_id,
+            "target_id": target_id,
+            "device_class_id": device_class_id,
+            "exploration_id": exploration_id,
+            "status": status,
+            "source": source,
+        }
+        for name, wanted in filters.items():
+            if wanted is not None:
+                query = query.where(getattr(RecordTable, name) == str(wanted))
+        if status is not None and status is not RecordStatus.VERIFIED:
+            query = query.where(_IS_UNVERIFIED)
+        if after is not None:
+            query = query.where(RecordTable.record_id > after)
+        with self._database.reading() as connection:
+            return [record_in(row) for row in connection.execute(query)]
 
     def records(
         self,
@@ -63,17 +102,18 @@ class RecordRows(Rows):
         limit: int = 100,
         after: str | None = None,
     ) -> list[TuningRecord]:
-        """Records by id, at most ``limit``, after the id ``after``, for which all given filters hold."""
-        query = select(RecordTable).where(RecordTable.tenant == tenant).order_by(RecordTable.record_id).limit(limit)
-        filters = {"workload_id": workload_id, "target_id": target_id, "status": status, "source": source}
-        for name, wanted in filters.items():
-            if wanted is not None:
-                query = query.where(getattr(RecordTable, name) == str(wanted))
-        if after is not None:
-            query = query.where(RecordTable.record_id > after)
-        with self._database.reading() as connection:
-            return [record_in(row) for row in connection.execute(query)]
+        """The same with the filters that are asked for most."""
+        return self.records_page(
+            tenant,
+            workload_id=workload_id,
+            target_id=target_id,
+            status=status,
+            source=source,
+            after=after,
+            limit=limit,
+        )
 
+    @retried
     def retract(self, tenant: str, record_id: str, reason: str) -> TuningRecord:
         """Take a record back for ``reason``, with an event of the tenant. Repeating it changes nothing.
 
@@ -85,9 +125,12 @@ class RecordRows(Rows):
                 return record
             values = {"status": RecordStatus.RETRACTED.value, "status_reason": reason}
             connection.execute(_CHANGE.values(values), {"of_tenant": tenant, "of_record": record_id})
+            if record.status is RecordStatus.VERIFIED:
+                reconsider(connection, record)
             append(connection, tenant, TENANT_STREAM, "retracted", {"record_id": record_id, "reason": reason})
             return record_of(connection, tenant, record_id)
 
+    @retried
     def update_record_interval(
         self, tenant: str, lease: Lease | None, record_id: str, interval_s: tuple[float, float]
     ) -> TuningRecord:

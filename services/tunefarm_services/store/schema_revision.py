@@ -8,7 +8,7 @@ from tunefarm_services.store.database import Database
 from tunefarm_services.store.store_error import DatabaseOutdated, DatabaseTooNew, StoreUnavailable
 from tunefarm_services.store.tables import Table
 
-REVISIONS: Final = ("0001",)
+REVISIONS: Final = ("0001", "0002")
 """Every revision of the schema, oldest first; the migration scripts carry the same names."""
 
 NEEDED: Final = REVISIONS[-1]
@@ -45,6 +45,7 @@ def upgrade_to(database: Database, revision: str) -> None:
     from tunefarm_services.store.migrate import migrate
 
     with database.writing() as connection:
+        database.let_take_long(connection)
         database.lock_schema(connection)
         migrate(connection, revision)
 

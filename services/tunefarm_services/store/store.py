@@ -9,19 +9,27 @@ from tunefarm_services.store.database import Database
 from tunefarm_services.store.device_rows import DeviceRows
 from tunefarm_services.store.event_rows import EventRows
 from tunefarm_services.store.exploration_rows import ExplorationRows
+from tunefarm_services.store.idempotency_rows import IdempotencyRows
+from tunefarm_services.store.input_example_rows import InputExampleRows
 from tunefarm_services.store.inspection import Inspection
 from tunefarm_services.store.job_deletion import JobDeletion
 from tunefarm_services.store.job_request_rows import JobRequestRows
 from tunefarm_services.store.job_rows import JobRows
+from tunefarm_services.store.lane_rows import LaneRows
 from tunefarm_services.store.lease_rows import LeaseRows
 from tunefarm_services.store.measurement_rows import MeasurementRows
 from tunefarm_services.store.model_rows import ModelRows
+from tunefarm_services.store.queue_overview import QueueOverviewRows
+from tunefarm_services.store.queue_rows import QueueRows
 from tunefarm_services.store.record_match_rows import RecordMatchRows
 from tunefarm_services.store.record_rows import RecordRows
+from tunefarm_services.store.retention import Retention
 from tunefarm_services.store.schema_revision import NEEDED, require_current, revision_of, upgrade_to
 from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.store.target_rows import TargetRows
+from tunefarm_services.store.token_rows import TokenRows
 from tunefarm_services.store.trial_rows import TrialRows
+from tunefarm_services.store.usage_rows import UsageRows
 from tunefarm_services.store.workload_rows import WorkloadRows
 
 
@@ -40,7 +48,15 @@ class Store(
     RecordMatchRows,
     ModelRows,
     ArtifactRows,
+    InputExampleRows,
+    QueueRows,
+    QueueOverviewRows,
+    TokenRows,
+    IdempotencyRows,
+    LaneRows,
+    UsageRows,
     JobDeletion,
+    Retention,
     Inspection,
 ):
     """Everything tunefarm keeps, in one database and one blob store. May be used from several threads.

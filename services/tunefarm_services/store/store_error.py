@@ -19,6 +19,10 @@ class StoreUnavailable(StoreError):
         self.fix = fix
 
 
+class TransactionLost(StoreUnavailable):
+    """The database undid a transaction because of another one. Doing it again may well succeed."""
+
+
 class DatabaseOutdated(StoreError):
     """The database has an older schema than this version of tunefarm."""
 
@@ -95,3 +99,27 @@ class BlobDamaged(StoreError):
             "Restore it from a backup, or see: tunefarm db check"
         )
         self.blob_digest = blob_digest
+
+
+class WrongOffset(StoreError):
+    """A piece of an upload does not begin where the last one ended.
+
+    Attributes:
+        expected: the byte at which the next piece has to begin.
+    """
+
+    def __init__(self, upload_id: str, offset: int, expected: int) -> None:
+        super().__init__(f"Upload {upload_id[:100]!r} goes on at byte {expected}, not at {offset}.")
+        self.upload_id = upload_id
+        self.offset = offset
+        self.expected = expected
+
+
+class UploadIncomplete(StoreError):
+    """An upload is to be used before all of it has arrived."""
+
+    def __init__(self, upload_id: str, received_bytes: int, size_bytes: int) -> None:
+        super().__init__(f"Upload {upload_id[:100]!r} has {received_bytes} of {size_bytes} bytes. Send the rest first.")
+        self.upload_id = upload_id
+        self.received_bytes = received_bytes
+        self.size_bytes = size_bytes

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.measurement import Candidate, Dispatch, Measurement
+from tunefarm_schemas.workload import TensorArgument
 
 LOCAL_TENANT: Final = "local"
 """The tenant of every row in embedded mode."""
@@ -43,12 +44,50 @@ class StoredTrial(Frozen):
     measurement: Measurement | None
 
 
+class StoredWorkload(Frozen):
+    """A workload without its module, for lists."""
+
+    workload_id: str
+    structural_hash: str
+    tvm_version: str
+    name: str
+    arguments: tuple[TensorArgument, ...]
+    floating_point_operations: float
+    created_at: str
+
+
 class StoredModel(Frozen):
     """A cost model as it was saved after ``trials`` trials."""
 
     model_json: bytes = Field(repr=False)
     trials: int
     created_at: str
+
+
+class RetentionPolicy(Frozen):
+    """For how long things are kept after they were last of use. None keeps them for ever."""
+
+    trials_days: float | None = Field(default=None, ge=0)
+    """Since the last measurement of an exploration that nobody works on."""
+    events_days: float | None = Field(default=None, ge=0)
+    """Since the end of their job."""
+    uploads_hours: float | None = Field(default=None, ge=0)
+    """Since an upload was begun, complete or not."""
+    idempotency_hours: float | None = Field(default=24.0, ge=0)
+    """Since the first use of a key."""
+    lanes_days: float | None = Field(default=None, ge=0)
+    """Since anything was heard of a lane that is lost, drained or refused."""
+
+
+class RetentionReport(Frozen):
+    """How many rows of each kind a retention removed."""
+
+    trials: int = 0
+    measurements: int = 0
+    events: int = 0
+    uploads: int = 0
+    idempotency_keys: int = 0
+    lanes: int = 0
 
 
 class GarbageReport(Frozen):

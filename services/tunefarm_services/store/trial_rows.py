@@ -1,6 +1,6 @@
 """Trials: candidates as they go out, and as they are found again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, bindparam, select, update
@@ -11,6 +11,7 @@ from tunefarm_services.store.exploration_rows import exploration_of
 from tunefarm_services.store.fence import require_exploration, require_fence
 from tunefarm_services.store.insert_once import insert_once
 from tunefarm_services.store.lease import Lease
+from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import AnyRow, Rows
 from tunefarm_services.store.store_error import StoreConflict
 from tunefarm_services.store.stored import LOCAL_TENANT, StoredTrial, TrialState
@@ -58,6 +59,7 @@ _DOCUMENTS: Final = (
 class TrialRows(Rows):
     """Candidates that were dispatched."""
 
+    @retried
     def put_trials(self, lease: Lease, candidates: Sequence[Candidate], dispatches: Sequence[Dispatch]) -> None:
         """Write down what is about to be sent, all of it or nothing; send only after this returns.
 
@@ -80,13 +82,45 @@ class TrialRows(Rows):
         with self._database.reading() as connection:
             exploration_of(connection, tenant, exploration_id)
             rows = connection.execute(_TRIALS, values).all()
-            latest = {row.candidate_number: row for row in connection.execute(_DISPATCHES, values)}
-            documents = {row.candidate_number: row.document for row in connection.execute(_DOCUMENTS, values)}
-        return [
-            _stored(row, latest[row.candidate_number], documents.get(row.candidate_number))
-            for row in rows
-            if row.candidate_number in latest
-        ]
+            return _with_attempts(rows, connection.execute(_DISPATCHES, values), connection.execute(_DOCUMENTS, values))
+
+    def trials_page(
+        self,
+        tenant: str,
+        exploration_id: str,
+        after: int | None = None,
+        limit: int = 100,
+        failed_only: bool = False,
+    ) -> list[StoredTrial]:
+        """Trials by number, at most ``limit``, after the number ``after``; of all, or of those that failed.
+
+        Raises NotFound.
+        """
+        query = _TRIALS.limit(limit)
+        if after is not None:
+            query = query.where(TrialTable.candidate_number > after)
+        if failed_only:
+            query = query.where(TrialTable.failure_reason.is_not(None))
+        values = {"tenant": tenant, "exploration_id": exploration_id}
+        with self._database.reading() as connection:
+            exploration_of(connection, tenant, exploration_id)
+            rows = connection.execute(query, values).all()
+            numbers = [row.candidate_number for row in rows]
+            dispatches = connection.execute(_DISPATCHES.where(DispatchTable.candidate_number.in_(numbers)), values)
+            documents = connection.execute(_DOCUMENTS.where(MeasurementTable.candidate_number.in_(numbers)), values)
+            return _with_attempts(rows, dispatches, documents)
+
+
+def _with_attempts(
+    rows: Iterable[AnyRow], dispatches: Iterable[AnyRow], documents: Iterable[AnyRow]
+) -> list[StoredTrial]:
+    latest = {row.candidate_number: row for row in dispatches}
+    document_of = {row.candidate_number: row.document for row in documents}
+    return [
+        _stored(row, latest[row.candidate_number], document_of.get(row.candidate_number))
+        for row in rows
+        if row.candidate_number in latest
+    ]
 
 
 def _insert_candidates(connection: Connection, tenant: str, candidates: Sequence[Candidate]) -> None:

@@ -9,8 +9,10 @@ from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import canonical_json, digest
 from tunefarm_schemas.workload import TensorArgument, Workload
 from tunefarm_services.store.insert_once import insert_once
+from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import AnyRow, Rows
 from tunefarm_services.store.store_error import NotFound, StoreConflict
+from tunefarm_services.store.stored import StoredWorkload
 from tunefarm_services.store.tables import WorkloadTable
 
 _ARGUMENTS: Final = TypeAdapter(tuple[TensorArgument, ...])
@@ -25,6 +27,7 @@ _BY_HASH: Final = _OF_TENANT.where(
 class WorkloadRows(Rows):
     """What is tuned."""
 
+    @retried
     def put_workload(self, tenant: str, workload: Workload) -> Workload:
         """Store a workload once and return it as stored: the first one's name wins.
 
@@ -57,14 +60,28 @@ class WorkloadRows(Rows):
             rows = connection.execute(_BY_HASH, values).all()
         return [self._with_module(row) for row in rows]
 
+    def workloads_page(
+        self, tenant: str, after: str | None = None, limit: int = 100, name: str | None = None
+    ) -> list[StoredWorkload]:
+        """Workloads by id without their modules, at most ``limit``, after the id ``after``, of one name or of all."""
+        query = _OF_TENANT.order_by(WorkloadTable.workload_id).limit(limit)
+        if after is not None:
+            query = query.where(WorkloadTable.workload_id > after)
+        if name is not None:
+            query = query.where(WorkloadTable.name == name)
+        with self._database.reading() as connection:
+            return [_without_module(row) for row in connection.execute(query, {"tenant": tenant})]
+
+    def stored_workload(self, tenant: str, workload_id: str) -> StoredWorkload:
+        """One workload without its module. Raises NotFound."""
+        with self._database.reading() as connection:
+            row = connection.execute(_BY_ID, {"tenant": tenant, "workload_id": workload_id}).one_or_none()
+        if row is None:
+            raise NotFound("workload", workload_id)
+        return _without_module(row)
+
     def _with_module(self, row: AnyRow) -> Workload:
         return _workload(row, self._blobs.get(row.workload_id).decode())
-
-
-def family_of(connection: Connection, tenant: str, workload_id: str) -> str | None:
-    """What the workload shares with those that differ from it in shape only; None when it is not stored."""
-    row = connection.execute(_BY_ID, {"tenant": tenant, "workload_id": workload_id}).one_or_none()
-    return None if row is None else row.family
 
 
 def require_workload(connection: Connection, tenant: str, workload_id: str) -> None:
@@ -102,4 +119,16 @@ def _workload(row: AnyRow, module_json: str) -> Workload:
         name=row.name,
         arguments=_ARGUMENTS.validate_json(row.arguments),
         floating_point_operations=row.floating_point_operations,
+    )
+
+
+def _without_module(row: AnyRow) -> StoredWorkload:
+    return StoredWorkload(
+        workload_id=row.workload_id,
+        structural_hash=row.structural_hash,
+        tvm_version=row.tvm_version,
+        name=row.name,
+        arguments=_ARGUMENTS.validate_json(row.arguments),
+        floating_point_operations=row.floating_point_operations,
+        created_at=row.created_at,
     )

@@ -32,3 +32,22 @@ class ExplorationTable(Table):
     holder_job_id: Mapped[str | None] = mapped_column(Text)
     holder_fence: Mapped[int | None]
     created_at: Mapped[str] = mapped_column(Text)
+
+
+class JobExplorationTable(Table):
+    """One row for each exploration that a job has opened."""
+
+    __tablename__ = "job_explorations"
+    __table_args__ = (
+        ForeignKeyConstraint(["tenant", "job_id"], ["jobs.tenant", "jobs.job_id"], ondelete="CASCADE"),
+        ForeignKeyConstraint(
+            ["tenant", "exploration_id"],
+            ["explorations.tenant", "explorations.exploration_id"],
+            ondelete="CASCADE",
+        ),
+        Index("ix_job_explorations_exploration", "tenant", "exploration_id"),
+    )
+
+    tenant: Mapped[str] = mapped_column(Text, primary_key=True)
+    job_id: Mapped[str] = mapped_column(Text, primary_key=True)
+    exploration_id: Mapped[str] = mapped_column(Text, primary_key=True)

@@ -1,6 +1,6 @@
 """Jobs with their leases, labels and tasks."""
 
-from sqlalchemy import Double, ForeignKeyConstraint, Index, Text
+from sqlalchemy import Double, ForeignKeyConstraint, Index, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tunefarm_services.store.tables.metadata import Table
@@ -10,7 +10,18 @@ class JobTable(Table):
     """One row for each job. The lease is part of it, so that one lock guards both."""
 
     __tablename__ = "jobs"
-    __table_args__ = (Index("ix_jobs_queue", "tenant", "state", "priority", "job_id"),)
+    __table_args__ = (
+        Index("ix_jobs_queue", "tenant", "state", "priority", "job_id"),
+        # The queue over all tenants; finished jobs, the most by far, are not in it.
+        Index(
+            "ix_jobs_open",
+            "tenant",
+            "priority",
+            "job_id",
+            sqlite_where=text("state <> 'finished'"),
+            postgresql_where=text("state <> 'finished'"),
+        ),
+    )
 
     tenant: Mapped[str] = mapped_column(Text, primary_key=True)
     job_id: Mapped[str] = mapped_column(Text, primary_key=True)
@@ -28,6 +39,8 @@ class JobTable(Table):
     owner: Mapped[str | None] = mapped_column(Text)
     lease_expires_at: Mapped[float | None] = mapped_column(Double)
     """Seconds since the Unix epoch."""
+    kind: Mapped[str] = mapped_column(Text, server_default="tune")
+    device_class_id: Mapped[str | None] = mapped_column(Text)
 
 
 class JobLabelTable(Table):

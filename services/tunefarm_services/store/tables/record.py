@@ -1,6 +1,6 @@
 """Tuning records."""
 
-from sqlalchemy import Double, ForeignKeyConstraint, Index, Text
+from sqlalchemy import Double, ForeignKeyConstraint, Index, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tunefarm_services.store.tables.metadata import Table
@@ -12,21 +12,17 @@ class RecordTable(Table):
     __tablename__ = "tuning_records"
     __table_args__ = (
         ForeignKeyConstraint(["tenant", "workload_id"], ["workloads.tenant", "workloads.workload_id"]),
-        # The question of every compilation: the fastest verified record of a key.
+        # Pages through the records of a workload, the fastest first, and finds the next best when one is retracted.
+        Index("ix_tuning_records_workload", "tenant", "workload_id", "status", "latency_s", "record_id"),
+        # Claimed and retracted records are few among many.
         Index(
-            "ix_tuning_records_best",
+            "ix_tuning_records_unverified",
             "tenant",
-            "workload_id",
-            "target_id",
-            "device_class_id",
-            "code_generator",
-            "protocol_id",
-            "abi",
             "status",
-            "latency_s",
+            "record_id",
+            sqlite_where=text("status <> 'verified'"),
+            postgresql_where=text("status <> 'verified'"),
         ),
-        # The fastest of a workload on any device.
-        Index("ix_tuning_records_workload", "tenant", "workload_id", "status", "latency_s"),
     )
 
     tenant: Mapped[str] = mapped_column(Text, primary_key=True)

@@ -12,7 +12,8 @@ class WorkloadTable(Table):
     __tablename__ = "workloads"
     __table_args__ = (
         Index("ix_workloads_hash", "tenant", "structural_hash", "tvm_version"),
-        Index("ix_workloads_family", "tenant", "family"),
+        # The nearest relatives by the amount of work.
+        Index("ix_workloads_family", "tenant", "family", "floating_point_operations", "workload_id"),
         Index("ix_workloads_blob", "workload_id"),
     )
 

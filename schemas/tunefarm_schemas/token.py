@@ -1,0 +1,39 @@
+"""Who may do what."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from tunefarm_schemas.frozen import Frozen
+
+
+class Scope(StrEnum):
+    """One thing that the holder of a token may do within its tenant."""
+
+    JOBS_READ = "jobs:read"
+    JOBS_WRITE = "jobs:write"
+    RECORDS_READ = "records:read"
+    RECORDS_WRITE = "records:write"
+    DEVICES_READ = "devices:read"
+    DEVICES_ADMIN = "devices:admin"
+    ARTIFACTS_READ = "artifacts:read"
+    ARTIFACTS_PUBLISH = "artifacts:publish"
+    TOKENS_ADMIN = "tokens:admin"
+    USAGE_READ = "usage:read"
+
+
+class Token(Frozen):
+    """A token without its secret. Times are RFC 3339, UTC.
+
+    Its text, told once, is ``tfk_<token_id>_<secret>`` with 256 random bits as base64url; only a keyed hash is kept.
+    """
+
+    token_id: str
+    tenant: str = Field(min_length=1, max_length=100)
+    name: str = Field(min_length=1, max_length=200)
+    scopes: tuple[Scope, ...] = Field(min_length=1)
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+    last_used_at: str | None
+    """To the minute: noting every use would make each read a write."""

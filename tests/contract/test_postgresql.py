@@ -1,0 +1,134 @@
+"""What PostgreSQL can do to a transaction, and how the store comes through."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import Connection, create_engine, text
+
+from tests.store.sample import TENANT, bench, leased, put_job, timing
+from tunefarm_services.store import FenceLost, Store, StoreUnavailable
+from tunefarm_services.store.retried import retried
+from tunefarm_services.store.store_error import TransactionLost
+
+pytestmark = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+
+
+def cut_every_connection_but_this(database_url: str) -> int:
+    engine = create_engine(database_url)
+    with engine.connect() as connection:
+        cut = connection.execute(
+            text(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        ).scalar_one()
+    engine.dispose()
+    return cut
+
+
+def test_a_connection_cut_in_the_middle_is_reported_and_changes_nothing(store: Store, database_url: str):
+    job = put_job(store)
+
+    def write_and_be_cut() -> None:
+        with store._database.writing() as connection:
+            connection.execute(text("UPDATE jobs SET priority = 99"))
+            assert cut_every_connection_but_this(database_url) >= 1
+            connection.execute(text("SELECT 1"))
+
+    with pytest.raises(StoreUnavailable, match="does not answer"):
+        write_and_be_cut()
+    with store._database.reading() as connection:
+        assert connection.execute(text("SELECT priority FROM jobs")).scalar_one() == 0
+    assert leased(store).job_id == job.job_id
+
+
+def test_connections_cut_between_two_calls_are_replaced_unseen(store: Store, database_url: str):
+    holder = bench(store)
+    holder.measure(0, timing(1e-3))
+    assert cut_every_connection_but_this(database_url) >= 1
+    assert len(holder.measure(1, timing(1e-3))) == 1
+    assert store.exploration(TENANT, holder.exploration_id).spent.trials == 2
+
+
+def test_two_transactions_in_each_others_way_both_end(store: Store):
+    jobs = [put_job(store).job_id, put_job(store).job_id]
+    meeting = threading.Barrier(2, timeout=20)
+    attempts: list[str] = []
+
+    def add(connection: Connection, job_id: str) -> None:
+        connection.execute(text("UPDATE jobs SET priority = priority + 1 WHERE job_id = :id"), {"id": job_id})
+
+    def in_order(order: list[str]) -> None:
+        met = False
+
+        @retried
+        def both() -> None:
+            nonlocal met
+            attempts.append(order[0])
+            with store._database.writing() as connection:
+                add(connection, order[0])
+                if not met:
+                    met = True
+                    meeting.wait()
+                add(connection, order[1])
+
+        both()
+
+    threads = [threading.Thread(target=in_order, args=(order,)) for order in (jobs, jobs[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(attempts) == 3
+    with store._database.reading() as connection:
+        assert connection.execute(text("SELECT min(priority), max(priority) FROM jobs")).one() == (2, 2)
+
+
+def test_a_transaction_that_always_loses_is_given_up(store: Store):
+    attempts = []
+
+    @retried
+    def lose() -> None:
+        attempts.append(1)
+        with store._database.writing() as connection:
+            connection.execute(text("DO $$ BEGIN RAISE SQLSTATE '40001'; END $$"))
+
+    with pytest.raises(TransactionLost):
+        lose()
+    assert 2 < len(attempts) < 10
+
+
+def test_a_statement_that_takes_too_long_is_ended(store: Store):
+    with store._database.reading() as connection:
+        assert connection.execute(text("SHOW statement_timeout")).scalar_one() == "30s"
+        assert connection.execute(text("SHOW lock_timeout")).scalar_one() == "10s"
+        assert connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "1min"
+
+    def sleep() -> None:
+        with store._database.writing() as connection:
+            connection.execute(text("SET LOCAL statement_timeout = 50"))
+            connection.execute(text("SELECT pg_sleep(5)"))
+
+    with pytest.raises(StoreUnavailable, match="statement timeout"):
+        sleep()
+    put_job(store)
+
+
+def test_a_job_that_another_tuner_is_just_taking_is_passed_over(store: Store, open_store: Callable[[], Store]):
+    first, second = put_job(store), put_job(store)
+    with store._database.writing() as connection:
+        connection.execute(text("SELECT 1 FROM jobs WHERE job_id = :id FOR UPDATE"), {"id": first.job_id})
+        taken = open_store().lease_next("tuner", 60.0)
+        assert taken is not None
+        assert taken.job_id == second.job_id
+
+
+def test_a_stalled_owner_is_kept_out_by_the_fence(store: Store, open_store: Callable[[], Store]):
+    put_job(store)
+    stalled = store.lease_next("stalled", 0.0)
+    heir = open_store().lease_next("heir", 60.0)
+    assert stalled is not None
+    assert heir is not None
+    with pytest.raises(FenceLost):
+        store.append_event(stalled, "late", {})

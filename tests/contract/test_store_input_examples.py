@@ -1,0 +1,30 @@
+"""Examples of inputs: kept as long as a job or an artifact names them, and by nobody else's leave."""
+
+import pytest
+
+from tests.store.sample import TENANT, put_task, spec
+from tunefarm_schemas.input_spec import InputExample, InputSpec
+from tunefarm_schemas.job import JobSpec
+from tunefarm_services.store import NotFound, Store
+
+EXAMPLE = InputExample(content=b"\x00\x01" * 64)
+NAMED = InputSpec(argument="A", kind="example", example_digest=EXAMPLE.example_digest)
+
+
+def job_spec(store: Store) -> JobSpec:
+    return spec(put_task(store)).model_copy(update={"input_specs": (NAMED,)})
+
+
+def test_an_example_comes_back_and_is_no_garbage_while_its_job_is_there(store: Store) -> None:
+    job = store.create_job(TENANT, job_spec(store), examples=(EXAMPLE,))
+    assert store.gc().removed == 0
+    assert store.input_examples(store.job(TENANT, job.job_id).spec.input_specs) == (EXAMPLE,)
+    assert store.check().problems == ()
+    store.delete_job(TENANT, job.job_id)
+    assert store.gc().removed == 1
+
+
+def test_a_digest_alone_opens_no_blob(store: Store) -> None:
+    with pytest.raises(NotFound, match="input example"):
+        store.create_job(TENANT, job_spec(store))
+    assert store.jobs(TENANT) == []

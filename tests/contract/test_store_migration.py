@@ -1,0 +1,49 @@
+"""A database of the first revision, with a finished job in it, becomes one of this revision and goes back."""
+
+from collections.abc import Callable
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import text
+
+from tests.store.sample import TENANT, bench, record, record_key, timing
+from tunefarm_schemas.job import JobOutcome, JobState
+from tunefarm_schemas.record import MatchKind, RecordStatus
+from tunefarm_services.store import DatabaseOutdated, Store
+from tunefarm_services.store.schema_revision import NEEDED, upgrade_to
+from tunefarm_services.store.tables import Table
+
+
+def test_what_was_stored_is_found_after_going_down_and_up_again(store: Store, open_store: Callable[[], Store]):
+    holder = bench(store)
+    holder.measure(0, timing(1e-3))
+    for name, latency_s in (("slow", 3e-3), ("fast", 1e-3), ("middle", 2e-3)):
+        store.put_record(TENANT, holder.lease, record(name, latency_s))
+    store.put_record(TENANT, None, record("claimed", 1e-9, status=RecordStatus.CLAIMED))
+    store.put_record(TENANT, None, record("elsewhere", 5e-3, key=record_key(target_id="other")))
+    store.set_job_state(holder.lease, JobState.FINISHED, JobOutcome.SUCCEEDED)
+    before = store.best_record(TENANT, record_key())
+
+    upgrade_to(store._database, "0001")
+    assert store.revision() == "0001"
+    with pytest.raises(DatabaseOutdated, match="tunefarm db upgrade"):
+        open_store()
+    with store._database.reading() as connection:
+        assert connection.execute(text("SELECT count(*) FROM tasks")).scalar_one() == 1
+        assert connection.execute(text("SELECT count(*) FROM tuning_records")).scalar_one() == 5
+    upgrade_to(store._database, NEEDED)
+    with store._database.reading() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Table.metadata) == []
+
+    again = open_store()
+    assert again.best_record(TENANT, record_key()) == before
+    assert [(found.record.record_id, found.match) for found in before] == [
+        ("fast", MatchKind.EXACT),
+        ("elsewhere", MatchKind.SAME_WORKLOAD_OTHER_DEVICE),
+        ("claimed", MatchKind.SAME_WORKLOAD_OTHER_DEVICE),
+    ]
+    (found,) = again.explorations_of_job(TENANT, holder.lease.job_id)
+    assert found.exploration_id == holder.exploration_id
+    assert [job.job_id for job in again.jobs(TENANT, kind="tune")] == [holder.lease.job_id]

@@ -1,0 +1,102 @@
+"""What every store promises about forgetting by policy: what is old goes, what something stands on stays."""
+
+from sqlalchemy import text
+
+from tests.contract.test_store_farm import lane
+from tests.store.sample import TENANT, Bench, bench, put_job, record, timing
+from tunefarm_schemas.job import JobOutcome, JobState
+from tunefarm_schemas.lane import LaneState
+from tunefarm_schemas.measurement import Purpose
+from tunefarm_services.store import TENANT_STREAM, RetentionPolicy, RetentionReport, Store
+
+OLD = "2020-01-01T00:00:00.000001+00:00"
+A_DAY = RetentionPolicy(trials_days=1, events_days=1, uploads_hours=1, idempotency_hours=1, lanes_days=1)
+
+
+def finished(store: Store) -> Bench:
+    """An exploration with six trials: 2 was verified, 3 is a record, 5 is the last."""
+    holder = bench(store)
+    for number in range(6):
+        holder.measure(number, timing(1e-3 * (1 + number)))
+    holder.commit(holder.send(2, purpose=Purpose.VERIFY), timing(1e-3))
+    kept = record("r", 4e-3).model_copy(
+        update={"trace": holder.candidate(3).trace, "exploration_id": holder.exploration_id}
+    )
+    store.put_record(TENANT, holder.lease, kept)
+    store.set_job_state(holder.lease, JobState.FINISHED, JobOutcome.SUCCEEDED)
+    store.release(holder.lease)
+    return holder
+
+
+def age(store: Store) -> None:
+    with store._database.writing() as connection:
+        for change in (
+            "UPDATE measurements SET measured_at = :old",
+            "UPDATE jobs SET finished_at = :old WHERE state = 'finished'",
+            "UPDATE uploads SET created_at = :old",
+            "UPDATE idempotency_keys SET created_s = 0",
+            "UPDATE lanes SET heard_s = 0",
+        ):
+            connection.execute(text(change), {"old": OLD})
+
+
+def test_nothing_young_is_forgotten(store: Store):
+    holder = finished(store)
+    store.create_upload(TENANT, 3)
+    store.claim_key(TENANT, "k", "digest")
+    store.put_lane(lane(state=LaneState.LOST))
+    assert store.apply_retention(A_DAY) == RetentionReport()
+    assert len(store.trials(holder.exploration_id)) == 6
+
+
+def test_old_trials_go_and_the_evidence_of_records_stays_with_all_counts(store: Store):
+    holder = finished(store)
+    before = store.exploration(TENANT, holder.exploration_id)
+    age(store)
+    report = store.apply_retention(A_DAY)
+    assert (report.trials, report.measurements) == (3, 3)
+    assert [trial.candidate.number for trial in store.trials(holder.exploration_id)] == [2, 3, 5]
+    assert store.exploration(TENANT, holder.exploration_id) == before
+    assert store.record(TENANT, "r").exploration_id == holder.exploration_id
+    assert store.apply_retention(A_DAY).trials == 0
+
+
+def test_an_exploration_that_someone_works_on_is_left_alone(store: Store):
+    holder = bench(store)
+    for number in range(3):
+        holder.measure(number, timing(1e-3))
+    age(store)
+    assert store.apply_retention(A_DAY).trials == 0
+
+
+def test_events_of_jobs_that_ended_long_ago_go_and_retractions_stay(store: Store):
+    holder = finished(store)
+    running = put_job(store)
+    store.retract(TENANT, "r", "wrong")
+    age(store)
+    assert store.apply_retention(A_DAY).events > 0
+    assert store.events(TENANT, holder.lease.job_id) == []
+    assert len(store.events(TENANT, running.job_id)) == 1
+    assert len(store.events(TENANT, TENANT_STREAM)) == 1
+    assert store.job(TENANT, holder.lease.job_id).outcome is JobOutcome.SUCCEEDED
+
+
+def test_old_uploads_keys_and_lost_lanes_go(store: Store):
+    upload = store.create_upload(TENANT, 3)
+    store.append_upload(TENANT, upload.upload_id, 0, b"abc")
+    store.claim_key(TENANT, "k", "digest")
+    store.put_lane(lane("host/0", LaneState.LOST))
+    store.put_lane(lane("host/1", LaneState.READY))
+    age(store)
+    report = store.apply_retention(A_DAY)
+    assert (report.uploads, report.idempotency_keys, report.lanes) == (1, 1, 1)
+    assert store.uploads(TENANT) == []
+    assert store.gc().removed == 0
+    assert [found.lane_id for found in store.lanes()] == ["host/1"]
+
+
+def test_without_a_policy_only_expired_keys_go(store: Store):
+    finished(store)
+    store.claim_key(TENANT, "k", "digest")
+    age(store)
+    assert store.apply_retention(RetentionPolicy()) == RetentionReport(idempotency_keys=1)

@@ -1,0 +1,38 @@
+"""What a child with an opened door tries; each function is an entry."""
+
+import os
+import socket
+
+from tunefarm_sandbox.channel import Channel
+
+
+def connect(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Connect to the ports named, by the kind of socket named, and tell how each attempt went."""
+    told = []
+    for attempt in payload.decode().split():
+        kind, port = attempt.split(":")
+        try:
+            told.append(_try(kind, int(port)))
+        except OSError as error:
+            told.append(type(error).__name__)
+    channel.send(" ".join(told).encode())
+
+
+def _try(kind: str, port: int) -> str:
+    family = socket.AF_UNIX if kind == "unix" else socket.AF_INET
+    form = {"udp": socket.SOCK_DGRAM, "raw": socket.SOCK_RAW}.get(kind, socket.SOCK_STREAM)
+    protocol = 262 if kind == "mptcp" else 0
+    with socket.socket(family, form, protocol) as opened:
+        if kind == "bind":
+            opened.bind(("127.0.0.1", port))
+        elif kind in {"tcp", "mptcp"}:
+            opened.connect(("127.0.0.1", port))
+    return "connected"
+
+
+def write_device(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    try:
+        os.close(os.open(payload.decode(), os.O_RDWR))
+        channel.send(b"opened")
+    except OSError as error:
+        channel.send(type(error).__name__.encode())

@@ -1,0 +1,59 @@
+"""A child may be given one port, or one device file; everything beside it stays shut."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.sandbox.forking import ROOMY
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+
+
+@pytest.fixture
+def ports() -> Iterator[tuple[int, int]]:
+    """Two ports at which somebody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        yield one.getsockname()[1], other.getsockname()[1]
+
+
+def told(server: ForkServer, entry: str, payload: str, confinement: Confinement) -> str:
+    with server.fork(f"doors:{entry}", payload.encode(), limits=ROOMY, confinement=confinement) as child:
+        return child.channel.receive(10).decode()
+
+
+def test_a_port_that_was_given_can_be_connected_to_and_nothing_else(server: ForkServer, ports: tuple[int, int]) -> None:
+    given, other = ports
+    tries = f"tcp:{given} tcp:{other} udp:{given} raw:1 unix:1 mptcp:{given} bind:0"
+    answers = told(server, "connect", tries, Confinement(connect_ports=(given,))).split()
+    assert answers[0] == "connected"
+    assert set(answers[1:]) == {"PermissionError"}
+
+
+def test_without_a_port_no_socket_can_be_made(server: ForkServer, ports: tuple[int, int]) -> None:
+    assert told(server, "connect", f"tcp:{ports[0]}", Confinement.strict()) == "PermissionError"
+
+
+def test_a_device_file_that_was_given_can_be_opened_and_no_other(server: ForkServer) -> None:
+    given = Confinement(devices=("/dev/full",))
+    assert told(server, "write_device", "/dev/full", given) == "opened"
+    assert told(server, "write_device", "/dev/tty", given) != "opened"
+    assert told(server, "write_device", "/dev/full", Confinement.strict()) == "PermissionError"
+
+
+@pytest.mark.parametrize(
+    "wish", [Confinement(connect_ports=(80,)), Confinement(devices=("/dev/full",)), Confinement(programs=("/opt",))]
+)
+def test_a_host_cannot_open_a_door_that_it_was_not_given(wish: Confinement) -> None:
+    assert wish.exceeds(Confinement.host()) is not None
+    assert Confinement.strict().exceeds(wish) is None
+    assert Confinement.strict().narrows_files_of(wish)
+
+
+def test_ports_and_paths_are_checked(server: ForkServer) -> None:
+    with pytest.raises(ValueError, match="absolute"):
+        Confinement(devices=("dev/full",))
+    with pytest.raises(ForkFailed):
+        server.fork("doors:no_such_entry", limits=ROOMY, confinement=Confinement())
