@@ -11,13 +11,14 @@ from tunefarm_sandbox.limits import Limits
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.device import PROTOCOLS
+from tunefarm_schemas.input_spec import InputExample
 from tunefarm_schemas.measurement import MeasureTask, Timing
 from tunefarm_workers.deadlines import Deadlines
 from tunefarm_workers.fresh_runner import FreshRunner
 from tunefarm_workers.inputs import Distribution
 from tunefarm_workers.messages import FreshOrder
 from tunefarm_workers.open_task import SEED, OpenTask
-from tunefarm_workers.referee import Doubt
+from tunefarm_workers.referee import Doubt, Referee
 
 _REFERENCE_S: Final = 300.0
 _TURN_S: Final = 1.0
@@ -33,9 +34,16 @@ class ArtifactCheck:
 
 
 def check_artifact(
-    zygote: ForkServer, manifest: ArtifactManifest, module_json: str, library: Path, limits: Limits
+    zygote: ForkServer,
+    manifest: ArtifactManifest,
+    module_json: str,
+    library: Path,
+    limits: Limits,
+    input_examples: tuple[InputExample, ...] = (),
 ) -> ArtifactCheck:
     """Run ``library`` in a fresh process and the untuned function in another, compare, and time the library.
+
+    ``input_examples`` holds the content of every example that the manifest's input specs name.
 
     Everything that reads ``module_json`` or runs compiled code is a confined child of ``zygote``.
 
@@ -44,7 +52,7 @@ def check_artifact(
         ChildFailed: the library does not load or run.
         ForkFailed: there is no child.
     """
-    task = _task_with_reference(zygote, manifest, module_json, limits)
+    task = _task_with_reference(zygote, manifest, module_json, limits, input_examples)
     try:
         order = FreshOrder(
             library=str(library),
@@ -57,6 +65,8 @@ def check_artifact(
             cold_cache=PROTOCOLS[manifest.protocol_id].cold_cache,
             seed=SEED,
             distribution=task.distribution,
+            input_specs=task.order.input_specs,
+            input_examples=task.order.input_examples,
         )
         with FreshRunner(zygote, order, library.parent, limits, lambda: True) as runner:
             runner.wait_until_ready()
@@ -66,7 +76,13 @@ def check_artifact(
         task.close()
 
 
-def _task_with_reference(zygote: ForkServer, manifest: ArtifactManifest, module_json: str, limits: Limits) -> OpenTask:
+def _task_with_reference(
+    zygote: ForkServer,
+    manifest: ArtifactManifest,
+    module_json: str,
+    limits: Limits,
+    input_examples: tuple[InputExample, ...],
+) -> OpenTask:
     """The task of an artifact, whose referee knows what is right for the first set of inputs."""
     if manifest.protocol_id not in PROTOCOLS:
         raise BadInput("folder", f"its manifest names the unknown protocol {manifest.protocol_id[:40]!r}.", _REBUILD)
@@ -78,6 +94,8 @@ def _task_with_reference(zygote: ForkServer, manifest: ArtifactManifest, module_
         num_cores=manifest.num_cores,
         protocol_id=manifest.protocol_id,
         abi=manifest.abi,
+        input_specs=manifest.input_specs,
+        input_examples=input_examples,
     )
     task = _settled(zygote, order, limits, "normal")
     if task.referee.doubt is Doubt.NOT_FINITE:
@@ -95,6 +113,7 @@ def _settled(zygote: ForkServer, order: MeasureTask, limits: Limits, distributio
     """An open task whose referee knows the first set of inputs or doubts."""
     task = OpenTask(zygote, order, limits, Deadlines(), lambda _: None, distribution=distribution)
     referee = task.referee
+    assert isinstance(referee, Referee), "an artifact's function is unscheduled"
     deadline_s = time.monotonic() + _REFERENCE_S
     while not referee.knows(1) and referee.doubt is None:
         try:

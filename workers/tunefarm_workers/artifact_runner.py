@@ -21,6 +21,7 @@ from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.measurement import Timing
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.call_timer import CallTimer
+from tunefarm_workers.example_files import read_examples
 from tunefarm_workers.inputs import make_inputs
 from tunefarm_workers.messages import FreshOrder, FreshTiming
 from tunefarm_workers.runtime_library import allocate, contents_of, fill, load_runtime
@@ -63,7 +64,14 @@ class LoadedArtifact:
 
     def _tensors(self) -> list[Any]:
         order = self._order
-        arrays = make_inputs(order.arguments, seed=order.seed, set_number=0, distribution=order.distribution)
+        arrays = make_inputs(
+            order.arguments,
+            seed=order.seed,
+            set_number=0,
+            distribution=order.distribution,
+            specs=order.input_specs,
+            examples=order.input_examples,
+        )
         tensors = []
         for argument, array in zip(order.arguments, arrays, strict=True):
             tensors.append(allocate(argument.tensor))
@@ -89,7 +97,13 @@ class LoadedArtifact:
 
 
 def order_of(manifest: ArtifactManifest, folder: Path) -> FreshOrder:
-    """What to run for the artifact in ``folder``. Whole numbers are zero, for they may address other tensors."""
+    """What to run for the artifact in ``folder``.
+
+    Whole numbers that no spec of the manifest gives are zero, for they may address other tensors. Without the example
+    that a spec names, the argument is filled as if there were none.
+    """
+    examples = read_examples(folder, manifest.input_specs)
+    held = {example.example_digest for example in examples}
     return FreshOrder(
         library=str(folder / Path(manifest.library_name).name),
         digest=manifest.library_digest,
@@ -108,6 +122,10 @@ def order_of(manifest: ArtifactManifest, folder: Path) -> FreshOrder:
         cold_cache=PROTOCOLS[manifest.protocol_id].cold_cache,
         seed=0,
         distribution="positive",
+        input_specs=tuple(
+            spec for spec in manifest.input_specs if spec.example_digest is None or spec.example_digest in held
+        ),
+        input_examples=examples,
     )
 
 

@@ -18,9 +18,12 @@ from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.messages import Broken, Built, CandidateOrder, Checked, Go, Ran, Warm, from_candidate
 from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT, SLOTS
-from tunefarm_workers.processor_clock import processor_time_s
+from tunefarm_workers.processor_clock import processor_time_s, queueing_time_s
 from tunefarm_workers.quiet_device import QuietDevice
 from tunefarm_workers.shared_memory import SharedMemory
+
+_MUCH = 0.25
+"""The share of its time for which a candidate queued for a core that makes a time-out its host's fault."""
 
 
 class Stage(Enum):
@@ -67,8 +70,10 @@ class Attempt:
         self._forked_s = time.monotonic()
         self._still_before_s = owner.quiet_device.still_until_now_s()
         self._entered_stage_s = self._forked_s
+        self._queueing_before_s = 0.0
         self._stages = Stages()
         self._ran: Ran | None = None
+        self._is_buried = False
         self.child: Child = self._fork(limits)
 
     @property
@@ -142,9 +147,11 @@ class Attempt:
         memory = self._memory.map()
         error = self.task.referee.judge(memory, slots)
         memory.close()
+        if self._is_buried:  # other inputs are tried instead, and this attempt is begun again
+            return
         result: Result = ran.result
         if error > 1.0:
-            message = f"The output is wrong: its error is {error:.3g} times what is allowed."
+            message = self.task.referee.complaint(error)
             result = Failed(failure=TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
         self._result(result, worst_error=min(error, 1e300), inputs_checked=sets)
 
@@ -165,13 +172,11 @@ class Attempt:
         if self.stage is Stage.BUILDING:
             self._check_build(elapsed_s)
         elif self.stage in {Stage.WARMING, Stage.RUNNING, Stage.CHECKING}:
-            limit_s = self.task.deadlines.run_s(self.task.incumbent_s)
-            if elapsed_s > limit_s:
-                message = f"It was {self.stage.value} for more than {limit_s:.2f} s."
-                self._fail(FailureReason.RUN_TIMEOUT, message)
+            self._check_run(elapsed_s)
 
     def bury(self) -> None:
         """End the child and let its memory go."""
+        self._is_buried = True
         self.child.close()
         self._memory.close()
 
@@ -187,6 +192,20 @@ class Attempt:
         except ForkFailed:
             self._memory.close()
             raise
+
+    def _check_run(self, elapsed_s: float) -> None:
+        """Time for which others kept it from a core does not count, up to a bound for which it may be one of many."""
+        deadlines = self.task.deadlines
+        limit_s = deadlines.run_s(self.task.incumbent_s)
+        if elapsed_s <= limit_s:
+            return
+        queueing_s = queueing_time_s(self.child.pid) - self._queueing_before_s
+        if elapsed_s - queueing_s > limit_s or elapsed_s > deadlines.run_wall_s(self.task.incumbent_s):
+            message = f"It was {self.stage.value} for more than {limit_s:.2f} s."
+            self._fail(FailureReason.RUN_TIMEOUT, message, under_load=self._is_loaded(elapsed_s, queueing_s))
+
+    def _is_loaded(self, elapsed_s: float, queueing_s: float) -> bool:
+        return queueing_s > _MUCH * elapsed_s or self._owner.is_loaded()
 
     def _check_build(self, wall_s: float) -> None:
         deadlines = self.task.deadlines
@@ -247,6 +266,7 @@ class Attempt:
             worst_error=worst_error,
             inputs_checked=inputs_checked,
             peak_memory_bytes=self._ran.peak_memory_bytes if self._ran is not None else 0,
+            untuned_about_s=self.task.referee.untuned_about_s,
         )
         self._owner.finished(self, measurement)
 
@@ -254,6 +274,8 @@ class Attempt:
         self.stage = stage
         self._entered_stage_s = time.monotonic()
         self._still_before_s = self._owner.quiet_device.still_until_now_s()
+        if stage in {Stage.WARMING, Stage.RUNNING, Stage.CHECKING}:
+            self._queueing_before_s = queueing_time_s(self.child.pid)
 
     def _order(self) -> CandidateOrder:
         return CandidateOrder(

@@ -11,15 +11,20 @@ _BUILD_FACTOR = 6.0
 _WALL_FACTOR = 5.0
 _FIRST_RUN_S = 20.0
 _LEAST_RUN_S = 1.0
+_LEAST_COLD_RUN_S = 4.0
+"""Caches are flushed before every call, which takes longer than most kernels."""
 _RUN_FACTOR = 60.0
 
 
 class Deadlines:
     """Adaptive deadlines of one task, in seconds."""
 
-    def __init__(self, *, first_build_s: float = _FIRST_BUILD_S, first_run_s: float = _FIRST_RUN_S) -> None:
+    def __init__(
+        self, *, first_build_s: float = _FIRST_BUILD_S, first_run_s: float = _FIRST_RUN_S, cold_cache: bool = False
+    ) -> None:
         self._first_build_s = first_build_s
-        self._first_run_s = first_run_s
+        self._least_run_s = _LEAST_COLD_RUN_S if cold_cache else _LEAST_RUN_S
+        self._first_run_s = max(first_run_s, self._least_run_s)
         self._builds_s: deque[float] = deque(maxlen=_REMEMBERED)
 
     def built(self, cpu_s: float) -> None:
@@ -38,8 +43,12 @@ class Deadlines:
         """Time by the clock, stillness excluded, after which a build that does not even compute is given up."""
         return _WALL_FACTOR * max(self.build_cpu_s, 1.0)
 
+    def run_wall_s(self, incumbent_s: float | None) -> float:
+        """Time by the clock after which one is given up even if others kept it from running."""
+        return _WALL_FACTOR * self.run_s(incumbent_s)
+
     def run_s(self, incumbent_s: float | None) -> float:
         """Time by the clock for all calls of one kernel."""
         if incumbent_s is None:
             return self._first_run_s
-        return min(self._first_run_s, max(_LEAST_RUN_S, _RUN_FACTOR * incumbent_s))
+        return min(self._first_run_s, max(self._least_run_s, _RUN_FACTOR * incumbent_s))

@@ -13,19 +13,30 @@ _SAME_CLASS_BUCKETS = 0.85
 
 
 def device_of(identity: CpuIdentity, times: ReferenceKernelTimes, known: Device | None) -> Device:
-    """The device that ``identity`` and its reference times describe.
+    """The device of this host, which ``identity`` and its reference times describe."""
+    return classified("cpu", identity, host_fingerprint(identity), platform.node(), times, known)
+
+
+def classified(
+    kind: str,
+    identity: CpuIdentity,
+    fingerprint: str,
+    host_name: str,
+    times: ReferenceKernelTimes,
+    known: Device | None,
+) -> Device:
+    """The device of any ``kind`` that an identity and its reference times describe.
 
     A ``known`` device keeps its class unless its times moved by most of a bucket, so that noise at the edge of a bucket
     does not turn one device into two classes.
     """
-    fingerprint = host_fingerprint(identity)
     if known is not None and known.fingerprint == fingerprint and not _moved(known.reference, times):
         return known
     return Device(
         fingerprint=fingerprint,
-        host_name=platform.node(),
+        host_name=host_name,
         device_class=DeviceClass(
-            kind="cpu",
+            kind=kind,
             **identity.model_dump(),
             compute_bucket=round(_bucket(times.compute_s)),
             bandwidth_bucket=round(_bucket(times.bandwidth_s)),

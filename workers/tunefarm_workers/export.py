@@ -93,6 +93,8 @@ class Exporter:
                 cold_cache=PROTOCOLS[protocol_id].cold_cache,
                 seed=host.seed,
                 distribution=host.distribution,
+                input_specs=host.input_specs,
+                input_examples=host.input_examples,
             )
             latencies_s = self._time_in_fresh_processes(fresh, folder, order.processes)
         finally:

@@ -3,12 +3,13 @@
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.measurement import (
     Comparison,
@@ -29,7 +30,8 @@ from tunefarm_workers.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.inputs import Distribution
 from tunefarm_workers.open_task import HostLost, OpenTask
 from tunefarm_workers.quiet_device import QuietDevice
-from tunefarm_workers.referee import Doubt
+from tunefarm_workers.referee import Doubt, Referee
+from tunefarm_workers.unverifiable import Unverifiable
 
 _LOADED_PER_CORE = 2.5
 """Processes that want a core, per core, from which on a time-out may be the host's fault."""
@@ -95,7 +97,7 @@ class Lane:
         """End an exploration's host. Attempts of it must have ended."""
         task = self._tasks.pop(exploration_id, None)
         if task is not None:
-            self.forget(task.referee)
+            self._forget_referee(task)
             task.close()
 
     def submit(self, dispatch: Dispatch) -> None:
@@ -111,7 +113,22 @@ class Lane:
         for comparison in list(self._comparisons):
             comparison.cancel()
 
-    def compare(self, order: ComparisonOrder, on_end: Callable[[Comparison], None]) -> None:
+    def cancel(self, dispatch_ids: Collection[str]) -> None:
+        """End some attempts; the others go on."""
+        unwanted = [queued for queued in self._queue if queued.dispatch.dispatch_id in dispatch_ids]
+        for queued in unwanted:
+            self._queue.remove(queued)
+            self._fail_unbegun(queued.dispatch, FailureReason.CANCELED, "It was canceled.")
+        for attempt in list(self._attempts):
+            if attempt.dispatch.dispatch_id in dispatch_ids:
+                attempt.cancel()
+
+    def cancel_comparison(self, comparison: RunningComparison) -> None:
+        """End one comparison; harmless when it ended already."""
+        if comparison in self._comparisons:
+            comparison.cancel()
+
+    def compare(self, order: ComparisonOrder, on_end: Callable[[Comparison], None]) -> RunningComparison:
         """Time schedules side by side; ``on_end`` is told the results."""
 
         def ended(comparison: RunningComparison, results: Comparison) -> None:
@@ -123,12 +140,13 @@ class Lane:
         comparison = RunningComparison(task, order, self, limits, deadline_s, ended)
         self._comparisons.append(comparison)
         comparison.start()
+        return comparison
 
     def judging_task(self, exploration_id: str) -> OpenTask | None:
         """The task of an exploration once outputs on its first inputs can be judged. Raises ``BadInput`` if never."""
         task = self._tasks[exploration_id]
         if task.referee.doubt is not None:
-            raise _unverifiable(task.referee.doubt, task.referee.doubt_text)
+            raise Unverifiable.because_of(exploration_id, task.referee.doubt, task.referee.doubt_text)
         return task if task.referee.knows(1) else None
 
     def host_died(self, task: OpenTask) -> None:
@@ -203,7 +221,11 @@ class Lane:
                 attempt.lose_device("The device became slower than it was; its times cannot be trusted.")
 
     def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
-        deadlines = Deadlines(first_build_s=self._settings.first_build_s, first_run_s=self._settings.first_run_s)
+        deadlines = Deadlines(
+            first_build_s=self._settings.first_build_s,
+            first_run_s=self._settings.first_run_s,
+            cold_cache=PROTOCOLS[order.protocol_id].cold_cache,
+        )
         for again in range(_MOST_HOSTS_LOST, -1, -1):
             try:
                 task = OpenTask(
@@ -219,16 +241,17 @@ class Lane:
                     raise
             else:
                 break
-        self.listen(task.referee)
+        if isinstance(task.referee, Referee):
+            self.listen(task.referee)
         return task
 
     def _referee_spoke(self, task: OpenTask) -> None:
         referee = task.referee
-        self.forget(referee)
+        self._forget_referee(task)
         if referee.host_is_lost:
             self.host_died(task)
             return
-        if not referee.is_done:  # its child may be another one than before
+        if isinstance(referee, Referee) and not referee.is_done:  # its child may be another one than before
             self.listen(referee)
         if referee.doubt is Doubt.NOT_FINITE and task.distribution == "normal":
             self._reopen(task, "positive")
@@ -240,6 +263,10 @@ class Lane:
         for comparison in list(self._comparisons):
             comparison.conclude()
 
+    def _forget_referee(self, task: OpenTask) -> None:
+        if isinstance(task.referee, Referee):
+            self.forget(task.referee)
+
     def _reopen(self, task: OpenTask, distribution: Distribution) -> None:
         """Begin again with a new host: the old one died, or the function, such as a square root, needs other inputs."""
         again = [attempt for attempt in self._attempts if attempt.task is task]
@@ -249,13 +276,14 @@ class Lane:
             self._attempts.remove(attempt)
             attempt.bury()
         self._queue.extendleft(Queued(attempt.dispatch, time.monotonic()) for attempt in reversed(again))
-        self.forget(task.referee)
+        self._forget_referee(task)
         task.close()
         try:
             fresh = self._opened(task.order, distribution)
         except BadInput as problem:
             self._cancel_comparisons(task)
-            self._refuse(problem)
+            exploration_id = task.order.exploration_id
+            self._refuse(Unverifiable(exploration_id, problem.field, problem.problem, problem.fix))
             return
         fresh.hosts_lost = task.hosts_lost
         if distribution == task.distribution:
@@ -272,7 +300,7 @@ class Lane:
         for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
             attempt.cancel()
         self._cancel_comparisons(task)
-        self._refuse(_unverifiable(doubt, text))
+        self._refuse(Unverifiable.because_of(task.order.exploration_id, doubt, text))
 
     def _busy_children(self) -> Iterable[Child]:
         for attempt in self._attempts:
@@ -343,8 +371,3 @@ class Lane:
                 stages=Stages(),
             )
         )
-
-
-def _unverifiable(doubt: Doubt, text: str) -> BadInput:
-    problem = f"results of this function cannot be verified: {doubt.value}. {text}".strip()
-    return BadInput("module", problem, "Give a function that computes finite numbers from usual inputs.")

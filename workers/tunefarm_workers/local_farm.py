@@ -5,7 +5,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -106,10 +106,14 @@ class LocalFarm:
             os.eventfd_read(self._ready)
             ready = list(self._outbox)
             self._outbox.clear()
-        for entry in ready:
+        for index, entry in enumerate(ready):
             if isinstance(entry, BadInput):
+                self._put_back(ready[:index] + ready[index + 1 :])
                 raise entry
         return [entry for entry in ready if isinstance(entry, Measurement)]
+
+    def acknowledge(self, measurements: Sequence[Measurement]) -> None:
+        """Nothing is kept of what ``collect`` gave."""
 
     def wakeup_fileno(self) -> int:
         """A descriptor that is readable when ``collect`` would return something."""
@@ -118,6 +122,11 @@ class LocalFarm:
     def cancel_all(self) -> None:
         """End all that is queued or running; each attempt comes back as canceled."""
         self._lane.loop.ask(self._lane.cancel_all)
+
+    def cancel(self, dispatch_ids: Collection[str]) -> None:
+        """End those attempts, queued or running; each comes back as canceled. Others go on."""
+        wanted = frozenset(dispatch_ids)
+        self._lane.loop.ask(lambda: self._lane.cancel(wanted))
 
     def suspects(self) -> list[Measurement]:
         """While the device is quarantined: what was delivered since it was last seen in order, to be repeated."""
@@ -129,12 +138,12 @@ class LocalFarm:
         ``on_wait`` is called on this thread a few times a second; once it gives False, all comes back as canceled.
         """
         answer: Future[Comparison] = Future()
+        comparison = self._lane.loop.ask(lambda: self._lane.compare(order, answer.set_result))
 
         def look() -> None:
             if not on_wait():
-                self.cancel_all()
+                self._lane.loop.ask(lambda: self._lane.cancel_comparison(comparison))
 
-        self._lane.loop.ask(lambda: self._lane.compare(order, answer.set_result))
         return self._lane.loop.wait_for(answer, look)
 
     def export(self, order: ExportOrder, on_wait: OnWait = lambda: True) -> ExportResult:
@@ -188,6 +197,13 @@ class LocalFarm:
                 update={"device_fingerprint": self.device.fingerprint, "environment": self._environment}
             )
         )
+
+    def _put_back(self, entries: Sequence[Measurement | BadInput]) -> None:
+        if not entries:
+            return
+        with self._outbox_lock:
+            self._outbox.extendleft(reversed(entries))
+            os.eventfd_write(self._ready, 1)
 
     def _put(self, entry: Measurement | BadInput) -> None:
         with self._outbox_lock:

@@ -6,6 +6,7 @@ from pydantic import Field, PositiveFloat, TypeAdapter
 
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.input_spec import InputExample, InputSpec
 from tunefarm_schemas.measurement import Result, Timing
 from tunefarm_schemas.workload import Abi, TensorArgument
 from tunefarm_workers.argument import Argument
@@ -21,6 +22,8 @@ class HostOrder(Frozen):
     abi: Abi
     seed: int
     distribution: Distribution
+    input_specs: tuple[InputSpec, ...] = ()
+    input_examples: tuple[InputExample, ...] = Field(default=(), repr=False)
 
 
 class HostReady(Frozen):
@@ -122,7 +125,14 @@ class ReferenceBroken(Frozen):
     message: str
 
 
-FromReference = Annotated[ReferenceStep | ReferenceBroken, Field(discriminator="kind")]
+class ReferenceTimed(Frozen):
+    """About how long the untuned function takes, timed once beside other work. The child's last word."""
+
+    kind: Literal["timed"] = "timed"
+    latency_s: PositiveFloat
+
+
+FromReference = Annotated[ReferenceStep | ReferenceBroken | ReferenceTimed, Field(discriminator="kind")]
 
 
 class ComparisonPlan(Frozen):
@@ -183,6 +193,8 @@ class FreshOrder(Frozen):
     cold_cache: bool
     seed: int
     distribution: Distribution
+    input_specs: tuple[InputSpec, ...] = ()
+    input_examples: tuple[InputExample, ...] = Field(default=(), repr=False)
 
 
 class FreshTiming(Frozen):
@@ -194,7 +206,7 @@ class FreshTiming(Frozen):
 
 from_host: TypeAdapter[HostReady | HostRefused] = TypeAdapter(FromHost)
 from_candidate: TypeAdapter[Built | Warm | Ran | Checked | Broken] = TypeAdapter(FromCandidate)
-from_reference: TypeAdapter[ReferenceStep | ReferenceBroken] = TypeAdapter(FromReference)
+from_reference: TypeAdapter[ReferenceStep | ReferenceBroken | ReferenceTimed] = TypeAdapter(FromReference)
 from_comparison: TypeAdapter[Compiled | Round] = TypeAdapter(FromComparison)
 from_linker: TypeAdapter[Linked | Broken] = TypeAdapter(FromLinker)
 

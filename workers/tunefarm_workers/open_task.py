@@ -12,6 +12,7 @@ from tunefarm_schemas.measurement import MeasureTask
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.child_death import was_killed
 from tunefarm_workers.deadlines import Deadlines
+from tunefarm_workers.finite_referee import FiniteReferee
 from tunefarm_workers.inputs import Distribution
 from tunefarm_workers.messages import HostOrder, HostReady, from_host
 from tunefarm_workers.output_layout import OutputLayout
@@ -66,10 +67,16 @@ class OpenTask:
             raise BadInput("module", "the function writes none of its parameters.", "Tune a function with an output.")
         self.server: ForkServer = self.host.as_server()
         try:
-            self.referee = Referee(self.server, self.arguments, limits, lambda: on_progress(self))
+            self.referee = self._new_referee(limits, on_progress)
         except ForkFailed as error:
             self.host.close()
             raise HostLost(error.reason) from error
+
+    def _new_referee(self, limits: Limits, on_progress: Callable[["OpenTask"], None]) -> Referee | FiniteReferee:
+        if self.order.is_scheduled:
+            may_doubt = self.distribution == "normal" and not self.order.input_specs
+            return FiniteReferee(self.arguments, lambda: on_progress(self), may_doubt=may_doubt)
+        return Referee(self.server, self.arguments, limits, lambda: on_progress(self))
 
     def host_order(self) -> HostOrder:
         """What the host holds ready."""
@@ -80,6 +87,8 @@ class OpenTask:
             abi=self.order.abi,
             seed=SEED,
             distribution=self.distribution,
+            input_specs=self.order.input_specs,
+            input_examples=self.order.input_examples,
         )
 
     def improve(self, latency_s: float) -> None:

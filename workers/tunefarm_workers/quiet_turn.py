@@ -2,14 +2,22 @@
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tunefarm_workers.child_answer import OnWait, canceled
-from tunefarm_workers.lane import Lane
+from tunefarm_workers.event_loop import EventLoop
+from tunefarm_workers.quiet_device import QuietDevice
 
 _CRASH_POLL_S = 0.25
 
 Given = TypeVar("Given")
+
+
+class QuietLane(Protocol):
+    """A lane that gives its device to one claimant at a time."""
+
+    loop: EventLoop
+    quiet_device: QuietDevice
 
 
 class _Turn:
@@ -22,7 +30,7 @@ class _Turn:
         self.came.set()
 
 
-def while_quiet(lane: Lane, action: Callable[[], Given], on_wait: OnWait) -> Given:
+def while_quiet(lane: QuietLane, action: Callable[[], Given], on_wait: OnWait) -> Given:
     """What ``action`` gives, called on this thread while ``lane`` keeps the device quiet.
 
     Raises ``ChildFailed`` when ``on_wait`` says that it is not wanted any more.

@@ -14,7 +14,7 @@ from tunefarm_workers.argument import Argument
 from tunefarm_workers.child_death import was_killed
 from tunefarm_workers.element_type import is_floating
 from tunefarm_workers.inputs import INPUT_SETS
-from tunefarm_workers.messages import ReferenceBroken, ReferenceOrder, from_reference
+from tunefarm_workers.messages import ReferenceBroken, ReferenceOrder, ReferenceTimed, from_reference
 from tunefarm_workers.output_layout import OutputLayout
 from tunefarm_workers.shared_memory import SharedMemory
 from tunefarm_workers.tolerance import Array, OutputReference, all_finite, worst_error
@@ -51,6 +51,9 @@ class Referee:
         self._references: dict[int, list[OutputReference]] = {}
         self.doubt: Doubt | None = None
         self.doubt_text = ""
+        self.untuned_about_s: float | None = None
+        """About how long the untuned function takes; None until it was timed, or where that would take too long."""
+        self._timing_is_over = False
         self._kills = 0
         self.host_is_lost = False
         """Whether nothing more will come, because the host that children are forked from is gone."""
@@ -70,7 +73,7 @@ class Referee:
     @property
     def is_done(self) -> bool:
         """Whether the child has nothing more to tell."""
-        return self.doubt is not None or len(self._references) == INPUT_SETS
+        return self.doubt is not None or (self.knows(INPUT_SETS) and self._timing_is_over)
 
     def knows(self, sets: int) -> bool:
         """Whether outputs on the first ``sets`` sets of inputs can be judged."""
@@ -83,6 +86,11 @@ class Referee:
         except ValueError:
             self._doubt(Doubt.FAILED, "its process sent nonsense")
             return
+        if isinstance(step, ReferenceTimed):
+            self.untuned_about_s = step.latency_s
+            self._timing_is_over = True
+            self._on_progress()
+            return
         if isinstance(step, ReferenceBroken):
             self._broken(step)
         else:
@@ -92,6 +100,10 @@ class Referee:
     def ended(self) -> None:
         """The child is gone: if it was killed it is replaced; without the widened form another may still finish."""
         if self.is_done:
+            return
+        if self.knows(INPUT_SETS):
+            self._timing_is_over = True
+            self._on_progress()
             return
         self.host_is_lost = not self._server.alive
         if not self.host_is_lost:
@@ -121,6 +133,10 @@ class Referee:
             worst_error(self._references[number], self._own.arrays(memory, slot * self._own.size_bytes))
             for slot, number in set_numbers
         )
+
+    def complaint(self, error: float) -> str:
+        """What to say of outputs with such an error."""
+        return f"The output is wrong: its error is {error:.3g} times what is allowed."
 
     def error_of(self, outputs: Sequence[Array]) -> float:
         """The error of outputs on the first set of inputs, in units of what is allowed."""

@@ -1,9 +1,11 @@
 """The child that runs the untuned function, so that others have something to be right against."""
 
 import mmap
-from typing import Any
+import time
+from typing import Any, Final
 
 import tvm
+import tvm_ffi
 
 from tunefarm_sandbox.channel import Channel
 from tunefarm_workers.argument import Argument
@@ -11,7 +13,7 @@ from tunefarm_workers.eased_module import eased
 from tunefarm_workers.element_type import is_floating
 from tunefarm_workers.guarded_output import GuardedOutput
 from tunefarm_workers.inputs import InputArray
-from tunefarm_workers.messages import ReferenceBroken, ReferenceOrder, ReferenceStep
+from tunefarm_workers.messages import ReferenceBroken, ReferenceOrder, ReferenceStep, ReferenceTimed
 from tunefarm_workers.output_layout import OutputLayout
 from tunefarm_workers.scheduled_module import build_scheduled
 from tunefarm_workers.shipped_module import ENTRY
@@ -19,6 +21,9 @@ from tunefarm_workers.task_host import HeldTask, held_task, input_tensor
 from tunefarm_workers.widened_module import widen
 
 _MESSAGE_CHARACTERS = 2000
+_BEARABLE_S: Final = 0.5
+"""From here on a call of the function as written, only to show its time, would take too much from the candidates."""
+_BRIEF_S: Final = 0.05
 _NOT_BUILT = (tvm.error.InternalError, ValueError, RuntimeError)
 """What TVM raises where it cannot compile the reordered loops of a type, such as vectors of bfloat16."""
 
@@ -42,9 +47,12 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
                 forms.remove(form)
                 continue
             _send(channel, ReferenceStep(set_number=set_number, double=form.double))
+    for form in forms:
+        if not form.double and (latency_s := form.seconds_as_written()) is not None:
+            _send(channel, ReferenceTimed(latency_s=latency_s))
 
 
-def _send(channel: Channel, message: ReferenceStep | ReferenceBroken) -> None:
+def _send(channel: Channel, message: ReferenceStep | ReferenceBroken | ReferenceTimed) -> None:
     channel.send(message.model_dump_json().encode())
 
 
@@ -83,6 +91,8 @@ class _Form:
         self._shared = shared
         self._layout = OutputLayout.of(tuple(argument.tensor for argument in arguments))
         self._function: Any = None
+        self._is_as_written = True
+        self._least_s = float("inf")
 
     def run(self, set_number: int) -> None:
         """Run on one set of inputs and write the outputs to its slot."""
@@ -92,16 +102,32 @@ class _Form:
         tensors: list[Any] = []
         for argument, array in zip(self._arguments, self._held.inputs(set_number), strict=True):
             tensors.append(self._tensor(argument, array, outputs))
-        self._function(*tensors)
+        self._least_s = min(self._least_s, _seconds_of(self._function, tensors))
         memory = mmap.mmap(self._shared, 0)
         for output, offset in zip(outputs, self._layout.offsets_bytes, strict=True):
             output.copy_to(memory, set_number * self._layout.size_bytes + offset)
 
+    def seconds_as_written(self) -> float | None:
+        """About how long a call takes of the function without the new order of its loops; None where that is long."""
+        if self._is_as_written:
+            return self._least_s
+        if self._least_s > _BEARABLE_S or self._module is None:
+            return None
+        function = build_scheduled(self._module, self._held.target)[ENTRY]
+        outputs: list[GuardedOutput] = []
+        pairs = zip(self._arguments, self._held.inputs(0), strict=True)
+        tensors = [self._tensor(argument, array, outputs) for argument, array in pairs]
+        first_s = _seconds_of(function, tensors)
+        return first_s if first_s > _BRIEF_S else min(first_s, _seconds_of(function, tensors))
+
     def _built(self, module: tvm.IRModule) -> Any:
+        faster = eased(module)
         try:
-            return build_scheduled(eased(module), self._held.target)[ENTRY]
+            built = build_scheduled(faster, self._held.target)[ENTRY]
         except _NOT_BUILT:
             return build_scheduled(module, self._held.target)[ENTRY]
+        self._is_as_written = tvm_ffi.structural_equal(faster, module)
+        return built
 
     def _tensor(self, argument: Argument, array: InputArray | None, outputs: list[GuardedOutput]) -> Any:
         if array is not None and self.double and is_floating(argument.tensor.dtype):
@@ -114,3 +140,10 @@ class _Form:
             output.fill(array)
         outputs.append(output)
         return output.tensor
+
+
+def _seconds_of(function: Any, tensors: list[Any]) -> float:
+    """Time of this thread alone, so that being held still while others are timed does not count."""
+    start_s = time.thread_time()
+    function(*tensors)
+    return max(time.thread_time() - start_s, 1e-9)

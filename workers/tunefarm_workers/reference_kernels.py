@@ -44,9 +44,14 @@ def _least(timer: CallTimer, samples: int, calls: int) -> float:
     return min(timer.seconds_per_call(calls) for _ in range(samples))
 
 
+def reference_functions(threads: int) -> tuple[Any, Any, Any]:
+    """The kernels for a processor: computing, copying, and starting ``threads`` threads."""
+    return _compute(), _bandwidth(), _launch(threads)
+
+
 def _timers(threads: int) -> list[CallTimer]:
     target = tvm.target.Target({"kind": "llvm", "num-cores": threads})
-    return [_timer(function, target) for function in (_compute(), _bandwidth(), _launch(threads))]
+    return [_timer(function, target) for function in reference_functions(threads)]
 
 
 def _timer(function: Any, target: Any) -> CallTimer:

@@ -16,6 +16,7 @@ from tunefarm_sandbox.channel import Channel
 from tunefarm_sandbox.server import serve
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_workers.argument import Argument
+from tunefarm_workers.input_check import require_fitting
 from tunefarm_workers.inputs import InputArray, make_inputs
 from tunefarm_workers.messages import HostOrder, HostReady, HostRefused
 from tunefarm_workers.scheduled_module import target_of
@@ -47,12 +48,7 @@ class HeldTask:
         """One set of inputs as arrays."""
         if set_number == 0:
             return self.first_inputs
-        return make_inputs(
-            self.arguments,
-            seed=self.order.seed,
-            set_number=set_number,
-            distribution=self.order.distribution,
-        )
+        return _inputs(self.order, self.arguments, set_number)
 
 
 _held: list[HeldTask] = []
@@ -86,7 +82,8 @@ def hold(order: HostOrder) -> HeldTask:
     """
     module, target = parse(order)
     arguments = arguments_of(module)
-    inputs = make_inputs(arguments, seed=order.seed, set_number=0, distribution=order.distribution)
+    require_fitting(arguments, order.input_specs, order.input_examples)
+    inputs = _inputs(order, arguments, 0)
     tensors = tuple(
         None if array is None or argument.tensor.is_output else input_tensor(array, argument)
         for argument, array in zip(arguments, inputs, strict=True)
@@ -99,6 +96,17 @@ def hold(order: HostOrder) -> HeldTask:
         first_inputs=inputs,
         first_tensors=tensors,
         first_checksums=tuple(checksum(tensor) for tensor in tensors),
+    )
+
+
+def _inputs(order: HostOrder, arguments: tuple[Argument, ...], set_number: int) -> tuple[InputArray | None, ...]:
+    return make_inputs(
+        arguments,
+        seed=order.seed,
+        set_number=set_number,
+        distribution=order.distribution,
+        specs=order.input_specs,
+        examples=order.input_examples,
     )
 
 

@@ -1,0 +1,35 @@
+"""A farm for a graphics processor with this host's processor in its place: the same code, another device."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.workers.measuring import RunningFarm
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_workers.cuda.cuda_farm import CudaFarm
+from tunefarm_workers.cuda.cuda_settings import CudaSettings
+
+HERE = str(Path(__file__).parent)
+FarmOf = Callable[..., RunningFarm]
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[ForkServer]:
+    with ForkServer.start(["hostile_kernels:arm"], environment={"PYTHONPATH": HERE}) as server:
+        assert server.ready(60), server.failure
+        yield server
+
+
+@pytest.fixture
+def farm_of(zygote: ForkServer, tmp_path: Path) -> Iterator[FarmOf]:
+    farms: list[CudaFarm] = []
+
+    def make(**changed: object) -> RunningFarm:
+        settings = CudaSettings(**{"device_type": "cpu", "build_lanes": 2, **changed})  # type: ignore[arg-type]
+        farms.append(CudaFarm(zygote, settings, scratch=tmp_path))
+        return RunningFarm(farms[-1])  # type: ignore[arg-type]
+
+    yield make
+    for farm in farms:
+        farm.close()

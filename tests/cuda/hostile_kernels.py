@@ -1,0 +1,28 @@
+"""Kernels that go wrong, armed inside a fork server: a trace that names a misdeed compiles to what commits it."""
+
+from typing import Any
+
+import tvm
+from tvm import te
+
+import tunefarm_workers.device_session.build_child as build_child
+from tunefarm_workers.device_session.preload import preload
+
+PREFIX = "misdeed:"
+CALLS = {"abort": ("abort",), "segfault": ("raise", 11), "never return": ("pause",)}
+
+_true_scheduled_for = build_child.scheduled_for
+
+
+def arm() -> None:
+    preload()
+    build_child.scheduled_for = scheduled_for
+
+
+def scheduled_for(module: Any, trace_text: str | None, target: Any) -> Any:
+    if trace_text is None or not trace_text.startswith(PREFIX):
+        return _true_scheduled_for(module, trace_text, target)
+    left, right, out = (te.placeholder(parameter.shape, name=parameter.name) for parameter in module["main"].params)
+    call = tvm.tirx.call_extern("int32", *CALLS[trace_text.removeprefix(PREFIX)]).astype("float32")
+    result = te.compute(out.shape, lambda i, j: left[i, j] + right[i, j] + call, name=out.name)
+    return tvm.IRModule({"main": te.create_prim_func([left, right, result])})

@@ -1,0 +1,50 @@
+"""A process that plays a board: TVM's own RPC server on loopback."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+KEY = "board"
+_START_S = 60.0
+_BOUND = re.compile(r"bind to 127\.0\.0\.1:(\d+)")
+
+
+class Board:
+    """Started and killed by its process group; after a restart it listens at the same port."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "board.log"
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    def start(self) -> None:
+        first, last = (self.port, self.port + 1) if self.port else (19190, 19990)
+        command = [sys.executable, "-m", "tvm.exec.rpc_server", "--host", "127.0.0.1", "--key", KEY]
+        command += ["--port", str(first), "--port-end", str(last)]
+        self._log.write_bytes(b"")
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, "TMPDIR": str(self._folder), "TVM_NUM_THREADS": "2"},
+            )
+        deadline_s = time.monotonic() + _START_S
+        while (bound := _BOUND.search(self._log.read_text())) is None:
+            assert self._process.poll() is None, self._log.read_text()
+            assert time.monotonic() < deadline_s, "the board did not start"
+            time.sleep(0.05)
+        self.port = int(bound[1])
+
+    def kill(self) -> None:
+        """End the server and its session at once, as pulling the plug does."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None

@@ -1,0 +1,158 @@
+"""Candidates are compiled here, and timed on a board that only speaks TVM's RPC."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.board import Board
+from tests.gateway.conftest import FarmOf, settings_of
+from tests.workers import workloads
+from tests.workers.measuring import RunningFarm, message_of, reason_of
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Stopped, Timing
+from tunefarm_workers.gateway.gateway_farm import GatewayFarm
+
+SLOW_EXTENT = 768
+
+
+def test_candidates_are_timed_on_the_board_and_judged_here(farm_of: FarmOf) -> None:
+    running = farm_of()
+    module = workloads.matmul()
+    opened = running.open(module)
+    good = running.measure(opened, workloads.tiled(module))
+    assert isinstance(good.result, Timing), good.result
+    assert good.inputs_checked == 3
+    assert good.worst_error is not None
+    assert good.worst_error <= 1.0
+    assert good.device_fingerprint == running.farm.device.fingerprint
+    assert isinstance(running.measure(opened, workloads.slow(module)).result, Stopped)
+    assert reason_of(running.measure(opened, workloads.rounded_too_early(module))) is FailureReason.WRONG_RESULT
+    compared = running.farm.compare(
+        ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=0.05)
+    )
+    assert all(isinstance(result, Timing) for result in compared.results), compared
+    exported = running.farm.export(ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=2))
+    assert isinstance(exported, Exported), exported
+    assert len(exported.process_latencies_s) == 2
+    assert exported.library.startswith(b"\x7fELF")
+
+
+def test_a_board_has_the_class_that_was_declared_and_measured(farm_of: FarmOf) -> None:
+    farm = farm_of(vendor="somebody", model="one", serial="42").farm
+    assert farm.device.device_class.name == "a test's board"
+    assert farm.device.device_class.vendor == "somebody"
+    assert farm.device.device_class.cores == 2
+    assert farm.device.reference.compute_s > 0
+    assert farm.code_generator.startswith("tvm-")
+
+
+def test_packed_weights_are_packed_on_the_board(farm_of: FarmOf) -> None:
+    running = farm_of()
+    module = workloads.dense()
+    packed = running.measure(running.open(module, "packed"), workloads.with_packed_weight(module))
+    assert isinstance(packed.result, Timing), packed.result
+
+
+def test_a_board_that_dies_costs_the_candidate_it_ran_and_no_other(farm_of: FarmOf, board: Board) -> None:
+    running = farm_of()
+    large, small = workloads.matmul(SLOW_EXTENT), workloads.matmul()
+    unlucky = running.submit(running.open(large), workloads.slow(large))
+    wait_until_running(running)
+    opened = running.open(small)
+    others = [running.submit(opened, workloads.tiled(small, rows)) for rows in (2, 4, 8)]
+    board.kill()
+    lost = running.collect(1)
+    assert list(lost) == [unlucky]
+    assert reason_of(lost[unlucky]) is FailureReason.DEVICE_LOST
+    assert running.farm.collect(1.0) == []
+    board.start()
+    measured = running.collect(len(others))
+    assert sorted(measured) == others
+    assert not any(isinstance(measurement.result, Failed) for measurement in measured.values()), measured
+
+
+def test_a_board_that_stays_away_fails_what_waits_for_it_and_is_tried_again(farm_of: FarmOf, board: Board) -> None:
+    running = farm_of(patience_s=0.5)
+    module = workloads.matmul()
+    opened = running.open(module)
+    board.kill()
+    try:
+        gone = running.measure(opened, workloads.tiled(module))
+        assert reason_of(gone) is FailureReason.DEVICE_LOST
+        assert "is away" in message_of(gone)
+    finally:
+        board.start()
+    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
+
+
+def test_what_runs_can_be_canceled_at_once(farm_of: FarmOf) -> None:
+    running = farm_of(first_run_s=3.0, run_allowance_s=2.0, session_s=6.0)  # so long the board goes on with it
+    module = workloads.matmul(SLOW_EXTENT)
+    number = running.submit(running.open(module), workloads.slow(module))
+    wait_until_running(running)
+    began_s = time.monotonic()
+    running.farm.cancel_all()
+    assert reason_of(running.collect(1)[number]) is FailureReason.CANCELED
+    assert time.monotonic() - began_s < 2.0
+
+
+@pytest.mark.faults
+def test_a_kernel_that_hangs_is_ended_and_the_board_comes_back(farm_of: FarmOf) -> None:
+    running = farm_of(first_run_s=1.0, run_allowance_s=0.5, session_s=6.0, reach_s=40.0)
+    endless, small = workloads.matmul(2048), workloads.matmul()
+    hung = running.measure(running.open(endless), workloads.slow(endless))
+    assert reason_of(hung) is FailureReason.RUN_TIMEOUT, message_of(hung)
+    measured = running.measure(running.open(small), workloads.tiled(small))
+    assert isinstance(measured.result, Timing), measured.result
+
+
+def test_what_the_board_cannot_run_is_refused_at_the_door(farm_of: FarmOf) -> None:
+    running = farm_of()
+    for target, problem in (('{"kind":"cuda","arch":"sm_90"}', "no code for 'cuda'"), ("llvm", "no JSON")):
+        with pytest.raises(BadInput, match=problem):
+            running.farm.open_task(workloads.task(workloads.matmul(), "other", target=target))
+    with pytest.raises(BadInput, match="num-cores"):
+        running.farm.open_task(workloads.task(workloads.matmul(), "wide").model_copy(update={"num_cores": 64}))
+
+
+def test_a_board_that_does_not_answer_or_is_taken_is_refused_with_the_reason(
+    farm_of: FarmOf, zygote: ForkServer, board: Board, tmp_path: Path
+) -> None:
+    farm_of()
+    with pytest.raises(BadInput, match="another process"):
+        GatewayFarm(zygote, settings_of(board), scratch=tmp_path)
+    with pytest.raises(BadInput, match="was not reached"):
+        GatewayFarm(zygote, settings_of(board, port=1), scratch=tmp_path)
+    with pytest.raises(BadInput, match="no linker"):
+        GatewayFarm(zygote, settings_of(board, port=2, linker="no-such-linker -O2"), scratch=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"host": "192.168.1.7"}, "not loopback"),
+        ({"host": "board.local"}, "no IP address"),
+        ({"key": "two words"}, "space"),
+        ({"target": '{"kind":"cuda"}'}, "llvm"),
+        ({"session_s": 12.0}, "longer than"),
+    ],
+)
+def test_settings_that_lead_into_the_open_are_refused(board: Board, changed: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        settings_of(board, **changed)
+
+
+def test_an_address_of_a_tunnel_has_to_be_allowed(board: Board) -> None:
+    assert settings_of(board, host="10.77.0.2", allow_tunnel_address=True).host == "10.77.0.2"
+
+
+def wait_until_running(running: RunningFarm) -> None:
+    holder = running.farm._lane.holder  # type: ignore[attr-defined]
+    deadline_s = time.monotonic() + 30
+    while holder._doing != "running":
+        assert time.monotonic() < deadline_s, holder._doing
+        time.sleep(0.01)
+    time.sleep(0.05)

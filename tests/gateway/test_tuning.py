@@ -1,0 +1,26 @@
+"""A whole search over a board."""
+
+import tvm
+
+from benchmarks.farm_tuning import tune_on
+from tests.gateway.conftest import FarmOf
+from tests.workers import workloads
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_schemas.device import HOT_CACHE
+from tunefarm_schemas.job import JobOutcome
+from tunefarm_search.target import canonical_target
+from tunefarm_search.workload import workload_of
+
+
+def test_a_matrix_product_becomes_faster_on_a_board(farm_of: FarmOf, zygote: ForkServer) -> None:
+    module: tvm.IRModule = workloads.matmul()
+    target = canonical_target(workloads.TARGET).target
+    farm = farm_of().farm
+    summary = tune_on(farm, zygote, workload_of(module, name="matmul"), target, HOT_CACHE.protocol_id, trials=12)
+    assert summary.outcome is JobOutcome.SUCCEEDED, summary
+    task = summary.tasks[0]
+    assert task.trials == 12
+    assert task.artifact_id is not None
+    assert task.best_latency_s is not None
+    assert task.untuned_latency_s is not None
+    assert task.best_latency_s < task.untuned_latency_s

@@ -1,0 +1,347 @@
+"""Takes orders for a lane, has its farm carry them out, and replies."""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import structlog
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.farm_message import (
+    Cancellation,
+    Compared,
+    CompareMessage,
+    ExportEnded,
+    ExportMessage,
+    Holding,
+    Measured,
+    MeasureMessage,
+    Reply,
+    Returned,
+    Suspected,
+    TaskMissing,
+)
+from tunefarm_schemas.farm_message import Unverifiable as UnverifiableReply
+from tunefarm_schemas.measurement import Dispatch, Failed, Measurement, Stages
+from tunefarm_workers.celery_worker.blobs import Blobs, BlobsUnavailable
+from tunefarm_workers.celery_worker.held_orders import Held, HeldOrders
+from tunefarm_workers.celery_worker.hosted_farm import HostedFarm
+from tunefarm_workers.celery_worker.open_explorations import OpenExplorations, TaskNotThere
+from tunefarm_workers.unverifiable import Unverifiable
+
+_LOOK_S: Final = 0.25
+_COLLECT_S: Final = 0.5
+_GIVE_BACK_S: Final = 2.0
+_REMEMBERED: Final = 512
+_BLOB_REST_S: Final = 5.0
+
+log = structlog.get_logger()
+
+
+class LaneHost:
+    """One lane. Orders come on Celery's thread, which ``measure`` holds up while the lane is full.
+
+    Attributes:
+        crash: what ended the farm, once it is of no use any more.
+        room: how many candidates it has the farm work on at once.
+    """
+
+    def __init__(
+        self, farm: HostedFarm, blobs: Blobs, send: Callable[[str, Reply], None], lane_id: str, room: int | None
+    ) -> None:
+        self.room = room or farm.room()
+        self.crash: Exception | None = None
+        self._farm = farm
+        self._blobs = blobs
+        self._send = send
+        self._lane_id = lane_id
+        self._held = HeldOrders(send)
+        self._explorations = OpenExplorations(farm, blobs, self._held.in_use)
+        self._delivered: dict[str, str] = {}
+        self._asked_by: dict[str, str] = {}
+        self._told_suspects: frozenset[str] = frozenset()
+        self._takes_work = True
+        self._giving_back = False
+        self._blobs_trouble = ""
+        self._blobs_away_until_s = 0.0
+        self._on_crash: Callable[[], None] = lambda: None
+        self._orders = ThreadPoolExecutor(max_workers=1, thread_name_prefix="orders")
+        self._results = threading.Thread(target=self._collect, name="results", daemon=True)
+        self._ended = threading.Event()
+
+    def start(self, on_crash: Callable[[], None]) -> None:
+        """Start passing results on; ``on_crash`` hears when the farm is of no use any more."""
+        self._on_crash = on_crash
+        self._results.start()
+
+    @property
+    def in_flight(self) -> int:
+        """How many orders are here."""
+        return len(self._held)
+
+    def measure(self, order: MeasureMessage) -> None:
+        """Take a candidate; returns when there may be room for another."""
+        held = Held.attempt(order)
+        if not self._held.hold(held) or not self._wait_for_room(held) or not self._open(held, order.task_digest):
+            return
+        if order.incumbent_s is not None:
+            self._farm.set_incumbent(held.exploration_id, order.incumbent_s)
+        if self._held.begin(held):
+            self._asked_by[held.exploration_id] = held.farm_id
+            self._farm.submit(order.dispatch)
+
+    def compare(self, order: CompareMessage) -> None:
+        """Take a comparison; it is made beside the candidates."""
+        held = Held.other(order)
+        if self._held.hold(held):
+            self._orders.submit(self._carry_out, held, order.task_digest, lambda: self._compared(order))
+
+    def export(self, order: ExportMessage) -> None:
+        """Take an export; it is made beside the candidates."""
+        held = Held.other(order)
+        if self._held.hold(held):
+            self._orders.submit(self._carry_out, held, order.task_digest, lambda: self._exported(order))
+
+    def cancel(self, cancellation: Cancellation) -> None:
+        """End what a farm does not want any more; each attempt is replied to as canceled."""
+        running = self._held.cancel(cancellation)
+        if running and self.crash is None:
+            self._farm.cancel(running)
+
+    def take_work(self, wanted: bool) -> None:
+        """Whether candidates may begin. What waits for room when they may not is given back."""
+        with self._held.changed:
+            self._takes_work = wanted
+            self._held.changed.notify_all()
+
+    def farms(self) -> list[str]:
+        """The farms that have orders here."""
+        return list(self._held.farms())
+
+    def tell_holding(self, instance: str, known_farms: Collection[str]) -> set[str]:
+        """Tell each farm what is here of it, those of ``known_farms`` too that have nothing here; give who has."""
+        with self._held.changed:  # no result may overtake the news that it is not here any more
+            farms = self._held.farms()
+            for farm_id in {*known_farms, *farms}:
+                self._send(farm_id, Holding(lane_id=self._lane_id, instance=instance, ids=farms.get(farm_id, ())))
+        return set(farms)
+
+    def tell_suspects(self) -> bool:
+        """Tell farms which of their results came from a device gone slow; whether it is slow now."""
+        try:
+            suspects = frozenset(measurement.dispatch_id for measurement in self._farm.suspects())
+        except Exception as error:  # noqa: BLE001 - the farm is of no use any more; its owner decides
+            self._fail(error)
+            return False
+        fresh, self._told_suspects = suspects - self._told_suspects, suspects
+        by_farm: dict[str, list[str]] = defaultdict(list)
+        for ident in fresh:
+            if ident in self._delivered:
+                by_farm[self._delivered[ident]].append(ident)
+        for farm_id, ids in by_farm.items():
+            self._send(farm_id, Suspected(lane_id=self._lane_id, dispatch_ids=tuple(ids)))
+        return bool(suspects)
+
+    def blobs_trouble(self) -> str:
+        """Why tasks cannot be fetched; empty when they can, or when it is time to try again."""
+        return self._blobs_trouble if time.monotonic() < self._blobs_away_until_s else ""
+
+    def settle(self, grace_s: float) -> None:
+        """Finish what has begun, for up to ``grace_s`` seconds, and give the rest back."""
+        self._wait_until_empty(grace_s)
+        self._giving_back = True
+        rest = [held.ident for held in self._held.begun() if held.dispatch is not None]
+        if rest and self.crash is None:
+            self._farm.cancel(rest)
+        self._wait_until_empty(_GIVE_BACK_S)
+        for held in self._held.all():
+            self._give_back(held)
+
+    def close(self) -> None:
+        """End the threads; the farm is its owner's to close."""
+        self._ended.set()
+        self._orders.shutdown(wait=False, cancel_futures=True)
+        self._results.join(2 * _COLLECT_S)
+
+    def _wait_until_empty(self, within_s: float) -> None:
+        deadline_s = time.monotonic() + within_s
+        with self._held.changed:
+            while len(self._held) and self.crash is None and time.monotonic() < deadline_s:
+                self._held.changed.wait(_LOOK_S)
+
+    def _wait_for_room(self, held: Held) -> bool:
+        with self._held.changed:
+            while (
+                self._takes_work
+                and not self._held.is_canceled(held)
+                and self._held.attempts_begun() >= self.room
+                and self.crash is None
+            ):
+                self._held.changed.wait(_LOOK_S)
+            canceled, begin = self._held.is_canceled(held), self._takes_work and self.crash is None
+        if canceled:
+            self._answer_failed(held, FailureReason.CANCELED, "It was canceled.")
+        elif not begin:
+            self._give_back(held)
+        return begin and not canceled
+
+    def _open(self, held: Held, task_digest: str) -> bool:
+        try:
+            self._explorations.ensure(held.exploration_id, task_digest)
+        except TaskNotThere as missing:
+            log.warning("a task is not in the blob store", reason=str(missing), job_id=held.job_id)
+            self._held.end(held, TaskMissing(lane_id=self._lane_id, task_digest=task_digest, ids=(held.ident,)))
+        except BlobsUnavailable as away:
+            self._suffer(away, held)
+        except BadInput as problem:
+            self._tell_unverifiable(held.farm_id, held.exploration_id, problem)
+            self._answer_failed(held, FailureReason.CANCELED, "Its function cannot be measured.")
+        except Exception as error:  # noqa: BLE001 - the farm is of no use any more; its owner decides
+            self._fail(error)
+        else:
+            return True
+        return False
+
+    def _carry_out(self, held: Held, task_digest: str, action: Callable[[], Reply]) -> None:
+        """A comparison or an export, on its own thread."""
+        try:
+            if self._held.is_canceled(held):
+                self._held.end(held, None)
+            elif self._open(held, task_digest) and self._held.begin(held):
+                answer = action()
+                if self._giving_back:
+                    self._give_back(held)
+                else:
+                    self._held.end(held, answer)
+        except BadInput as problem:
+            self._held.end(held, None)
+            self._tell_unverifiable(held.farm_id, held.exploration_id, problem)
+        except BlobsUnavailable as away:
+            self._suffer(away, held)
+        except Exception as error:  # noqa: BLE001 - the farm is of no use any more; its owner decides
+            self._fail(error)
+
+    def _compared(self, order: CompareMessage) -> Compared:
+        result = self._farm.compare(order.order, lambda: self._goes_on(order.order_id))
+        return Compared(lane_id=self._lane_id, order_id=order.order_id, comparison=result)
+
+    def _exported(self, order: ExportMessage) -> ExportEnded:
+        result = self._farm.export(order.order, lambda: self._goes_on(order.order_id))
+        if isinstance(result, Failed):
+            return ExportEnded(lane_id=self._lane_id, order_id=order.order_id, failure=result.failure)
+        return ExportEnded(
+            lane_id=self._lane_id,
+            order_id=order.order_id,
+            library_digest=self._blobs.put(result.library),
+            entry=result.entry,
+            pack_entry=result.pack_entry,
+            packed_arguments=result.packed_arguments,
+            process_latencies_s=result.process_latencies_s,
+        )
+
+    def _goes_on(self, ident: str) -> bool:
+        held = self._held.get(ident)
+        return held is not None and not self._giving_back and not self._held.is_canceled(held) and self.crash is None
+
+    def _collect(self) -> None:
+        while not self._ended.is_set():
+            try:
+                for measurement in self._farm.collect(_COLLECT_S):
+                    self._deliver(measurement)
+            except Unverifiable as problem:
+                self._refuse(problem.exploration_id, problem)
+            except BadInput as problem:  # it does not say of which exploration, so it is of all that are open
+                for exploration_id in {held.exploration_id for held in self._held.all()}:
+                    self._refuse(exploration_id, problem)
+            except Exception as error:  # noqa: BLE001 - the farm is of no use any more; its owner decides
+                if not self._ended.is_set():
+                    self._fail(error)
+                return
+
+    def _deliver(self, measurement: Measurement) -> None:
+        held = self._held.get(measurement.dispatch_id)
+        if held is None:
+            return
+        if self._giving_back and _is_canceled(measurement) and not self._held.is_canceled(held):
+            self._give_back(held)
+            return
+        self._remember(held)
+        log.debug("measured", job_id=held.job_id, candidate=measurement.candidate_number)
+        self._held.end(held, Measured(lane_id=self._lane_id, measurement=measurement))
+
+    def _remember(self, held: Held) -> None:
+        self._delivered[held.ident] = held.farm_id
+        for remembered in (self._delivered, self._asked_by):
+            while len(remembered) > _REMEMBERED:
+                remembered.pop(next(iter(remembered)))
+
+    def _refuse(self, exploration_id: str, problem: BadInput) -> None:
+        concerned = [held for held in self._held.all() if held.exploration_id == exploration_id]
+        asked_by = {held.farm_id for held in concerned} | {self._asked_by.get(exploration_id, "")}
+        for farm_id in asked_by - {""}:
+            self._tell_unverifiable(farm_id, exploration_id, problem)
+        running = {held.ident for held in self._held.begun() if held.dispatch is not None}
+        if unwanted := running & {held.ident for held in concerned}:
+            self._farm.cancel(unwanted)
+        self._explorations.forget(exploration_id)
+
+    def _tell_unverifiable(self, farm_id: str, exploration_id: str, problem: BadInput) -> None:
+        reply = UnverifiableReply(
+            lane_id=self._lane_id,
+            exploration_id=exploration_id,
+            field=problem.field,
+            problem=problem.problem,
+            fix=problem.fix,
+        )
+        self._send(farm_id, reply)
+
+    def _suffer(self, away: BlobsUnavailable, held: Held) -> None:
+        """The lane takes nothing for a while, since it cannot fetch or store what is measured."""
+        log.warning("the blob store is away", reason=str(away))
+        self._blobs_trouble, self._blobs_away_until_s = str(away), time.monotonic() + _BLOB_REST_S
+        self._give_back(held)
+
+    def _fail(self, error: Exception) -> None:
+        """The farm is gone, and with it what it was at: that may be what some candidate did to it."""
+        with self._held.changed:
+            if self.crash is not None:
+                return
+            self.crash = error
+            self._held.changed.notify_all()
+        log.error("the farm ended", reason=f"{type(error).__name__}: {error}")
+        for held in self._held.all():
+            self._answer_failed(held, FailureReason.DEVICE_LOST, f"What measured on this lane ended: {error}")
+        self._on_crash()
+
+    def _answer_failed(self, held: Held, reason: FailureReason, message: str) -> None:
+        if held.dispatch is None:  # its farm notices that it is not held any more
+            self._held.end(held, None)
+        else:
+            measurement = _failed(held.dispatch, reason, message)
+            self._held.end(held, Measured(lane_id=self._lane_id, measurement=measurement))
+
+    def _give_back(self, held: Held) -> None:
+        self._held.end(held, Returned(lane_id=self._lane_id, ids=(held.ident,)))
+
+
+def _is_canceled(measurement: Measurement) -> bool:
+    result = measurement.result
+    return isinstance(result, Failed) and result.failure.reason is FailureReason.CANCELED
+
+
+def _failed(dispatch: Dispatch, reason: FailureReason, message: str) -> Measurement:
+    return Measurement(
+        dispatch_id=dispatch.dispatch_id,
+        nonce=dispatch.nonce,
+        fence=dispatch.fence,
+        exploration_id=dispatch.candidate.exploration_id,
+        candidate_number=dispatch.candidate.number,
+        attempt=dispatch.attempt,
+        purpose=dispatch.purpose,
+        result=Failed(failure=TrialFailure(reason=reason, message=message[:4000])),
+        stages=Stages(),
+    )

@@ -1,0 +1,1 @@
+"""NVIDIA graphics processors of this host."""

@@ -1,0 +1,172 @@
+"""A graphics processor of this host, offered to a tuner like any other device."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from tunefarm_sandbox.child import Child
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.limits import Limits
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.device import Device, Environment
+from tunefarm_schemas.measurement import MeasureTask
+from tunefarm_workers.cuda.cuda_settings import CudaSettings
+from tunefarm_workers.cuda.gpu_child import GpuConnection
+from tunefarm_workers.cuda.gpu_facts import GpuFacts, gpu_facts
+from tunefarm_workers.cuda.gpu_target import check_architecture, gpu_device, gpu_environment, target_of_gpu
+from tunefarm_workers.device_session.device_access import DeviceAccess
+from tunefarm_workers.device_session.exclusive_device import ExclusiveDevice
+from tunefarm_workers.device_session.session_farm import SessionFarm
+from tunefarm_workers.device_session.session_messages import Toolchain
+from tunefarm_workers.farm_settings import usable_cores
+
+_FACTS_FRESH_S = 2.0
+_DEVICE_FOLDER = Path("/dev")
+_READABLE = (
+    *("/proc/driver/nvidia", "/proc/devices", "/proc/modules", "/proc/filesystems", "/proc/meminfo"),
+    *("/sys/bus/pci", "/sys/module", "/sys/class/drm", "/sys/devices", "/etc/nvidia", "/usr/share/nvidia"),
+    "/usr/local/nvidia",
+)
+_STAND_IN = GpuFacts(
+    name="processor in place of a GPU",
+    uuid="none",
+    architecture="sm_0",
+    memory_bytes=0,
+    driver="none",
+    clock_mhz=0,
+    temperature_c=0,
+)
+
+
+class CudaFarm(SessionFarm):
+    """Compiles in children that never touch the driver, and runs in one child that has the device alone."""
+
+    def __init__(
+        self,
+        zygote: ForkServer,
+        settings: CudaSettings,
+        *,
+        scratch: Path,
+        known: Device | None = None,
+        bystanders: Callable[[], Sequence[Child]] = tuple,
+    ) -> None:
+        """Take the device, make a context, and time the reference kernels. ``known`` is it as an earlier run saw it.
+
+        ``scratch`` is a folder for this farm alone.
+
+        Raises:
+            BadInput: there is no such device, another process measures on it, or nothing can be compiled for it.
+        """
+        on_gpu = settings.device_type == "cuda"
+        self._index = settings.index
+        self._facts = facts_for(settings)
+        self._facts_read_s = time.monotonic()
+        self._reads_facts = on_gpu
+        facts = self._facts
+        self._exclusive = ExclusiveDevice(facts.uuid if on_gpu else f"stand-in {scratch}")
+        try:
+            super().__init__(
+                zygote,
+                access_of(settings, facts),
+                scratch=scratch,
+                identify=lambda times: gpu_device(facts, settings.device_type, times, known),
+                environment=self._circumstances,
+                bystanders=bystanders,
+                settings=settings.farm_settings(),
+            )
+        except BaseException:
+            self._exclusive.release()
+            raise
+
+    @property
+    def facts(self) -> GpuFacts:
+        """What the driver said of the device when it was last asked."""
+        return self._facts
+
+    @property
+    def environment(self) -> Environment:
+        """The present circumstances of measurements."""
+        return self._circumstances()
+
+    def close(self) -> None:
+        """End every child, and leave the device to others; harmless when repeated."""
+        super().close()
+        self._exclusive.release()
+
+    def _circumstances(self) -> Environment:
+        if self._reads_facts and time.monotonic() - self._facts_read_s > _FACTS_FRESH_S:
+            self._facts, self._facts_read_s = gpu_facts(self._index), time.monotonic()
+        return gpu_environment(self._facts)
+
+
+def facts_for(settings: CudaSettings) -> GpuFacts:
+    """What is known of the device that ``settings`` name. Raises ``BadInput``."""
+    return gpu_facts(settings.index) if settings.device_type == "cuda" else _STAND_IN
+
+
+def access_of(settings: CudaSettings, facts: GpuFacts) -> DeviceAccess:
+    """How the device of ``settings`` is reached."""
+    on_gpu = settings.device_type == "cuda"
+
+    def check(task: MeasureTask) -> None:
+        if on_gpu:
+            check_architecture(task, facts)
+
+    return DeviceAccess(
+        name=facts.name,
+        entry="tunefarm_workers.cuda.gpu_child:run",
+        connection=GpuConnection(device_type=settings.device_type, index=settings.index).model_dump_json(),
+        target_kinds=("cuda",) if on_gpu else ("llvm",),
+        # What packs weights is not scheduled for threads.
+        abis=("stable",) if on_gpu else ("stable", "packed"),
+        reference_target=target_of_gpu(facts) if on_gpu else f'{{"kind":"llvm","num-cores":{usable_cores()}}}',
+        num_cores=0 if on_gpu else usable_cores(),
+        confinement=_confinement(settings),
+        # The driver reserves far more addresses than the device has memory.
+        limits=Limits() if on_gpu else settings.farm_settings().child_limits(),
+        toolchain=_toolchain(settings),
+        build_programs=(settings.toolkit,) if on_gpu and settings.compiler == "nvcc" else (),
+        build_readable=(settings.toolkit,) if on_gpu else (),
+        reach_s=settings.reach_s,
+        run_allowance_s=settings.run_allowance_s,
+        session_candidates=settings.session_candidates,
+        flush_bytes=settings.flush_bytes,
+        holds_builds_still=True,
+        further_check=check,
+        compiler=_compiler_version(settings) if on_gpu else "",
+    )
+
+
+def _confinement(settings: CudaSettings) -> Confinement:
+    if settings.device_type != "cuda":
+        return Confinement.strict()
+    files = tuple(sorted(str(path) for path in _DEVICE_FOLDER.glob("nvidia*")))
+    if settings.confined:
+        return Confinement(readable=_READABLE, devices=files)
+    return Confinement(readable=("/",), devices=(*files, "/dev"), writable=("/dev/shm",), may_fork=True)  # noqa: S108
+
+
+def _toolchain(settings: CudaSettings) -> Toolchain:
+    if settings.device_type != "cuda":
+        return Toolchain()
+    path = f"{settings.toolkit}/bin:/usr/local/bin:/usr/bin:/bin"
+    environment = {"TVM_CUDA_COMPILE_MODE": settings.compiler, "CUDA_HOME": settings.toolkit, "PATH": path}
+    return Toolchain(environment=tuple(sorted(environment.items())))
+
+
+def _compiler_version(settings: CudaSettings) -> str:
+    """What compiles CUDA source, with its version, as it enters a record's key."""
+    if settings.compiler == "nvcc":
+        release = Path(settings.toolkit, "version.json")
+        try:
+            return f"nvcc-{json.loads(release.read_text())['cuda_nvcc']['version']}"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadInput("toolkit", f"{release} does not tell its version: {error}.", "Name the toolkit.") from error
+    try:
+        return f"nvrtc-{version('cuda-bindings')}"
+    except PackageNotFoundError as error:
+        fix = "Install cuda-bindings, or set TUNEFARM_CUDA_COMPILER=nvcc."
+        raise BadInput("compiler", "nvrtc needs the Python package cuda-bindings.", fix) from error

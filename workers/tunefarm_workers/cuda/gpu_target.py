@@ -1,0 +1,77 @@
+"""Targets and identities of graphics processors."""
+
+import json
+import platform
+import re
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.device import Device, Environment, ReferenceKernelTimes
+from tunefarm_schemas.frozen import canonical_json, digest
+from tunefarm_schemas.measurement import MeasureTask
+from tunefarm_workers.cpu_identity import CpuIdentity
+from tunefarm_workers.cuda.gpu_facts import GpuFacts
+from tunefarm_workers.device_identity import classified
+from tunefarm_workers.environment import present_environment
+
+_ARCHITECTURE = re.compile(r"sm_(\d+)([af]?)")
+_MODERATE_SHARED_BYTES = 48 * 1024
+"""What every block may use without asking the driver for more, which TVM's kernels do not."""
+
+
+def target_of_gpu(facts: GpuFacts) -> str:
+    """A target for the device as JSON, complete as far as schedules ask."""
+    return canonical_json(
+        {
+            "kind": "cuda",
+            "arch": facts.architecture,
+            "max_threads_per_block": 1024,
+            "max_shared_memory_per_block": _MODERATE_SHARED_BYTES,
+            "thread_warp_size": 32,
+        }
+    )
+
+
+def check_architecture(task: MeasureTask, facts: GpuFacts) -> None:
+    """Refuse a target whose code the device cannot run.
+
+    Raises:
+        BadInput: its architecture is newer than the device's, or bound to another one.
+    """
+    asked = str(json.loads(task.target).get("arch", ""))
+    wanted, present = _ARCHITECTURE.fullmatch(asked), _ARCHITECTURE.fullmatch(facts.architecture)
+    fix = f"Use the device's own target: {target_of_gpu(facts)}."
+    if wanted is None or present is None:
+        raise BadInput("target", f"its arch is {asked!r}.", fix)
+    bound_to_one = bool(wanted[2])
+    if int(wanted[1]) > int(present[1]) or (bound_to_one and wanted[1] != present[1]):
+        raise BadInput("target", f"its arch {asked} does not run on {facts.name} with {facts.architecture}.", fix)
+
+
+def gpu_device(facts: GpuFacts, kind: str, times: ReferenceKernelTimes, known: Device | None) -> Device:
+    """The device: name, architecture and memory make its class, with the reference kernels' times."""
+    identity = CpuIdentity(
+        vendor="nvidia" if kind == "cuda" else "",
+        family=facts.architecture,
+        model=facts.name,
+        stepping="",
+        name=facts.name,
+        isa_flags_digest=digest(facts.architecture),
+        caches_bytes=(facts.memory_bytes,),
+        cores=0,
+    )
+    return classified(kind, identity, gpu_fingerprint(facts), platform.node(), times, known)
+
+
+def gpu_fingerprint(facts: GpuFacts) -> str:
+    """Tells this device from others, wherever it is put."""
+    return digest(f"gpu\n{facts.uuid}")
+
+
+def gpu_environment(facts: GpuFacts) -> Environment:
+    """The circumstances: the driver stands where a processor has its microcode, the clock where it has its governor."""
+    return present_environment().model_copy(
+        update={
+            "microcode": f"driver {facts.driver}",
+            "governor": f"{facts.clock_mhz} MHz at {facts.temperature_c} °C",
+        }
+    )

@@ -1,0 +1,36 @@
+"""A lane on a graphics processor of this host."""
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_workers.celery_worker.settings import WorkerSettings
+from tunefarm_workers.cuda.cuda_farm import CudaFarm, facts_for
+from tunefarm_workers.cuda.cuda_settings import CudaSettings
+from tunefarm_workers.cuda.gpu_target import gpu_fingerprint
+from tunefarm_workers.device_session.known_device import KnownDevice
+from tunefarm_workers.device_session.preload import PRELOAD as SESSION_PRELOAD
+
+PRELOAD: Final = ("tvm", SESSION_PRELOAD)
+
+
+def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path) -> CudaFarm:
+    """Take the device that the variables ``TUNEFARM_CUDA_*`` name. Raises BadInput, ForkFailed."""
+    cuda = cuda_settings()
+    known = KnownDevice(settings.home, gpu_fingerprint(facts_for(cuda)))
+    farm = CudaFarm(zygote, cuda, scratch=scratch, known=known.read())
+    known.write(farm.device)
+    return farm
+
+
+def cuda_settings() -> CudaSettings:
+    """What the environment says of the device. Raises BadInput for the first field that is wrong."""
+    try:
+        return CudaSettings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = f"TUNEFARM_CUDA_{'_'.join(str(part) for part in first['loc']).upper()}"
+        raise BadInput(field, f"{first['msg']}.", "Correct it, or leave it out.") from error

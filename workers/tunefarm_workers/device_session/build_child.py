@@ -1,0 +1,111 @@
+"""Children that compile for a device without ever touching it."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tunefarm_sandbox.channel import Channel
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_workers.candidate import broken
+from tunefarm_workers.device_session.default_schedule import scheduled_for
+from tunefarm_workers.device_session.device_target import device_target
+from tunefarm_workers.device_session.reference_library import reference_module
+from tunefarm_workers.device_session.session_messages import (
+    BuildOrder,
+    LibraryBuilt,
+    LibraryShape,
+    ReferenceBuildOrder,
+    ReferencesBuilt,
+    Toolchain,
+    broken_by,
+)
+from tunefarm_workers.messages import Broken
+from tunefarm_workers.shipped_module import ship
+
+_LINKERS = ("cc", "gcc", "clang")
+_LINK_S = 60.0
+
+
+def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - the shape of an entry
+    """Entry: answer with ``LibraryBuilt`` and the library's bytes, or with ``Broken``."""
+    order = BuildOrder.model_validate_json(payload)
+    began_s = time.perf_counter()
+    stage = FailureReason.INVALID_SCHEDULE
+    try:
+        os.environ.update(order.toolchain.environment)
+        target = device_target(order.target, order.toolchain)
+        scheduled = scheduled_for(tvm.ir.load_json(order.module_json), order.trace, target)
+        stage = FailureReason.BUILD_ERROR
+        shipped = ship(scheduled, order.abi)
+        library = library_of(shipped.module, target, Path(order.folder), order.toolchain)
+    except subprocess.CalledProcessError as error:
+        _send(channel, broken_by(stage, f"Linking failed: {error.stderr.decode(errors='replace')[-2000:]}"))
+        return
+    except Exception as error:  # noqa: BLE001 - whatever a schedule raises is its result
+        _send(channel, broken(stage, error))
+        return
+    shape = LibraryShape(
+        entry=shipped.entry, pack_entry=shipped.pack_entry, packed=tuple(sorted(shipped.packed.items()))
+    )
+    _send(channel, LibraryBuilt(shape=shape, build_s=time.perf_counter() - began_s))
+    channel.send(library)
+
+
+def run_references(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - as above
+    """Entry: answer with ``ReferencesBuilt`` and the library's bytes, or with ``Broken``."""
+    order = ReferenceBuildOrder.model_validate_json(payload)
+    try:
+        os.environ.update(order.toolchain.environment)
+        target = device_target(order.target, order.toolchain)
+        module = reference_module(target, order.threads)
+        library = library_of(module, target, Path(order.folder), order.toolchain)
+    except subprocess.CalledProcessError as error:
+        message = f"Linking failed: {error.stderr.decode(errors='replace')[-2000:]}"
+        _send(channel, broken_by(FailureReason.BUILD_ERROR, message))
+        return
+    except Exception as error:  # noqa: BLE001 - the answer says why there is no library
+        _send(channel, broken(FailureReason.BUILD_ERROR, error))
+        return
+    processor = str(tvm.target.codegen.llvm_get_system_cpu())
+    answer = ReferencesBuilt(
+        code_generator=f"tvm-{tvm.__version__}+llvm-{tvm.target.codegen.llvm_version_major()}",
+        host_target=f'{{"kind":"llvm","mcpu":"{processor}","num-cores":{len(os.sched_getaffinity(0))}}}',
+    )
+    _send(channel, answer)
+    channel.send(library)
+
+
+def library_of(module: tvm.IRModule, target: Any, folder: Path, toolchain: Toolchain) -> bytes:
+    """The bytes of a shared library with the compiled functions of ``module``; ``folder`` holds what lies between."""
+    library = folder / "kernel.so"
+
+    def link(name: str, objects: Sequence[str], **_: Any) -> None:
+        subprocess.run(
+            [*_linker(toolchain), "-shared", "-fPIC", "-o", name, *objects, *toolchain.linker_flags],
+            check=True,
+            capture_output=True,
+            timeout=_LINK_S,
+        )
+
+    with target:
+        built = tvm.tirx.build(module, target=target)
+    built.export_library(str(library), fcompile=link, workspace_dir=str(folder))
+    return library.read_bytes()
+
+
+def _linker(toolchain: Toolchain) -> tuple[str, ...]:
+    candidates = toolchain.linker[:1] or _LINKERS
+    found = next((path for path in map(shutil.which, candidates) if path), None)
+    if found is None:
+        raise FileNotFoundError(f"no linker was found: install {' or '.join(candidates)}")
+    return (found, *toolchain.linker[1:])
+
+
+def _send(channel: Channel, message: LibraryBuilt | ReferencesBuilt | Broken) -> None:
+    channel.send(message.model_dump_json().encode())

@@ -1,0 +1,138 @@
+"""The child that holds a device, as its farm sees it."""
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from tunefarm_sandbox.channel import ChannelClosed
+from tunefarm_sandbox.child import Child
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_workers.child_answer import ChildFailed, OnWait, answer_of
+from tunefarm_workers.child_death import failure_of_death, was_killed
+from tunefarm_workers.device_session.device_access import DeviceAccess
+from tunefarm_workers.device_session.session_messages import (
+    DeviceGone,
+    Entered,
+    EnterRequest,
+    ReferenceRequest,
+    ReferenceTimes,
+    RoundRequest,
+    RunRequest,
+    SessionOrder,
+    SessionRan,
+    SessionReady,
+    from_session,
+)
+from tunefarm_workers.messages import Broken, HostOrder, Round
+
+_SEND_S = 5.0
+_GONE_S = 1.0
+
+Request = RunRequest | EnterRequest | RoundRequest | ReferenceRequest
+Answer = SessionReady | DeviceGone | SessionRan | Entered | Round | ReferenceTimes | Broken
+
+
+class DeviceLost(ChildFailed):
+    """Raised when the device could not be reached, or went away."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(TrialFailure(reason=FailureReason.DEVICE_LOST, message=message[:4000]))
+
+
+class DeviceSession:
+    """Forks the child and talks with it. It is confined, and may be ended at any time."""
+
+    def __init__(self, zygote: ForkServer, access: DeviceAccess, host: HostOrder | None, num_cores: int) -> None:
+        """Begin to reach the device, bringing the inputs of ``host`` there. Raises ``ForkFailed``."""
+        self._access = access
+        self.host = host
+        self.began_s = time.monotonic()
+        self.candidates = 0
+        self.is_busy = True
+        """Whether the child is in the middle of something on the device; until it is ready, of reaching it."""
+        order = SessionOrder(
+            host=host, num_cores=num_cores, flush_bytes=access.flush_bytes, connection=access.connection
+        )
+        self.child: Child = zygote.fork(
+            access.entry,
+            order.model_dump_json().encode(),
+            limits=access.limits,
+            confinement=access.confinement,
+        )
+
+    def is_worn(self, now_s: float, needed_s: float) -> bool:
+        """Whether it should be replaced before it takes another candidate that may take ``needed_s``."""
+        if self.candidates >= self._access.session_candidates:
+            return True
+        longest_s = self._access.session_s
+        return longest_s is not None and now_s - self.began_s + needed_s > longest_s and self.candidates > 0
+
+    def send(self, request: Request, descriptors: Sequence[int] = ()) -> None:
+        """Send a request; a child that is gone shows when its answer is awaited."""
+        self.is_busy = True
+        with suppress(ChannelClosed, TimeoutError):
+            self.child.channel.send(request.model_dump_json().encode(), descriptors, timeout_s=_SEND_S)
+
+    def wait_until_ready(self, on_wait: OnWait) -> None:
+        """Wait until the device is reached. Raises ``DeviceLost``, or ``ChildFailed`` when ``on_wait`` ends it."""
+        try:
+            answer = self._answer(self._access.reach_s, "reaching the device", on_wait)
+        except ChildFailed as failed:
+            if failed.failure.reason is FailureReason.CANCELED:
+                raise
+            raise DeviceLost(f"{self._access.name} was not reached: {failed.failure.message}") from failed
+        if not isinstance(answer, SessionReady):
+            raise DeviceLost(f"{self._access.name} was not reached: {_text_of(answer)}")
+
+    def ask(self, request: Request, descriptors: Sequence[int], timeout_s: float, on_wait: OnWait) -> Answer:
+        """The answer to a request. Raises ``DeviceLost``, and ``ChildFailed`` when the child dies or takes too long."""
+        self.send(request, descriptors)
+        answer = self._answer(timeout_s, "running", on_wait)
+        if isinstance(answer, DeviceGone):
+            raise DeviceLost(answer.message)
+        return answer
+
+    def failure_of_end(self, doing: str) -> TrialFailure:
+        """Why the child went without an answer. Somebody who killed it did not mean the candidate."""
+        death = self.child.exit(timeout_s=_GONE_S)
+        failure = failure_of_death(death, doing, self.child.output())
+        if was_killed(death) and failure.reason is FailureReason.CRASH:
+            return failure.model_copy(update={"reason": FailureReason.DEVICE_LOST})
+        return failure
+
+    def close(self) -> None:
+        """End the child and wait until it is gone: a device may take one at a time. Harmless when repeated.
+
+        Where the other side would not survive being cut off in the middle of a call, the child is given time to end
+        by itself, which it does when the call returns and nobody listens.
+        """
+        if self.is_busy and self._access.linger_s > 0 and self.child.exit() is None:
+            self.is_busy = False
+            self.child.channel.close()
+            threading.Thread(target=self._end_later, name="device-session", daemon=True).start()
+            return
+        self._end(_GONE_S)
+
+    def _end_later(self) -> None:
+        self.child.exit(self._access.linger_s)
+        self._end(_GONE_S)
+
+    def _end(self, gone_s: float) -> None:
+        self.child.kill()
+        self.child.exit(gone_s)
+        self.child.close()
+
+    def _answer(self, timeout_s: float, doing: str, on_wait: OnWait) -> Answer:
+        said = answer_of(self.child, timeout_s, doing, on_wait)
+        self.is_busy = False
+        try:
+            return from_session.validate_json(said)
+        except ValueError as error:
+            message = "The child that holds the device sent something that is no message."
+            raise ChildFailed(TrialFailure(reason=FailureReason.CRASH, message=message)) from error
+
+
+def _text_of(answer: Answer) -> str:
+    return answer.message if isinstance(answer, DeviceGone | Broken) else f"its child said {answer.kind}"

@@ -1,0 +1,237 @@
+"""One attempt at one candidate on a device that is reached through a session, as the lane sees it."""
+
+import time
+from enum import Enum
+from typing import Protocol
+
+from tunefarm_sandbox.child import Child
+from tunefarm_schemas.device import PROTOCOLS
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.measurement import Dispatch, Failed, Measurement, Purpose, Result, Stages
+from tunefarm_workers.child_death import failure_of_death
+from tunefarm_workers.device_session.device_session import DeviceSession
+from tunefarm_workers.device_session.library_build import LibraryBuild, in_memory
+from tunefarm_workers.device_session.session_messages import (
+    LibraryBuilt,
+    LibraryShape,
+    RunRequest,
+    SessionRan,
+    from_builder,
+)
+from tunefarm_workers.device_session.session_task import SessionTask
+from tunefarm_workers.inputs import INPUT_SETS
+from tunefarm_workers.messages import Broken
+from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT, SLOTS
+from tunefarm_workers.processor_clock import processor_time_s
+from tunefarm_workers.shared_memory import SharedMemory
+
+_SENT_TWICE = 2
+
+
+class Stage(Enum):
+    """Where an attempt is."""
+
+    BUILDING = "building"
+    WAITING = "waiting for the device"
+    RUNNING = "running"
+    JUDGED_LATER = "waiting for the reference"
+    OVER = "over"
+
+
+class SessionAttemptOwner(Protocol):
+    """What an attempt needs of its lane."""
+
+    def built(self, attempt: "SessionAttempt") -> None:
+        """Its library is ready; it wants the device."""
+
+    def run(self, attempt: "SessionAttempt") -> None:
+        """It has the device."""
+
+    def finished(self, attempt: "SessionAttempt", measurement: Measurement) -> None:
+        """Take the result."""
+
+
+class SessionAttempt:
+    """Compiles a candidate in a child, has it run by the session's child, and judges what comes out."""
+
+    def __init__(self, owner: SessionAttemptOwner, task: SessionTask, dispatch: Dispatch, build: LibraryBuild) -> None:
+        self.task = task
+        self.dispatch = dispatch
+        self.stage = Stage.BUILDING
+        self._owner = owner
+        self._build: LibraryBuild | None = build
+        self._child = build.child
+        self._forked_s = self._entered_stage_s = time.monotonic()
+        self._stages = Stages()
+        self._shape: LibraryShape | None = None
+        self._library: SharedMemory | None = None
+        self._outputs = SharedMemory("outputs", task.opened.layout.size_bytes * SLOTS)
+        self._ran: SessionRan | None = None
+        self._is_buried = False
+
+    @property
+    def child(self) -> Child:
+        """The child that compiles."""
+        return self._child
+
+    @property
+    def limit_s(self) -> float:
+        """What all calls of its kernel may take."""
+        return self.task.opened.deadlines.run_s(self.task.opened.incumbent_s)
+
+    def received(self, message: bytes) -> None:
+        """Go on with what the compiling child said: that it is done, and then the library."""
+        if self._shape is not None:
+            self._library = in_memory(message)
+            self._drop_build()
+            self._enter(Stage.WAITING)
+            self._owner.built(self)
+            return
+        try:
+            said = from_builder.validate_json(message)
+        except ValueError:
+            self.fail(FailureReason.CRASH, "The child that compiles sent something that is no message.")
+            return
+        if isinstance(said, LibraryBuilt):
+            self._shape = said.shape
+            used_s = processor_time_s(self._child.pid)
+            self.task.opened.deadlines.built(used_s if used_s is not None else said.build_s)
+            start_s = max(time.monotonic() - self._forked_s - said.build_s, 0.0)
+            self._stages = Stages(start_s=start_s, build_s=said.build_s)
+        elif isinstance(said, Broken):
+            self.fail(said.reason, said.message)
+
+    def ended(self) -> None:
+        """The compiling child died before it had said all."""
+        if self.stage is Stage.BUILDING:
+            death = self._child.exit(timeout_s=1.0)
+            self._result(Failed(failure=failure_of_death(death, "building", self._child.output())))
+
+    def go(self) -> None:
+        """The device is ours."""
+        self._stages = self._stages.model_copy(update={"wait_s": time.monotonic() - self._entered_stage_s})
+        self._owner.run(self)
+
+    def start(self, session: DeviceSession) -> None:
+        """Send the library to the device."""
+        assert self._shape is not None, "only what is built gets the device"
+        assert self._library is not None, "only what is built gets the device"
+        self._enter(Stage.RUNNING)
+        request = RunRequest(
+            shape=self._shape,
+            incumbent_s=self.task.opened.incumbent_s,
+            thorough=self.dispatch.purpose is not Purpose.SEARCH,
+            cold_cache=PROTOCOLS[self.task.order.protocol_id].cold_cache,
+        )
+        session.send(request, [self._library.descriptor, self._outputs.descriptor])
+
+    def wait_again(self) -> None:
+        """The device went away through no doing of this candidate: it waits for its return."""
+        self._enter(Stage.WAITING)
+
+    def ran(self, ran: SessionRan) -> None:
+        """Take in what the clock said, and compare the outputs as soon as it is known what is right."""
+        self._stages = self._stages.model_copy(update={"run_s": ran.run_s})
+        self._ran = ran
+        if isinstance(ran.result, Failed):
+            self._result(ran.result)
+            return
+        self._enter(Stage.JUDGED_LATER)
+        self.judge()
+
+    def judge(self) -> None:
+        """Compare the outputs, here and not where they were made."""
+        ran, referee = self._ran, self.task.opened.referee
+        if self.stage is not Stage.JUDGED_LATER or ran is None or not referee.knows(ran.inputs_checked):
+            return
+        slots = [(FIRST_SLOT, 0)]
+        if ran.inputs_checked == INPUT_SETS:
+            slots += [(LAST_SLOT + number, number) for number in range(1, INPUT_SETS)]
+            if referee.repeated_calls_agree:
+                slots.append((LAST_SLOT, 0))
+        memory = self._outputs.map()
+        error = referee.judge(memory, slots)
+        memory.close()
+        if self._is_buried:  # other inputs are tried instead, and this attempt is begun again
+            return
+        result: Result = ran.result
+        if error > 1.0:
+            message = referee.complaint(error)
+            result = Failed(failure=TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
+        self._result(result, worst_error=min(error, 1e300), inputs_checked=ran.inputs_checked)
+
+    def lose_device(self, message: str) -> None:
+        """The device went away while the candidate ran: once is the device's fault, twice the candidate's."""
+        reason = FailureReason.DEVICE_LOST
+        if self.stage is Stage.RUNNING and self.dispatch.attempt >= _SENT_TWICE:
+            reason = FailureReason.CRASH
+            message = f"The device was lost both times that it ran. {message}"
+        self.fail(reason, message)
+
+    def check_build(self, now_s: float) -> None:
+        """End it when compiling took too long."""
+        if self.stage is not Stage.BUILDING:
+            return
+        deadlines = self.task.opened.deadlines
+        used_s, wall_s = processor_time_s(self._child.pid) or 0.0, now_s - self._entered_stage_s
+        if used_s > deadlines.build_cpu_s or wall_s > deadlines.build_wall_s:
+            self._stages = Stages(build_s=max(used_s, wall_s))
+            message = (
+                f"Building took {wall_s:.2f} s and {used_s:.2f} s of the processor, which is more than is allowed."
+            )
+            self.fail(FailureReason.BUILD_TIMEOUT, message)
+
+    def fail(self, reason: FailureReason, message: str) -> None:
+        """End it with a failure."""
+        self._result(Failed(failure=TrialFailure(reason=reason, message=message[:4000])))
+
+    def fail_with(self, failure: TrialFailure) -> None:
+        """End it with a failure that is at hand."""
+        self._result(Failed(failure=failure))
+
+    def bury(self) -> None:
+        """End what still runs of it and let its memory go."""
+        self._is_buried = True
+        self._drop_build()
+        self._child.close()
+        self._outputs.close()
+        if self._library is not None:
+            self._library.close()
+
+    def _drop_build(self) -> None:
+        if self._build is not None:
+            self._build.close()
+        self._build = None
+
+    def _result(self, result: Result, *, worst_error: float | None = None, inputs_checked: int = 0) -> None:
+        if self.stage is Stage.OVER:
+            return
+        self._enter(Stage.OVER)
+        self._owner.finished(self, measurement_of(self.dispatch, result, self._stages, worst_error, inputs_checked))
+
+    def _enter(self, stage: Stage) -> None:
+        self.stage = stage
+        self._entered_stage_s = time.monotonic()
+
+
+def measurement_of(
+    dispatch: Dispatch,
+    result: Result,
+    stages: Stages = Stages(),  # noqa: B008 - frozen
+    worst_error: float | None = None,
+    inputs_checked: int = 0,
+) -> Measurement:
+    """The measurement that answers a dispatch."""
+    return Measurement(
+        dispatch_id=dispatch.dispatch_id,
+        nonce=dispatch.nonce,
+        fence=dispatch.fence,
+        exploration_id=dispatch.candidate.exploration_id,
+        candidate_number=dispatch.candidate.number,
+        attempt=dispatch.attempt,
+        purpose=dispatch.purpose,
+        result=result,
+        stages=stages,
+        worst_error=worst_error,
+        inputs_checked=inputs_checked,
+    )

@@ -1,0 +1,351 @@
+"""A device that is reached through one long-lived child, offered to a tuner in the same process."""
+
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar
+
+from tunefarm_sandbox.child import Child
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.device import PROTOCOLS, Device, Environment, ReferenceKernelTimes
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.measurement import (
+    Comparison,
+    ComparisonOrder,
+    Dispatch,
+    Exported,
+    ExportOrder,
+    ExportResult,
+    Failed,
+    Measurement,
+    MeasureTask,
+)
+from tunefarm_schemas.trace import Trace
+from tunefarm_workers.child_answer import ChildFailed, OnWait, canceled
+from tunefarm_workers.device_session.device_access import DeviceAccess
+from tunefarm_workers.device_session.device_health import DeviceHealth, HealthSettings
+from tunefarm_workers.device_session.device_session import DeviceLost, DeviceSession
+from tunefarm_workers.device_session.library_build import LibraryBuild, in_memory
+from tunefarm_workers.device_session.session_comparison import Library, SessionComparison
+from tunefarm_workers.device_session.session_lane import SessionLane
+from tunefarm_workers.device_session.session_messages import (
+    ReferenceRequest,
+    ReferenceTimes,
+    RunRequest,
+    SessionRan,
+)
+from tunefarm_workers.device_session.session_task import SessionTask
+from tunefarm_workers.farm_settings import FarmSettings
+from tunefarm_workers.farm_statistics import FarmStatistics
+from tunefarm_workers.inputs import INPUT_SETS
+from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT, SLOTS
+from tunefarm_workers.quiet_turn import while_quiet
+from tunefarm_workers.shared_memory import SharedMemory
+
+_REFERENCE_POLL_S = 0.02
+_CALIBRATE_S = 60.0
+_REACH_AGAIN_S = 0.5
+
+
+Given = TypeVar("Given")
+
+
+class SessionFarm:
+    """Measures candidates on one device. Its methods are called from one thread; a lane works in another."""
+
+    def __init__(
+        self,
+        zygote: ForkServer,
+        access: DeviceAccess,
+        *,
+        scratch: Path,
+        identify: Callable[[ReferenceKernelTimes], Device],
+        environment: Callable[[], Environment],
+        bystanders: Callable[[], Sequence[Child]] = tuple,
+        settings: FarmSettings | None = None,
+        health: HealthSettings | None = None,
+    ) -> None:
+        """Reach the device, time its reference kernels, and start the lane.
+
+        ``identify`` makes the device of these times; ``environment`` gives the circumstances of a measurement.
+        ``scratch`` is a folder for this farm alone.
+
+        Raises:
+            BadInput: when the device cannot be reached, or nothing can be compiled for it.
+        """
+        self._zygote = zygote
+        self._access = access
+        self._scratch = scratch
+        self._settings = settings or FarmSettings()
+        self._health = health or HealthSettings(check_every_s=self._settings.drift_check_s)
+        self._present_environment = environment
+        self._outbox: deque[Measurement | BadInput] = deque()
+        self._outbox_lock = threading.Lock()
+        self._ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.statistics = FarmStatistics()
+        self._lane = SessionLane(
+            *(zygote, access, self._settings, scratch, bystanders, self._deliver, self._put, self._wake)
+        )
+        try:
+            times = self._calibrate()
+        except ChildFailed as failed:
+            os.close(self._ready)
+            fix = "See to it that it runs and is connected, and that the compiler for it is installed."
+            raise BadInput("device", f"{access.name}: {failed.failure.message}", fix) from failed
+        self.device = identify(times)
+        self._lane.loop.start()
+
+    def open_task(self, task: MeasureTask) -> None:
+        """Announce an exploration. Raises ``BadInput`` when its module cannot be read or is not for this device."""
+        self._lane.loop.ask(lambda: self._lane.open_task(task))
+
+    def close_task(self, exploration_id: str) -> None:
+        """Let an exploration go whose attempts have all ended."""
+        self._lane.loop.ask(lambda: self._lane.close_task(exploration_id))
+
+    def submit(self, dispatch: Dispatch) -> None:
+        """Queue one attempt; its measurement comes out of ``collect``, whatever happens to it."""
+        self._lane.loop.post(lambda: self._lane.submit(dispatch))
+
+    def set_incumbent(self, exploration_id: str, latency_s: float) -> None:
+        """Tell the latency against which losers are stopped early."""
+        self._lane.loop.post(lambda: self._lane.improve(exploration_id, latency_s))
+
+    def collect(self, timeout_s: float | None) -> list[Measurement]:
+        """Measurements that are ready; waits up to ``timeout_s`` for the first, for ever when None.
+
+        Raises:
+            BadInput: when a task turned out to be unverifiable.
+        """
+        waiting = select.poll()
+        waiting.register(self._ready, select.POLLIN)
+        if not waiting.poll(None if timeout_s is None else timeout_s * 1000):
+            return []
+        self._lane.loop.raise_crash()
+        with self._outbox_lock:
+            os.eventfd_read(self._ready)
+            ready = list(self._outbox)
+            self._outbox.clear()
+        for index, entry in enumerate(ready):
+            if isinstance(entry, BadInput):
+                self._put_back(ready[:index] + ready[index + 1 :])
+                raise entry
+        return [entry for entry in ready if isinstance(entry, Measurement)]
+
+    def acknowledge(self, measurements: Sequence[Measurement]) -> None:
+        """Nothing is kept for a tuner in the same process: what it collected is its own."""
+
+    def wakeup_fileno(self) -> int:
+        """A descriptor that is readable when ``collect`` would return something."""
+        return self._ready
+
+    def cancel_all(self) -> None:
+        """End all that is queued or running; each attempt comes back as canceled."""
+        self._lane.loop.ask(self._lane.cancel_all)
+
+    def cancel(self, dispatch_ids: Collection[str]) -> None:
+        """End those attempts, queued or running; each comes back as canceled. Others go on."""
+        wanted = frozenset(dispatch_ids)
+        self._lane.loop.ask(lambda: self._lane.cancel(wanted))
+
+    def suspects(self) -> list[Measurement]:
+        """While the device is in quarantine: what was delivered since it was last seen in order, to be repeated."""
+        return self._lane.loop.ask(self._lane.suspects)
+
+    def compare(self, order: ComparisonOrder, on_wait: OnWait = lambda: True) -> Comparison:
+        """Time schedules side by side in one session.
+
+        ``on_wait`` is called on this thread a few times a second; once it gives False, all comes back as canceled.
+        """
+        try:
+            task = self._judging_task(order.exploration_id, on_wait, INPUT_SETS)
+            libraries = self._compiled(task, order.traces, on_wait)
+            comparison = SessionComparison(task, order, lambda of: self._session(of, on_wait), on_wait)
+            return self._alone(lambda: comparison.run(libraries, lambda memory: self._error(task, memory)), on_wait)
+        except ChildFailed as failed:
+            return Comparison(results=tuple(Failed(failure=failed.failure) for _ in order.traces))
+
+    def export(self, order: ExportOrder, on_wait: OnWait = lambda: True) -> ExportResult:
+        """Compile a schedule to a library, check it, and time it in as many fresh sessions as processes are asked."""
+        try:
+            task = self._judging_task(order.exploration_id, on_wait, INPUT_SETS)
+            library = self._compiled(task, (order.trace,), on_wait)[0]
+            if isinstance(library, TrialFailure):
+                return Failed(failure=library)
+            latencies_s = self._alone(
+                lambda: tuple(self._time_afresh(task, library, on_wait) for _ in range(order.processes)), on_wait
+            )
+        except ChildFailed as failed:
+            return Failed(failure=failed.failure)
+        shape, contents = library
+        return Exported(
+            library=contents,
+            entry=shape.entry,
+            pack_entry=shape.pack_entry,
+            packed_arguments=tuple(tensor for _, tensor in shape.packed),
+            process_latencies_s=latencies_s,
+        )
+
+    def room(self) -> int:
+        """How many attempts it wants queued or running at once, to be kept busy."""
+        return 3 * self._settings.build_lanes + 4
+
+    def close(self) -> None:
+        """End every child and the lane's thread; harmless when repeated."""
+        if self._ready < 0:
+            return
+        self._lane.loop.close()
+        self._lane.close()
+        os.close(self._ready)
+        self._ready = -1
+
+    def _calibrate(self) -> ReferenceKernelTimes:
+        """Compile the reference kernels, reach the device, and time them there."""
+        build = LibraryBuild(self._zygote, self._access, self._scratch, self._settings.child_limits(), None, None)
+        try:
+            facts, library = build.wait_for_references()
+        finally:
+            build.close()
+        compiler = f"+{self._access.compiler}" if self._access.compiler else ""
+        self.code_generator = f"{facts.code_generator}{compiler}"
+        references = in_memory(library)
+        session = DeviceSession(self._zygote, self._access, None, self._access.num_cores)
+        try:
+            session.wait_until_ready(lambda: True)
+            request = ReferenceRequest(depth="calibrate")
+            answer = session.ask(request, [references.descriptor], _CALIBRATE_S, lambda: True)
+        finally:
+            session.close()
+        if not isinstance(answer, ReferenceTimes):
+            message = getattr(answer, "message", f"its child said {answer.kind}")
+            raise DeviceLost(f"the reference kernels do not run: {message}")
+        self._lane.equip(facts.host_target, references, DeviceHealth(self._health, answer.times))
+        return answer.times
+
+    def _compiled(
+        self, task: SessionTask, traces: Sequence[Trace | None], on_wait: OnWait
+    ) -> list[Library | TrialFailure]:
+        """Compile all side by side."""
+        compiled: list[Library | TrialFailure] = []
+        with ExitStack() as stack:
+            builds = []
+            for trace in traces:
+                limits = self._settings.child_limits()
+                text = None if trace is None else trace.text
+                builds.append(LibraryBuild(self._zygote, self._access, self._scratch, limits, task.order, text))
+                stack.callback(builds[-1].close)
+            for build in builds:
+                try:
+                    compiled.append(build.wait(on_wait))
+                except ChildFailed as failed:
+                    if failed.failure.reason is FailureReason.CANCELED:
+                        raise
+                    compiled.append(failed.failure)
+        return compiled
+
+    def _alone(self, action: Callable[[], Given], on_wait: OnWait) -> Given:
+        """What ``action`` gives, called on this thread while the device is ours and no session is open."""
+
+        def act() -> Given:
+            self._lane.loop.ask(self._lane.holder.give_way)
+            return action()
+
+        return while_quiet(self._lane, act, on_wait)
+
+    def _session(self, task: SessionTask, on_wait: OnWait) -> DeviceSession:
+        """A session of the device that is ours. Tries again while it is away, as long as patience allows."""
+        give_up_s = time.monotonic() + self._health.patience_s
+        num_cores = task.order.num_cores if self._access.num_cores else 0
+        while True:
+            if not on_wait():
+                raise canceled()
+            session = DeviceSession(self._zygote, self._access, task.opened.host_order(), num_cores)
+            try:
+                session.wait_until_ready(on_wait)
+            except DeviceLost:
+                session.close()
+                if time.monotonic() > give_up_s:
+                    raise
+            except BaseException:
+                session.close()
+                raise
+            else:
+                return session
+            time.sleep(_REACH_AGAIN_S)
+
+    def _time_afresh(self, task: SessionTask, library: Library, on_wait: OnWait) -> float:
+        """The median latency in one fresh session. Raises ``ChildFailed``."""
+        opened = task.opened
+        request = RunRequest(
+            shape=library[0],
+            incumbent_s=None,
+            thorough=True,
+            cold_cache=PROTOCOLS[task.order.protocol_id].cold_cache,
+        )
+        session = self._session(task, on_wait)
+        try:
+            with in_memory(library[1]) as held, SharedMemory("outputs", opened.layout.size_bytes * SLOTS) as outputs:
+                limit_s = opened.deadlines.run_s(None) + self._access.run_allowance_s
+                answer = session.ask(request, [held.descriptor, outputs.descriptor], limit_s, on_wait)
+                if not isinstance(answer, SessionRan) or isinstance(answer.result, Failed):
+                    raise ChildFailed(_failure_of(answer))
+                slots = [(FIRST_SLOT, 0), *((LAST_SLOT + number, number) for number in range(1, INPUT_SETS))]
+                error = self._judged(task, outputs, slots)
+        finally:
+            session.close()
+        if error > 1.0:
+            message = opened.referee.complaint(error)
+            raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
+        assert not hasattr(answer.result, "at_least_s"), "a thorough run is never stopped early"
+        return answer.result.latency_s
+
+    def _judging_task(self, exploration_id: str, on_wait: OnWait, sets: int) -> SessionTask:
+        """The task of an exploration, once it is known what is right. Raises ``BadInput``, ``ChildFailed``."""
+        while True:
+            task = self._lane.loop.ask(lambda: self._lane.judging_task(exploration_id, sets))
+            if task is not None:
+                return task
+            if not on_wait():
+                raise canceled()
+            time.sleep(_REFERENCE_POLL_S)
+
+    def _error(self, task: SessionTask, outputs: SharedMemory) -> float:
+        return self._judged(task, outputs, [(number, number) for number in range(INPUT_SETS)])
+
+    def _judged(self, task: SessionTask, outputs: SharedMemory, slots: Sequence[tuple[int, int]]) -> float:
+        memory = outputs.map()
+        try:
+            return self._lane.loop.ask(lambda: task.opened.referee.judge(memory, slots))
+        finally:
+            memory.close()
+
+    def _deliver(self, measurement: Measurement) -> None:
+        self.statistics = self.statistics.with_measurement(measurement, self._lane.quiet_device.still_s)
+        update = {"device_fingerprint": self.device.fingerprint, "environment": self._present_environment()}
+        self._put(measurement.model_copy(update=update))
+
+    def _put_back(self, entries: Sequence[Measurement | BadInput]) -> None:
+        if entries:
+            with self._outbox_lock:
+                self._outbox.extendleft(reversed(entries))
+                os.eventfd_write(self._ready, 1)
+
+    def _put(self, entry: Measurement | BadInput) -> None:
+        with self._outbox_lock:
+            self._outbox.append(entry)
+            os.eventfd_write(self._ready, 1)
+
+    def _wake(self) -> None:
+        os.eventfd_write(self._ready, 1)
+
+
+def _failure_of(answer: object) -> TrialFailure:
+    reason = getattr(answer, "reason", FailureReason.CRASH)
+    message = str(getattr(answer, "message", "The child said something out of turn."))
+    return TrialFailure(reason=reason, message=message[:4000])

@@ -1,0 +1,329 @@
+"""The loop that keeps such a device busy: compiles in parallel, runs one candidate at a time, judges apart."""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+
+from tunefarm_sandbox.child import Child
+from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.device import PROTOCOLS
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.measurement import Dispatch, Failed, Measurement, MeasureTask, Timing
+from tunefarm_workers.deadlines import Deadlines
+from tunefarm_workers.device_session.device_access import DeviceAccess
+from tunefarm_workers.device_session.device_health import DeviceHealth
+from tunefarm_workers.device_session.library_build import LibraryBuild
+from tunefarm_workers.device_session.session_attempt import SessionAttempt, Stage, measurement_of
+from tunefarm_workers.device_session.session_holder import SessionHolder
+from tunefarm_workers.device_session.session_messages import SessionRan
+from tunefarm_workers.device_session.session_task import SessionTask
+from tunefarm_workers.event_loop import EventLoop
+from tunefarm_workers.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.inputs import Distribution
+from tunefarm_workers.open_task import HostLost, OpenTask
+from tunefarm_workers.quiet_device import QuietDevice
+from tunefarm_workers.referee import Doubt, Referee
+from tunefarm_workers.shared_memory import SharedMemory
+from tunefarm_workers.unverifiable import Unverifiable
+
+_MOST_WAITING = 4
+"""Compiled candidates that may wait before no further compilation is begun."""
+_MOST_HOSTS_LOST = 3
+
+
+class SessionLane:
+    """Everything here runs on the thread of its event loop."""
+
+    def __init__(
+        self,
+        zygote: ForkServer,
+        access: DeviceAccess,
+        settings: FarmSettings,
+        scratch: Path,
+        bystanders: Callable[[], Sequence[Child]],
+        deliver: Callable[[Measurement], None],
+        refuse: Callable[[BadInput], None],
+        on_crash: Callable[[], None],
+    ) -> None:
+        """``deliver`` takes measurements; ``refuse`` takes the news that a task cannot be verified."""
+        self._zygote = zygote
+        self._access = access
+        self._settings = settings
+        self._scratch = scratch
+        self._deliver = deliver
+        self._refuse = refuse
+        self._tasks: dict[str, SessionTask] = {}
+        self._queue: deque[Dispatch] = deque()
+        self._attempts: list[SessionAttempt] = []
+        self._suspects: list[Measurement] = []
+        self._host_target = ""
+        self._parked: list[SessionAttempt] = []
+        self._bystanders = bystanders
+        self.quiet_device = QuietDevice(self._builders, bystanders if access.holds_builds_still else tuple)
+        self.loop = EventLoop(self._tick, on_crash)
+        self.holder: SessionHolder
+
+    def equip(self, host_target: str, references: SharedMemory, health: DeviceHealth) -> None:
+        """Take what is known once the device is identified. Called before the loop starts."""
+        self._host_target = host_target
+        self.holder = SessionHolder(self._zygote, self._access, self.loop, health, references, self)
+
+    def task(self, exploration_id: str) -> SessionTask:
+        """The open task of an exploration."""
+        return self._tasks[exploration_id]
+
+    def open_task(self, order: MeasureTask) -> None:
+        """Start an exploration's host and referee; raises ``BadInput``. Opening it again changes nothing."""
+        if order.exploration_id not in self._tasks:
+            try:
+                kind = str(json.loads(order.target).get("kind", ""))
+            except (ValueError, AttributeError) as error:
+                raise BadInput("target", f"is no JSON object: {error}.", "Give a target in canonical form.") from error
+            self._access.check(order, kind)
+            self._tasks[order.exploration_id] = SessionTask(self._opened(order, "normal"), order)
+
+    def close_task(self, exploration_id: str) -> None:
+        """End an exploration's host. Attempts of it must have ended."""
+        task = self._tasks.pop(exploration_id, None)
+        if task is not None:
+            self._forget_referee(task.opened)
+            self.holder.drop_idle(exploration_id)
+            task.opened.close()
+
+    def submit(self, dispatch: Dispatch) -> None:
+        """Queue one attempt."""
+        self._queue.append(dispatch)
+
+    def improve(self, exploration_id: str, latency_s: float) -> None:
+        """Take in the latency of an incumbent."""
+        self._tasks[exploration_id].opened.improve(latency_s)
+
+    def cancel_all(self) -> None:
+        """End every attempt."""
+        self._fail_all(FailureReason.CANCELED, "It was canceled.")
+
+    def cancel(self, dispatch_ids: Collection[str]) -> None:
+        """End some attempts; the others go on."""
+        for dispatch in [dispatch for dispatch in self._queue if dispatch.dispatch_id in dispatch_ids]:
+            self._queue.remove(dispatch)
+            self._fail_unbegun(dispatch, FailureReason.CANCELED, "It was canceled.")
+        for attempt in list(self._attempts):
+            if attempt.dispatch.dispatch_id in dispatch_ids:
+                attempt.fail(FailureReason.CANCELED, "It was canceled.")
+
+    def suspects(self) -> list[Measurement]:
+        """What was delivered since the device was last seen in order, while it is in quarantine."""
+        return list(self._suspects) if self.holder.health.quarantined else []
+
+    def judging_task(self, exploration_id: str, sets: int) -> SessionTask | None:
+        """The task once outputs on its first ``sets`` sets of inputs can be judged. Raises ``BadInput`` if never."""
+        task = self._tasks[exploration_id]
+        referee = task.opened.referee
+        if referee.doubt is not None:
+            raise Unverifiable.because_of(exploration_id, referee.doubt, referee.doubt_text)
+        return task if referee.knows(sets) else None
+
+    def built(self, attempt: SessionAttempt) -> None:
+        """Queue a compiled candidate for the device."""
+        self.loop.forget(attempt)
+        self.quiet_device.claim(attempt)
+
+    def run(self, attempt: SessionAttempt) -> None:
+        """Run a candidate that has the device, in a session with its task's inputs; not while the device is away."""
+        if self.holder.health.may_try(time.monotonic()):
+            self.holder.run(attempt)
+        else:
+            self._park(attempt)
+
+    def ran(self, attempt: SessionAttempt, said: SessionRan | TrialFailure) -> None:
+        """The session is done with a candidate."""
+        self.quiet_device.release(attempt)
+        if isinstance(said, TrialFailure):
+            attempt.fail_with(said)
+        else:
+            attempt.ran(said)
+
+    def device_away(self, attempt: SessionAttempt, message: str, *, ran: bool) -> None:
+        """The device went away: the candidate it ran is lost, one that had not begun waits on."""
+        if ran:
+            attempt.lose_device(message)
+        else:
+            attempt.wait_again()
+            self._park(attempt)
+
+    def device_in_order(self) -> None:
+        """The reference kernels took their usual time: what was delivered before is trusted."""
+        self._suspects.clear()
+
+    def finished(self, attempt: SessionAttempt, measurement: Measurement) -> None:
+        """Pass on an attempt's result."""
+        self.loop.forget(attempt)
+        self.quiet_device.release(attempt)
+        self.holder.abandon(attempt)
+        self._attempts.remove(attempt)
+        self._parked = [other for other in self._parked if other is not attempt]
+        attempt.bury()
+        if isinstance(measurement.result, Timing):
+            attempt.task.opened.improve(measurement.result.latency_s)
+        self._suspects.append(measurement)
+        self._deliver(measurement)
+
+    def close(self) -> None:
+        """End every child. The loop's thread must have ended."""
+        for attempt in self._attempts:
+            attempt.bury()
+        self.holder.close()
+        for task in self._tasks.values():
+            task.opened.close()
+        self._tasks.clear()
+
+    def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
+        """The task's host and referee, on this host's own processor whatever the device is."""
+        here = order.model_copy(update={"target": self._host_target, "num_cores": usable_cores(), "abi": "stable"})
+        deadlines = Deadlines(
+            first_build_s=self._settings.first_build_s,
+            first_run_s=self._settings.first_run_s,
+            cold_cache=PROTOCOLS[order.protocol_id].cold_cache,
+        )
+        for again in range(_MOST_HOSTS_LOST, -1, -1):
+            try:
+                opened = OpenTask(
+                    self._zygote,
+                    here,
+                    self._settings.child_limits(),
+                    deadlines,
+                    self._referee_spoke,
+                    distribution=distribution,
+                )
+            except HostLost:
+                if not again:
+                    raise
+            else:
+                break
+        if isinstance(opened.referee, Referee):
+            self.loop.listen(opened.referee)
+        return opened
+
+    def _forget_referee(self, opened: OpenTask) -> None:
+        if isinstance(opened.referee, Referee):
+            self.loop.forget(opened.referee)
+
+    def _referee_spoke(self, opened: OpenTask) -> None:
+        task = self._tasks.get(opened.order.exploration_id)
+        if task is None or task.opened is not opened:
+            return
+        referee = opened.referee
+        self._forget_referee(opened)
+        if referee.host_is_lost:
+            self._replace_host(task)
+            return
+        if isinstance(referee, Referee) and not referee.is_done:  # its child may be another one than before
+            self.loop.listen(referee)
+        if referee.doubt is Doubt.NOT_FINITE and opened.distribution == "normal":
+            self._reopen(task, "positive")
+        elif referee.doubt is not None:
+            for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
+                attempt.fail(FailureReason.CANCELED, "Its function cannot be verified.")
+            self._refuse(Unverifiable.because_of(task.exploration_id, referee.doubt, referee.doubt_text))
+        for attempt in list(self._attempts):
+            if attempt.task is task:
+                attempt.judge()
+
+    def _replace_host(self, task: SessionTask) -> None:
+        if task.opened.hosts_lost >= _MOST_HOSTS_LOST:
+            message = f"The process that holds the task was killed {task.opened.hosts_lost + 1} times."
+            for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
+                attempt.fail(FailureReason.DEVICE_LOST, message)
+            return
+        task.opened.hosts_lost += 1
+        self._reopen(task, task.opened.distribution)
+
+    def _reopen(self, task: SessionTask, distribution: Distribution) -> None:
+        """Begin again with a new host: the old one died, or the function, such as a square root, needs other inputs."""
+        before = task.opened
+        for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
+            self.loop.forget(attempt)
+            self.quiet_device.release(attempt)
+            self.holder.abandon(attempt)
+            self._attempts.remove(attempt)
+            self._parked = [other for other in self._parked if other is not attempt]
+            attempt.bury()
+            self._queue.appendleft(attempt.dispatch)
+        self.holder.drop_idle(task.exploration_id)
+        self._forget_referee(before)
+        before.close()
+        try:
+            task.opened = self._opened(task.order, distribution)
+        except BadInput as problem:
+            self._refuse(Unverifiable(task.exploration_id, problem.field, problem.problem, problem.fix))
+            return
+        task.opened.hosts_lost = before.hosts_lost
+        if distribution == before.distribution:
+            task.opened.incumbent_s = before.incumbent_s
+
+    def _park(self, attempt: SessionAttempt) -> None:
+        """Let a candidate wait until the device may be tried again."""
+        self._parked.append(attempt)
+        self.quiet_device.release(attempt)
+
+    def _builders(self) -> Iterable[Child]:
+        if self._access.holds_builds_still:
+            for attempt in self._attempts:
+                if attempt.stage is Stage.BUILDING:
+                    yield attempt.child
+
+    def _tick(self, now_s: float) -> float | None:
+        for attempt in list(self._attempts):
+            attempt.check_build(now_s)
+        self.holder.tick(now_s)
+        health = self.holder.health
+        if health.given_up(now_s):
+            self._fail_all(FailureReason.DEVICE_LOST, f"{self._access.name} is away: {health.reason}")
+        self._begin_builds()
+        if not health.may_try(now_s):
+            return health.next_try_s if self._parked else self.holder.deadline_s
+        while self._parked:
+            self.quiet_device.claim(self._parked.pop(0))
+        building = any(attempt.stage is Stage.BUILDING for attempt in self._attempts)
+        due_s = self.quiet_device.tick(now_s, others_build=building)
+        return min((moment for moment in (due_s, self.holder.deadline_s) if moment is not None), default=None)
+
+    def _begin_builds(self) -> None:
+        while self._queue:
+            building = sum(attempt.stage is Stage.BUILDING for attempt in self._attempts)
+            waiting = self.quiet_device.waiting + len(self._parked)
+            if building >= self._settings.build_lanes or waiting >= _MOST_WAITING:
+                return
+            self._begin(self._queue.popleft())
+
+    def _begin(self, dispatch: Dispatch) -> None:
+        task = self._tasks[dispatch.candidate.exploration_id]
+        if task.opened.referee.doubt is not None:
+            self._fail_unbegun(dispatch, FailureReason.CANCELED, "Its function cannot be verified.")
+            return
+        limits = self._settings.child_limits()
+        try:
+            build = LibraryBuild(
+                self._zygote, self._access, self._scratch, limits, task.order, dispatch.candidate.trace.text
+            )
+        except ForkFailed as error:
+            if not self._zygote.alive:
+                raise
+            self._fail_unbegun(dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
+            return
+        attempt = SessionAttempt(self, task, dispatch, build)
+        self._attempts.append(attempt)
+        self.loop.listen(attempt)
+
+    def _fail_all(self, reason: FailureReason, message: str) -> None:
+        while self._queue:
+            self._fail_unbegun(self._queue.popleft(), reason, message)
+        for attempt in list(self._attempts):
+            attempt.fail(reason, message)
+
+    def _fail_unbegun(self, dispatch: Dispatch, reason: FailureReason, message: str) -> None:
+        failure = TrialFailure(reason=reason, message=message[:4000])
+        self._deliver(measurement_of(dispatch, Failed(failure=failure)))

@@ -1,0 +1,174 @@
+"""What a farm says to the children that compile for a device and to the one that holds it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from tunefarm_schemas.device import ReferenceKernelTimes
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.measurement import Result
+from tunefarm_schemas.workload import Abi, TensorArgument
+from tunefarm_workers.messages import Broken, HostOrder, Round
+
+
+class Toolchain(Frozen):
+    """How libraries for a device are made on this host.
+
+    ``linker`` is a command that makes a shared library from objects; empty takes the first C compiler that is found.
+    ``host_target`` is the processor beside a graphics processor, as JSON; empty where the device is a processor.
+    """
+
+    linker: tuple[str, ...] = ()
+    linker_flags: tuple[str, ...] = ("-lm",)
+    host_target: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+class BuildOrder(Frozen):
+    """Compile one schedule for ``target`` inside the folder that is the child's own."""
+
+    module_json: str = Field(repr=False)
+    target: str
+    abi: Abi
+    trace: str | None = Field(repr=False)
+    folder: str
+    toolchain: Toolchain
+
+
+class ReferenceBuildOrder(Frozen):
+    """Compile the reference kernels for ``target``. ``threads`` is how many of them a processor's kernels take."""
+
+    target: str
+    threads: int
+    folder: str
+    toolchain: Toolchain
+
+
+class LibraryShape(Frozen):
+    """What a compiled library holds: the functions to call, and the arguments that ``pack_entry`` prepares."""
+
+    entry: str
+    pack_entry: str | None = None
+    packed: tuple[tuple[int, TensorArgument], ...] = ()
+
+
+class LibraryBuilt(Frozen):
+    """A library is ready; its bytes are the next message."""
+
+    kind: Literal["built"] = "built"
+    shape: LibraryShape
+    build_s: float
+
+
+class ReferencesBuilt(Frozen):
+    """The reference kernels are compiled; the library's bytes are the next message."""
+
+    kind: Literal["references"] = "references"
+    code_generator: str
+    host_target: str
+    """The processor of this host with all that it can do, for the function that others are compared with."""
+
+
+FromBuilder = Annotated[LibraryBuilt | ReferencesBuilt | Broken, Field(discriminator="kind")]
+
+
+class SessionOrder(Frozen):
+    """First word to the child that holds a device. ``host`` is the task whose inputs it brings there, if any.
+
+    ``num_cores`` is the number of threads that kernels take; 0 for a device that has no such notion.
+    """
+
+    host: HostOrder | None
+    num_cores: int
+    flush_bytes: int
+    """How much memory is written between two calls of a kernel whose time with cold caches is wanted."""
+    connection: str
+    """What the child needs to reach its device, as JSON of a type that it knows."""
+
+
+class SessionReady(Frozen):
+    """The device is reached, and the inputs are there."""
+
+    kind: Literal["ready"] = "ready"
+
+
+class DeviceGone(Frozen):
+    """The device cannot be reached, or was lost. The child is of no further use."""
+
+    kind: Literal["gone"] = "gone"
+    message: str
+
+
+class RunRequest(Frozen):
+    """Run, time and check one library. Descriptors: the library, and memory for ``SLOTS`` sets of outputs."""
+
+    kind: Literal["run"] = "run"
+    shape: LibraryShape
+    incumbent_s: float | None
+    thorough: bool
+    cold_cache: bool
+
+
+class EnterRequest(Frozen):
+    """Load a library that is timed beside others. Descriptors: the library, and memory for its outputs."""
+
+    kind: Literal["enter"] = "enter"
+    shape: LibraryShape
+    cold_cache: bool
+
+
+class RoundRequest(Frozen):
+    """Time all that entered in turn."""
+
+    kind: Literal["round"] = "round"
+    turn: int
+
+
+class ReferenceRequest(Frozen):
+    """Time the reference kernels of the library in the descriptor."""
+
+    kind: Literal["reference"] = "reference"
+    depth: Literal["calibrate", "check"]
+
+
+ToSession = Annotated[RunRequest | EnterRequest | RoundRequest | ReferenceRequest, Field(discriminator="kind")]
+
+
+class SessionRan(Frozen):
+    """What the clock said. ``inputs_checked`` sets of outputs lie in the memory."""
+
+    kind: Literal["ran"] = "ran"
+    result: Annotated[Result, Field(discriminator="kind")]
+    run_s: float
+    inputs_checked: int
+
+
+class Entered(Frozen):
+    """A library is loaded, and its outputs on all sets of inputs are written; or it broke."""
+
+    kind: Literal["entered"] = "entered"
+    failure: Broken | None
+
+
+class ReferenceTimes(Frozen):
+    """The reference kernels' present times."""
+
+    kind: Literal["times"] = "times"
+    times: ReferenceKernelTimes
+
+
+FromSession = Annotated[
+    SessionReady | DeviceGone | SessionRan | Entered | Round | ReferenceTimes | Broken, Field(discriminator="kind")
+]
+
+from_builder: TypeAdapter[LibraryBuilt | ReferencesBuilt | Broken] = TypeAdapter(FromBuilder)
+to_session: TypeAdapter[RunRequest | EnterRequest | RoundRequest | ReferenceRequest] = TypeAdapter(ToSession)
+from_session: TypeAdapter[SessionReady | DeviceGone | SessionRan | Entered | Round | ReferenceTimes | Broken] = (
+    TypeAdapter(FromSession)
+)
+
+
+def broken_by(reason: FailureReason, message: str) -> Broken:
+    """A failure with as much of its message as is kept."""
+    return Broken(reason=reason, message=message[:3000])

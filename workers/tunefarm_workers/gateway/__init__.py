@@ -1,0 +1,1 @@
+"""Boards that only speak TVM's RPC, measured from a host in front of them."""

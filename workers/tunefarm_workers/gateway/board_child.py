@@ -1,0 +1,11 @@
+"""The child that speaks RPC with a board. TVM's client blocks without end, so it is a child that may be killed."""
+
+from tunefarm_sandbox.channel import Channel
+from tunefarm_workers.device_session.session_child import serve_session
+from tunefarm_workers.gateway.board_connection import BoardConnection
+from tunefarm_workers.gateway.rpc_bench import RpcBench
+
+
+def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - the shape of an entry
+    """Entry: connect, and serve until the channel closes."""
+    serve_session(channel, payload, lambda text: RpcBench(BoardConnection.model_validate_json(text)))

@@ -1,0 +1,128 @@
+"""A board behind TVM's RPC, offered to a tuner like any other device."""
+
+import platform
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tunefarm_sandbox.child import Child
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.limits import Limits
+from tunefarm_schemas.device import Device, ReferenceKernelTimes
+from tunefarm_schemas.frozen import digest
+from tunefarm_workers.cpu_identity import CpuIdentity
+from tunefarm_workers.device_identity import classified
+from tunefarm_workers.device_session.device_access import DeviceAccess
+from tunefarm_workers.device_session.device_health import HealthSettings
+from tunefarm_workers.device_session.exclusive_device import ExclusiveDevice
+from tunefarm_workers.device_session.session_farm import SessionFarm
+from tunefarm_workers.device_session.session_messages import Toolchain
+from tunefarm_workers.environment import present_environment
+from tunefarm_workers.gateway.board_connection import BoardConnection
+from tunefarm_workers.gateway.gateway_settings import GatewaySettings
+
+_CHILD_MEMORY_BYTES = 2 << 30
+_LINGER_BEYOND_S = 5.0
+
+
+class GatewayFarm(SessionFarm):
+    """Compiles on this host, in confined children, and runs on the board, in a session of another such child.
+
+    A candidate that loses the board fails alone, as ``device_lost``; the others wait until the board is back.
+    """
+
+    def __init__(
+        self,
+        zygote: ForkServer,
+        settings: GatewaySettings,
+        *,
+        scratch: Path,
+        known: Device | None = None,
+        bystanders: Callable[[], Sequence[Child]] = tuple,
+    ) -> None:
+        """Connect, and time the reference kernels on the board. ``known`` is the board as an earlier run saw it.
+
+        ``scratch`` is a folder for this farm alone.
+
+        Raises:
+            BadInput: the board does not answer, another process measures on it, or nothing can be compiled for it.
+        """
+        self._exclusive = ExclusiveDevice(f"{settings.host}:{settings.port}")
+        try:
+            super().__init__(
+                zygote,
+                access_of(settings),
+                scratch=scratch,
+                identify=lambda times: board_of(settings, times, known),
+                environment=present_environment,
+                bystanders=bystanders,
+                settings=settings.farm_settings(),
+                health=health_of(settings),
+            )
+        except BaseException:
+            self._exclusive.release()
+            raise
+
+    def close(self) -> None:
+        """End every child, and leave the board to others; harmless when repeated."""
+        super().close()
+        self._exclusive.release()
+
+
+def access_of(settings: GatewaySettings) -> DeviceAccess:
+    """How the board of ``settings`` is reached."""
+    connection = BoardConnection(
+        host=settings.host,
+        port=settings.port,
+        key=settings.key.get_secret_value(),
+        session_s=settings.session_s,
+    )
+    return DeviceAccess(
+        name=f"board {settings.board}",
+        entry="tunefarm_workers.gateway.board_child:run",
+        connection=connection.model_dump_json(),
+        target_kinds=("llvm",),
+        reference_target=settings.target,
+        num_cores=settings.cores,
+        confinement=Confinement(connect_ports=(settings.port,)),
+        limits=Limits(memory_bytes=_CHILD_MEMORY_BYTES),
+        toolchain=Toolchain(linker=settings.linker_command(), linker_flags=tuple(settings.linker_flags.split())),
+        # A kernel that hangs keeps the board busy until the board itself ends that session.
+        reach_s=settings.reach_s + settings.session_s,
+        run_allowance_s=settings.run_allowance_s,
+        session_candidates=settings.session_candidates,
+        session_s=settings.session_s,
+        # TVM's server stops listening for good when a client is gone in the middle of a call.
+        linger_s=settings.session_s + _LINGER_BEYOND_S,
+    )
+
+
+def health_of(settings: GatewaySettings) -> HealthSettings:
+    """When the board is tried again, given up, or left alone."""
+    return HealthSettings(
+        patience_s=settings.patience_s,
+        losses=settings.losses,
+        quarantine_s=settings.quarantine_s,
+        check_every_s=settings.check_every_s,
+    )
+
+
+def board_of(settings: GatewaySettings, times: ReferenceKernelTimes, known: Device | None) -> Device:
+    """The device: what was declared of the board, and how fast its reference kernels are."""
+    identity = CpuIdentity(
+        vendor=settings.vendor,
+        family=settings.family,
+        model=settings.model,
+        stepping="",
+        name=settings.board,
+        isa_flags_digest=digest(settings.target),
+        caches_bytes=(),
+        cores=settings.cores,
+    )
+    return classified("cpu", identity, board_fingerprint(settings), platform.node(), times, known)
+
+
+def board_fingerprint(settings: GatewaySettings) -> str:
+    """Tells this board from others: by its serial number, or by where it is connected."""
+    serial = settings.serial or f"{platform.node()}:{settings.host}:{settings.port}"
+    return digest(f"board\n{settings.board}\n{serial}")
