@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.input_spec import InputExample, InputSpec
 from tunefarm_schemas.job import Exploration, StopReason
 from tunefarm_schemas.measurement import Failed, Measurement, MeasureTask, Timing
 from tunefarm_schemas.target import Target
@@ -11,6 +12,9 @@ from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Abi, Task, Workload
 from tunefarm_services.tuner.search_messages import KnownTrial
 from tunefarm_services.tuner.summary import Improvement
+
+AS_GIVEN = "as-given"
+"""Id of the space that holds nothing but the module itself."""
 
 
 @dataclass
@@ -22,6 +26,8 @@ class ExplorationRun:
     target: Target
     abi: Abi
     exploration: Exploration
+    input_specs: tuple[InputSpec, ...] = ()
+    input_examples: tuple[InputExample, ...] = ()
     traces: dict[int, Trace] = field(default_factory=dict)
     known: list[KnownTrial] = field(default_factory=list)
     latencies_s: dict[int, float] = field(default_factory=dict)
@@ -31,7 +37,10 @@ class ExplorationRun:
     first_failure_message: str = ""
     trials_done: int = 0
     untuned_latency_s: float | None = None
+    untuned_about_s: float | None = None
+    """A rough figure, for as long as the untuned function was not timed beside the tuned ones."""
     stop_reason: StopReason | None = None
+    samples_s: tuple[float, ...] = ()
     _counted: set[int] = field(default_factory=set)
 
     @property
@@ -49,11 +58,15 @@ class ExplorationRun:
             num_cores=self.target.num_cores,
             protocol_id=self.exploration.key.protocol_id,
             abi=self.abi,
+            is_scheduled=self.exploration.key.space_id == AS_GIVEN,
+            input_specs=self.input_specs,
+            input_examples=self.input_examples,
         )
 
     def remember(self, known: KnownTrial) -> None:
         """Take in a trial of an earlier run."""
         self.known.append(known)
+        self.untuned_about_s = known.measurement.untuned_about_s or self.untuned_about_s
         self.proposed(known.candidate.number, known.candidate.trace)
         if isinstance(known.measurement.result, Timing):
             self._keep_latency(known.candidate.number, known.measurement.result.latency_s)
@@ -65,6 +78,7 @@ class ExplorationRun:
     def measured(self, measurement: Measurement, elapsed_s: float) -> bool:
         """Take in a result of this run; whether it is a new incumbent."""
         result = measurement.result
+        self.untuned_about_s = measurement.untuned_about_s or self.untuned_about_s
         if isinstance(result, Failed) and result.failure.reason is FailureReason.CANCELED:
             return False
         if measurement.candidate_number not in self._counted:

@@ -133,7 +133,7 @@ class Finisher:
             _median_s(exported),
             (min(latencies_s), max(latencies_s)),
             RecordStatus.VERIFIED,
-            f"correct on three inputs; timed in {len(latencies_s)} fresh processes",
+            f"correct on three inputs{_as_given(run)}; timed in {len(latencies_s)} fresh processes",
         )
         if standing is not None and standing.latency_s <= record.latency_s:
             self._store.retract(
@@ -194,8 +194,14 @@ class Finisher:
             library_digest=library_digest,
             library_name=f"{library_digest[:16]}.so",
             created_at=record.created_at,
+            input_specs=run.input_specs,
         )
 
 
 def _median_s(exported: Exported) -> float:
     return statistics.median(exported.process_latencies_s)
+
+
+def _as_given(run: ExplorationRun) -> str:
+    """Which of the inputs were not the usual ones."""
+    return f" with {', '.join(spec.text for spec in run.input_specs)}" if run.input_specs else ""

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from tunefarm_schemas.job import Job, JobOutcome, StopReason
 from tunefarm_services.store.lease import Lease
@@ -25,10 +26,49 @@ class JobRun:
     search_started_s: float = 0.0
     verify_s: float = 0.0
     finished: dict[str, Finished] = field(default_factory=dict)
+    _earlier_device_s: float = 0.0
+    _made_s: float = field(default_factory=time.monotonic)
+    _elapsed_before_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._elapsed_before_s = max(time.time() - self.origin_s, 0.0)
+
+    def begin_again(self) -> None:
+        """Forget what a run through an interruption knew beyond the store."""
+        self._earlier_device_s = self.device_seconds()
+        self.session = None
+        self.finished.clear()
+
+    def take_session(self, session: SearchSession) -> SearchSession:
+        """Make ``session`` the present one."""
+        self._earlier_device_s = self.device_seconds()
+        self.session = session
+        return session
+
+    def device_seconds(self) -> float:
+        """Seconds that candidates of this run held a lane."""
+        return self._earlier_device_s + (self.session.device_seconds if self.session is not None else 0.0)
+
+    def deadline_passed(self) -> bool:
+        """Whether the moment has come at which the job searches no further."""
+        left_s = self.seconds_to_deadline()
+        return left_s is not None and left_s <= 0
+
+    def seconds_to_deadline(self) -> float | None:
+        """Seconds until then, negative afterwards; None without a deadline."""
+        if self.job.spec.deadline_s is None:
+            return None
+        created_s = datetime.fromisoformat(self.job.created_at).timestamp()
+        return created_s + self.job.spec.deadline_s - time.time()
+
+    def stopped_by(self, reason: StopReason | None) -> None:
+        """Note why the search ended before it was done; None for an interruption."""
+        for run in self.explorations:
+            run.stop_reason = reason
 
     def elapsed_s(self) -> float:
-        """Seconds since the origin."""
-        return time.time() - self.origin_s
+        """Seconds since the origin, however the wall clock is set meanwhile."""
+        return self._elapsed_before_s + time.monotonic() - self._made_s
 
     def trials_done(self) -> int:
         """Trials of this run that came back."""
@@ -57,12 +97,25 @@ class JobRun:
             trials_done=done,
             trials_budget=budget,
             best_latency_s=latest.best_latency_s,
-            untuned_latency_s=latest.untuned_latency_s,
+            untuned_latency_s=latest.untuned_latency_s or latest.untuned_about_s,
+            untuned_is_rough=latest.untuned_latency_s is None and latest.untuned_about_s is not None,
             trials_per_s=rate,
-            seconds_left=(budget - done) / rate if rate > 0 and stage == "searching" else None,
+            seconds_left=self._seconds_left((budget - done) / rate) if rate > 0 and stage == "searching" else None,
             failures=dict(self.failures()),
+            device_seconds=self.device_seconds(),
             model_rank_accuracy=report.rank_accuracy if report is not None else None,
         )
+
+    def _seconds_left(self, trials_s: float) -> float:
+        """Until the search ends: when its trials are made, or sooner where the time is bounded."""
+        bounds_s = [trials_s]
+        effort_s = self.job.spec.effort.seconds
+        if effort_s is not None:
+            bounds_s.append(effort_s - (self.elapsed_s() - self.search_started_s))
+        to_deadline_s = self.seconds_to_deadline()
+        if to_deadline_s is not None:
+            bounds_s.append(to_deadline_s)
+        return max(min(bounds_s), 0.0)
 
     def summary(self, outcome: JobOutcome | None, message: str, *, answered: bool = False) -> JobSummary:
         """How the job ended; ``answered`` when nothing had to be measured."""
@@ -106,4 +159,5 @@ def _task_summary(run: ExplorationRun, end: Finished | None, answered: bool) -> 
         failures=dict(run.failures),
         first_failure_message=run.first_failure_message,
         answered_from_store=answered,
+        samples_s=run.samples_s,
     )

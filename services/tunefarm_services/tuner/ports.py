@@ -29,6 +29,9 @@ class Farm(Protocol):
     def open_task(self, task: MeasureTask) -> None:
         """Announce an exploration. Raises ``BadInput`` when its workload cannot be verified."""
 
+    def close_task(self, exploration_id: str) -> None:
+        """Let an exploration go whose attempts have all ended. Harmless when it is not open."""
+
     def submit(self, dispatch: Dispatch) -> None:
         """Queue one attempt; its measurement comes out of ``collect``, whatever happens to it."""
 
@@ -37,6 +40,9 @@ class Farm(Protocol):
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
         """Measurements that are ready; waits up to ``timeout_s`` for the first, for ever when None."""
+
+    def acknowledge(self, measurements: Sequence[Measurement]) -> None:
+        """Say that these are committed, so that whoever keeps copies of them may drop those."""
 
     def wakeup_fileno(self) -> int:
         """A descriptor that is readable when ``collect`` would return something."""
@@ -58,6 +64,9 @@ class Farm(Protocol):
 
     def room(self) -> int:
         """How many attempts it wants queued or running at once, to be kept busy."""
+
+    def close(self) -> None:
+        """Let everything go; harmless when repeated."""
 
 
 class SearchChannel(Protocol):

@@ -2,14 +2,17 @@
 
 from tunefarm_schemas.job import Effort, ExplorationKey, Job
 from tunefarm_schemas.measurement import Dispatch
+from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Task
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.dispatching import ATTEMPTS, dispatch_of
-from tunefarm_services.tuner.exploration_run import ExplorationRun
+from tunefarm_services.tuner.exploration_run import AS_GIVEN, ExplorationRun
 from tunefarm_services.tuner.job_run import JobRun
 from tunefarm_services.tuner.ports import Farm
 from tunefarm_services.tuner.search_messages import KnownTrial, SearchOrder, SearchTask
+
+MOST_NEAR_RECORDS = 8
 
 
 def open_exploration(store: Store, farm: Farm, lease: Lease, job: Job, task: Task) -> ExplorationRun:
@@ -25,13 +28,38 @@ def open_exploration(store: Store, farm: Farm, lease: Lease, job: Job, task: Tas
         abi=job.spec.abi,
         fresh_for=job.job_id if job.spec.fresh else "",
     )
+    return _run_of(store, lease, job, task, key)
+
+
+def _run_of(store: Store, lease: Lease, job: Job, task: Task, key: ExplorationKey) -> ExplorationRun:
+    workload = store.workload(lease.tenant, task.workload_id)
+    names = {argument.name for argument in workload.arguments}
+    specs = tuple(spec for spec in job.spec.input_specs if spec.argument in names)
     return ExplorationRun(
         task=task,
-        workload=store.workload(lease.tenant, task.workload_id),
+        workload=workload,
         target=store.target(task.target_id, tenant=lease.tenant),
         abi=job.spec.abi,
         exploration=store.open_exploration(lease, key),
+        input_specs=specs,
+        input_examples=store.input_examples(specs),
     )
+
+
+def open_given(store: Store, farm: Farm, lease: Lease, job: Job, task: Task) -> ExplorationRun:
+    """The place of one schedule that ``job`` brought along to be measured as it is. It is this job's alone."""
+    key = ExplorationKey(
+        tenant=lease.tenant,
+        workload_id=task.workload_id,
+        target_id=task.target_id,
+        device_class_id=farm.device.device_class.device_class_id,
+        code_generator=farm.code_generator,
+        protocol_id=job.spec.protocol_id,
+        space_id=AS_GIVEN,
+        abi=job.spec.abi,
+        fresh_for=job.job_id,
+    )
+    return _run_of(store, lease, job, task, key)
 
 
 def load_trials(store: Store, lease: Lease, run: ExplorationRun) -> None:
@@ -60,6 +88,7 @@ def search_order(store: Store, job_run: JobRun, effort: Effort, queue_depth: int
 def _search_task(store: Store, job_run: JobRun, run: ExplorationRun) -> SearchTask:
     spec = job_run.job.spec
     key = run.exploration.key
+    near = [] if spec.fresh else _near_traces(store, job_run.lease.tenant, key)
     model = None if spec.fresh else store.latest_model(job_run.lease.tenant, key.target_id, key.device_class_id)
     return SearchTask(
         exploration_id=run.exploration_id,
@@ -71,8 +100,15 @@ def _search_task(store: Store, job_run: JobRun, run: ExplorationRun) -> SearchTa
         space=spec.space,
         known=tuple(run.known),
         seed_traces=spec.seed_traces,
+        near_traces=tuple(near),
         model_json=None if model is None else model.model_json.decode(),
     )
+
+
+def _near_traces(store: Store, tenant: str, key: ExplorationKey) -> list[Trace]:
+    """The schedules of workloads of the same family in another shape. The search skips what does not fit."""
+    records = store.near_records(tenant, key.workload_id, key.target_id, key.device_class_id, MOST_NEAR_RECORDS)
+    return [record.trace for record in records]
 
 
 def unfinished_attempts(store: Store, job_run: JobRun) -> list[Dispatch]:
@@ -80,7 +116,7 @@ def unfinished_attempts(store: Store, job_run: JobRun) -> list[Dispatch]:
     lease = job_run.lease
     again = [
         dispatch_of(trial.candidate, fence=lease.fence, attempt=trial.dispatch.attempt + 1)
-        for run in job_run.explorations
+        for run in job_run.by_id().values()
         for trial in store.trials(run.exploration_id, tenant=lease.tenant)
         if trial.measurement is None and trial.dispatch.attempt < ATTEMPTS
     ]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tunefarm_sandbox.channel import ChannelClosed
 from tunefarm_sandbox.fork_server import Child
+from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.measurement import Candidate, Dispatch, Failed, Measurement
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.store import Store
@@ -22,6 +23,9 @@ from tunefarm_services.tuner.search_messages import (
 )
 
 TICK_S = 0.2
+COMMITS_APART_S = 0.02
+"""Results that follow each other more closely share a transaction."""
+SETTLE_S = 10.0
 
 
 class SearchDied(Exception):
@@ -45,8 +49,11 @@ class SearchSession:
         runs: Mapping[str, ExplorationRun],
         elapsed_s: Callable[[], float],
         on_tick: Callable[[], bool],
+        on_measured: Callable[[Measurement], None] = lambda _: None,
     ) -> None:
         """``on_tick`` is called several times a second and returns False when the job has to stop.
+
+        ``on_measured`` hears of each measurement once it is stored.
 
         Without a ``search`` only the attempts given to ``run`` are made.
         """
@@ -57,7 +64,11 @@ class SearchSession:
         self._runs = runs
         self._elapsed_s = elapsed_s
         self._on_tick = on_tick
+        self._on_measured = on_measured
         self._in_flight: set[str] = set()
+        self._uncommitted: list[Measurement] = []
+        self._next_commit_s = 0.0
+        self._is_abandoned = False
         self._candidates: dict[tuple[str, int], Candidate] = {}
         self._ended = SearchEnded(stop_reasons={}) if search is None else None
         self.report: SearchReport | None = None
@@ -94,10 +105,23 @@ class SearchSession:
 
     def abandon(self) -> None:
         """Call back everything in flight and commit what it gave."""
+        self._is_abandoned = True
         self._farm.cancel_all()
         deadline_s = time.monotonic() + 3.0
         while self._in_flight and time.monotonic() < deadline_s:
             self._commit(self._farm.collect(0.1))
+
+    def settle(self, within_s: float = SETTLE_S) -> None:
+        """Commit what is in flight as it comes back, without calling it off; for as long as ``within_s`` at most."""
+        deadline_s = time.monotonic() + within_s
+        self._commit(self._uncommitted)
+        while self._in_flight and time.monotonic() < deadline_s:
+            self._commit(self._farm.collect(0.1))
+
+    @property
+    def device_seconds(self) -> float:
+        """Seconds that the session's attempts held a lane."""
+        return self.stage_seconds["build"] + self.stage_seconds["run"]
 
     def _hear_search(self) -> None:
         assert self._search is not None
@@ -137,11 +161,33 @@ class SearchSession:
         for dispatch in again:
             self._send_to_farm(dispatch)
 
+    def _repeat_lost(self, fresh: list[Measurement]) -> list[Measurement]:
+        """Send once more what was lost with its device, and give the rest: the search hears of the second attempt."""
+        lost = [measurement for measurement in fresh if not self._is_abandoned and _is_lost(measurement)]
+        again = []
+        for measurement in lost:
+            candidate = self._candidates.get((measurement.exploration_id, measurement.candidate_number))
+            if candidate is not None:
+                again.append(dispatch_of(candidate, fence=self._lease.fence, attempt=measurement.attempt + 1))
+        if not again:
+            return fresh
+        self._store.put_trials(self._lease, [], again)
+        for dispatch in again:
+            self._send_to_farm(dispatch)
+        repeated = {(dispatch.candidate.exploration_id, dispatch.candidate.number) for dispatch in again}
+        return [
+            measurement
+            for measurement in fresh
+            if measurement not in lost or (measurement.exploration_id, measurement.candidate_number) not in repeated
+        ]
+
     def _send_to_farm(self, dispatch: Dispatch) -> None:
         self._in_flight.add(dispatch.dispatch_id)
         self._farm.submit(dispatch)
 
     def _hear_farm(self) -> None:
+        time.sleep(max(self._next_commit_s - time.monotonic(), 0.0))
+        self._next_commit_s = time.monotonic() + COMMITS_APART_S
         fresh = self._commit(self._farm.collect(0.0))
         if fresh and self._ended is None and self._search is not None:
             self._search.channel.send(Measured(measurements=tuple(fresh)).model_dump_json().encode())
@@ -149,15 +195,20 @@ class SearchSession:
     def _commit(self, measurements: list[Measurement]) -> list[Measurement]:
         if not measurements:
             return []
+        self._uncommitted = measurements  # kept where the store is away
         fresh = self._store.commit_measurements(self._lease, measurements)
+        self._uncommitted = []
+        self._farm.acknowledge(measurements)
         for measurement in measurements:
             self._in_flight.discard(measurement.dispatch_id)
+        fresh = self._repeat_lost(fresh)
         for measurement in fresh:
             self._account(measurement)
         return fresh
 
     def _account(self, measurement: Measurement) -> None:
         run = self._runs[measurement.exploration_id]
+        self._on_measured(measurement)
         elapsed_s = self._elapsed_s()
         stages = measurement.stages
         self.stage_seconds["build"] += stages.build_s
@@ -177,6 +228,13 @@ class SearchSession:
                     "elapsed_s": elapsed_s,
                 },
             )
+
+
+def _is_lost(measurement: Measurement) -> bool:
+    """Whether a first attempt ended with the loss of its device, which may be no fault of the candidate."""
+    result = measurement.result
+    is_lost = isinstance(result, Failed) and result.failure.reason is FailureReason.DEVICE_LOST
+    return is_lost and measurement.attempt < ATTEMPTS
 
 
 def _how_it_died(search: Child) -> str:

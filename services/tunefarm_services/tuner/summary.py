@@ -20,10 +20,15 @@ class Progress(Frozen):
     trials_budget: int
     best_latency_s: float | None
     untuned_latency_s: float | None
+    """Rough while ``untuned_is_rough``."""
     trials_per_s: float
     seconds_left: float | None
     failures: dict[str, int] = Field(default_factory=dict)
+    device_seconds: float = 0.0
+    """Seconds that candidates of this run held a lane, being built and being run."""
     model_rank_accuracy: float | None = None
+    untuned_is_rough: bool = False
+    """Whether the untuned latency was seen once, beside other work, and not yet timed side by side."""
 
 
 class Improvement(Frozen):
@@ -53,6 +58,8 @@ class TaskSummary(Frozen):
     failures: dict[str, int]
     first_failure_message: str
     answered_from_store: bool
+    samples_s: tuple[float, ...] = ()
+    """Seconds per call of a schedule that was measured as given."""
 
 
 class JobSummary(Frozen):

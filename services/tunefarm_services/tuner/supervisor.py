@@ -8,28 +8,39 @@ from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import Child, ForkFailed, ForkServer
 from tunefarm_sandbox.limits import Limits
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.job import Effort, JobOutcome, JobState
+from tunefarm_schemas.job import Effort, JobOutcome, JobState, StopReason
+from tunefarm_schemas.measurement import Measurement
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.store import Store
-from tunefarm_services.store.store_error import FenceLost
-from tunefarm_services.store.stored import JobRequest
+from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.tuner.effort_left import effort_left
 from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.finish import Finished, Finisher, standing_record
+from tunefarm_services.tuner.given_schedules import GivenSchedules
 from tunefarm_services.tuner.job_run import JobRun
+from tunefarm_services.tuner.job_watch import LEASE_S, REPORT_S, JobWatch
 from tunefarm_services.tuner.ports import Farm
-from tunefarm_services.tuner.search_orders import load_trials, open_exploration, search_order, unfinished_attempts
+from tunefarm_services.tuner.search_orders import (
+    load_trials,
+    open_exploration,
+    open_given,
+    search_order,
+    unfinished_attempts,
+)
 from tunefarm_services.tuner.search_session import SearchDied, SearchSession
-from tunefarm_services.tuner.summary import JobSummary, Progress, Stage
+from tunefarm_services.tuner.summary import JobSummary, Progress
 
-LEASE_S = 15.0
-RENEW_S = 4.0
-ASK_STORE_S = 0.5
-REPORT_S = 0.25
+__all__ = ["LEASE_S", "ExplorationHeld", "Supervisor"]
+
 SEARCH_DEATHS = 3
+MOST_BETWEEN_TRIES_S = 5.0
 SEARCH_ENTRY = "tunefarm_services.tuner.search_child:main"
 SEARCH_MEMORY_BYTES = 16 << 30
 """Address space of a search child. Most of it is the shared libraries of the zygote, which cost nothing."""
+
+
+class ExplorationHeld(Exception):
+    """Another job works on an exploration that this one needs. Nothing was changed; try again soon."""
 
 
 class Supervisor:
@@ -45,11 +56,16 @@ class Supervisor:
         started_at_s: float | None = None,
         on_progress: Callable[[Progress], None] = lambda _: None,
         on_search_child: Callable[[Child | None], None] = lambda _: None,
+        on_measured: Callable[[Measurement], None] = lambda _: None,
+        waits_for_explorations: bool = True,
+        outage_s: float = 0.0,
     ) -> None:
         """``started_at_s`` is the moment, on the wall clock, from which elapsed time counts; now when None.
 
         ``on_search_child`` hears of each search child that starts, and None when it ended, so that a farm on the same
-        machine can hold it still while a clock runs.
+        machine can hold it still while a clock runs. ``on_measured`` hears of each measurement once it is stored.
+        Without ``waits_for_explorations`` a job whose exploration another one holds is given back at once. A store
+        that is away for less than ``outage_s`` is waited for.
         """
         self._store = store
         self._farm = farm
@@ -58,9 +74,10 @@ class Supervisor:
         self._origin_s = time.time() if started_at_s is None else started_at_s
         self._on_progress = on_progress
         self._on_search_child = on_search_child
+        self._on_measured = on_measured
+        self._waits_for_explorations = waits_for_explorations
+        self._outage_s = outage_s
         self._stop_asked = threading.Event()
-        self._halt: JobState | None = None
-        self._next_renewal_s = self._next_question_s = self._next_report_s = 0.0
 
     def stop(self) -> None:
         """End the present run soon, keeping everything that was measured. Safe from threads and signal handlers."""
@@ -69,68 +86,119 @@ class Supervisor:
     def run(self, lease: Lease) -> JobSummary:
         """Work on the leased job until it is finished, paused, canceled or interrupted.
 
-        Raises BadInput when its workload cannot be verified, FenceLost when another supervisor took the job over.
+        Raises BadInput when its workload cannot be verified, FenceLost when another supervisor took the job over,
+        ExplorationHeld when another job has what this one needs, StoreUnavailable, ForkFailed.
         """
         job = self._store.job(lease.tenant, lease.job_id)
-        self._store.set_job_state(lease, JobState.RUNNING)
-        self._halt = None
-        explorations = [open_exploration(self._store, self._farm, lease, job, task) for task in job.spec.tasks]
+        if job.spec.kind == "measure":
+            explorations = [open_given(self._store, self._farm, lease, job, task) for task in job.spec.tasks]
+        else:
+            explorations = [open_exploration(self._store, self._farm, lease, job, task) for task in job.spec.tasks]
         job_run = JobRun(job, lease, explorations, self._origin_s)
+        watch = JobWatch(self._store, job_run, self._stop_asked, self._on_progress)
         try:
-            summary = self._run(job_run)
+            summary = self._run_through_outages(job_run, watch)
         except BadInput as problem:
             self._store.set_job_state(lease, JobState.FINISHED, JobOutcome.FAILED, str(problem))
             raise
         self._store.append_event(lease, "summary", summary.model_dump(mode="json"))
         return summary
 
-    def _run(self, job_run: JobRun) -> JobSummary:
-        if not self._take_explorations(job_run):
-            return self._halted(job_run)
-        self._settle_unfinished(job_run)
+    def _run_through_outages(self, job_run: JobRun, watch: JobWatch) -> JobSummary:
+        """Begin again from the store after each time that it was away: what it holds is all that counts."""
+        while True:
+            try:
+                return self._run(job_run, watch)
+            except StoreUnavailable:
+                if not self._store_is_back(job_run, watch):
+                    raise
+                job_run.begin_again()
+
+    def _store_is_back(self, job_run: JobRun, watch: JobWatch) -> bool:
+        """Wait for the store, then store what came in meanwhile. False when it stayed away. Raises FenceLost."""
+        deadline_s = time.monotonic() + self._outage_s
+        wait_s = 0.1
+        while time.monotonic() < deadline_s and not self._stop_asked.wait(wait_s):
+            wait_s = min(2 * wait_s, MOST_BETWEEN_TRIES_S)
+            try:
+                watch.renew()
+                if job_run.session is not None:
+                    job_run.session.settle()
+            except StoreUnavailable:
+                continue
+            return True
+        return False
+
+    def _run(self, job_run: JobRun, watch: JobWatch) -> JobSummary:
+        if not self._take_explorations(job_run, watch):
+            return self._halted(job_run, watch)
+        self._store.set_job_state(job_run.lease, JobState.RUNNING)
+        if job_run.job.spec.kind == "measure":
+            return self._measure_given(job_run, watch)
+        self._settle_unfinished(job_run, watch)
         left = effort_left(job_run.job.spec, job_run.explorations)
         if left is None and self._has_answers(job_run):
             return self._close(job_run, JobOutcome.SUCCEEDED, "answered from the store", answered=True)
-        self._measure(job_run, left)
-        if self._has_to_stop():
-            return self._halted(job_run)
-        return self._finish(job_run)
+        self._measure(job_run, watch, left)
+        if watch.has_to_stop:
+            return self._halted(job_run, watch)
+        return self._finish(job_run, watch)
 
-    def _take_explorations(self, job_run: JobRun) -> bool:
-        """Take each exploration, once no other job works on it, with its trials; False when stopped meanwhile."""
-        for run in job_run.explorations:
+    def _measure_given(self, job_run: JobRun, watch: JobWatch) -> JobSummary:
+        given = GivenSchedules(self._store, self._farm, job_run, watch, self._on_measured)
+        if not given.measure():
+            return self._halted(job_run, watch)
+        return self._close(job_run, JobOutcome.SUCCEEDED, given.message())
+
+    def _take_explorations(self, job_run: JobRun, watch: JobWatch) -> bool:
+        """Take each exploration, once no other job works on it, with its trials; False when stopped meanwhile.
+
+        All jobs take them in the same order, so that no two wait for each other.
+        """
+        for run in sorted(job_run.explorations, key=lambda run: run.exploration_id):
             while not self._store.lease_exploration(job_run.lease, run.exploration_id):
-                if not self._tick(job_run, "waiting"):
+                if not self._waits_for_explorations:
+                    raise ExplorationHeld(run.exploration_id)
+                if not watch.goes_on("waiting"):
                     return False
                 time.sleep(REPORT_S)
             load_trials(self._store, job_run.lease, run)
         return True
 
-    def _settle_unfinished(self, job_run: JobRun) -> None:
+    def _settle_unfinished(self, job_run: JobRun, watch: JobWatch) -> None:
         """Make the second attempts that a killed run left open, before the search looks at what is known."""
         unfinished = unfinished_attempts(self._store, job_run)
         if not unfinished:
             return
         for run in job_run.explorations:
             self._farm.open_task(run.measure_task())
-        session = self._session(job_run, None)
+        session = self._session(job_run, watch, None, None)
         if not session.run(unfinished):
             session.abandon()
         for run in job_run.explorations:
             load_trials(self._store, job_run.lease, run)
 
-    def _session(self, job_run: JobRun, search: Child | None) -> SearchSession:
+    def _session(
+        self, job_run: JobRun, watch: JobWatch, search: Child | None, device_seconds: float | None
+    ) -> SearchSession:
+        """``device_seconds`` is what may be spent on lanes; None where nothing bounds it."""
+
+        def goes_on() -> bool:
+            return watch.goes_on("searching") and watch.reason_to_search_no_further(device_seconds) is None
+
         job_run.search_started_s = job_run.search_started_s or job_run.elapsed_s()
-        job_run.session = SearchSession(
-            store=self._store,
-            farm=self._farm,
-            lease=job_run.lease,
-            search=search,
-            runs=job_run.by_id(),
-            elapsed_s=job_run.elapsed_s,
-            on_tick=lambda: self._tick(job_run, "searching"),
+        return job_run.take_session(
+            SearchSession(
+                store=self._store,
+                farm=self._farm,
+                lease=job_run.lease,
+                search=search,
+                runs=job_run.by_id(),
+                elapsed_s=job_run.elapsed_s,
+                on_tick=goes_on,
+                on_measured=self._on_measured,
+            )
         )
-        return job_run.session
 
     def _has_answers(self, job_run: JobRun) -> bool:
         """Take records and artifacts of earlier jobs for this one's; False unless each exploration has both."""
@@ -144,8 +212,11 @@ class Supervisor:
             run.untuned_latency_s = record.untuned_latency_s
         return True
 
-    def _measure(self, job_run: JobRun, left: Effort | None) -> None:
+    def _measure(self, job_run: JobRun, watch: JobWatch, left: Effort | None) -> None:
         """Search as far as ``left`` allows; afterwards the farm knows every exploration."""
+        if left is not None and job_run.deadline_passed():
+            job_run.stopped_by(StopReason.DEADLINE)
+            left = None
         child = self._fork_search(job_run, left) if left is not None else None
         try:
             for run in job_run.explorations:
@@ -154,26 +225,28 @@ class Supervisor:
             if child is not None:
                 self._end_search(child)
             raise
-        while child is not None:
-            left = self._search(job_run, child)
+        while child is not None and left is not None:
+            left = self._search(job_run, watch, child, left)
             child = self._fork_search(job_run, left) if left is not None else None
 
-    def _search(self, job_run: JobRun, child: Child) -> Effort | None:
+    def _search(self, job_run: JobRun, watch: JobWatch, child: Child, left: Effort) -> Effort | None:
         """One search child's life; the effort that is left when it died before its end."""
         began_s = time.monotonic()
-        session = self._session(job_run, child)
+        session = self._session(job_run, watch, child, left.device_seconds)
         try:
             if session.run():
                 self._keep_models(job_run, session)
             else:
                 session.abandon()
+                job_run.stopped_by(watch.reason_to_search_no_further(left.device_seconds))
+            self._book(job_run, time.monotonic() - began_s)
             return None
         except SearchDied as death:
             session.abandon()
-            return self._after_death(job_run, death)
+            self._book(job_run, time.monotonic() - began_s)
+            return self._after_death(job_run, watch, death)
         finally:
             self._end_search(child)
-            self._book(job_run, time.monotonic() - began_s)
 
     def _fork_search(self, job_run: JobRun, effort: Effort) -> Child:
         order = search_order(self._store, job_run, effort, self._farm.room())
@@ -191,13 +264,13 @@ class Supervisor:
         child.kill()
         child.exit(2.0)
 
-    def _after_death(self, job_run: JobRun, death: SearchDied) -> Effort | None:
+    def _after_death(self, job_run: JobRun, watch: JobWatch, death: SearchDied) -> Effort | None:
         if not self._zygote.alive:  # then it is no fault of this job's
             raise ForkFailed("server_lost", "the process that forks all others is gone")
         deaths = self._store.count_search_death(job_run.lease)
         self._store.append_event(job_run.lease, "search_died", {"message": str(death), "deaths": deaths})
         if deaths >= SEARCH_DEATHS:
-            self._halt = JobState.FINISHED
+            watch.halt = JobState.FINISHED
             self._store.set_job_state(
                 job_run.lease,
                 JobState.FINISHED,
@@ -223,16 +296,16 @@ class Supervisor:
                 key.tenant, key.target_id, key.device_class_id, model.model_json.encode(), model.trials
             )
 
-    def _finish(self, job_run: JobRun) -> JobSummary:
+    def _finish(self, job_run: JobRun, watch: JobWatch) -> JobSummary:
         began_s = time.monotonic()
-        finisher = self._finisher(job_run)
+        finisher = self._finisher(job_run, watch)
         for run in job_run.explorations:
-            if not self._tick(job_run, "verifying"):
-                return self._halted(job_run)
+            if not watch.goes_on("verifying"):
+                return self._halted(job_run, watch)
             if run.best_latency_s is not None:
                 end = finisher.finish(run)
-                if end.failure is not None and self._has_to_stop():
-                    return self._halted(job_run)
+                if end.failure is not None and watch.has_to_stop:
+                    return self._halted(job_run, watch)
                 job_run.finished[run.exploration_id] = end
                 if end.record is not None:
                     run.concluded(end.record.trace, end.record.latency_s, job_run.elapsed_s())
@@ -246,16 +319,16 @@ class Supervisor:
         ends = [finished.get(run.exploration_id) for run in explorations]
         return all(end is not None and end.record is not None for end in ends)
 
-    def _halted(self, job_run: JobRun) -> JobSummary:
+    def _halted(self, job_run: JobRun, watch: JobWatch) -> JobSummary:
         """Canceled, paused, poisoned or interrupted: keep the incumbents as claims and leave the job in its state."""
-        finisher = self._finisher(job_run)
+        finisher = self._finisher(job_run, watch)
         for run in job_run.explorations:
-            if run.exploration_id not in job_run.finished:
+            if run.exploration_id not in job_run.finished and job_run.job.spec.kind == "tune":
                 finisher.claim(run)
-        if self._halt is JobState.FINISHED:
+        if watch.halt is JobState.FINISHED:
             ended = self._store.job(job_run.lease.tenant, job_run.job.job_id)
             return job_run.summary(ended.outcome, ended.message)
-        state = self._halt or JobState.QUEUED
+        state = watch.halt or JobState.QUEUED
         self._store.set_job_state(job_run.lease, state)
         return job_run.summary(None, "paused" if state is JobState.PAUSED else "interrupted")
 
@@ -264,31 +337,5 @@ class Supervisor:
         self._store.set_job_state(job_run.lease, JobState.FINISHED, outcome, message)
         return summary
 
-    def _tick(self, job_run: JobRun, stage: Stage) -> bool:
-        """Renew the lease, look for requests, report; False when the job has to stop. Raises FenceLost."""
-        now_s = time.monotonic()
-        if now_s >= self._next_renewal_s:
-            self._next_renewal_s = now_s + RENEW_S
-            if self._store.renew(job_run.lease, LEASE_S) is None:
-                raise FenceLost(f"job {job_run.lease.job_id}", job_run.lease.fence)
-        if now_s >= self._next_question_s:
-            self._next_question_s = now_s + ASK_STORE_S
-            self._obey(job_run)
-        if now_s >= self._next_report_s:
-            self._next_report_s = now_s + REPORT_S
-            self._on_progress(job_run.progress(stage))
-        return not self._has_to_stop()
-
-    def _has_to_stop(self) -> bool:
-        return self._stop_asked.is_set() or self._halt is not None
-
-    def _finisher(self, job_run: JobRun) -> Finisher:
-        return Finisher(self._store, self._farm, job_run.lease, lambda: self._tick(job_run, "verifying"))
-
-    def _obey(self, job_run: JobRun) -> None:
-        match self._store.requested(job_run.lease.tenant, job_run.job.job_id):
-            case JobRequest.CANCEL:
-                self._halt = JobState.FINISHED
-                self._store.set_job_state(job_run.lease, JobState.FINISHED, JobOutcome.CANCELED, "canceled on request")
-            case JobRequest.PAUSE:
-                self._halt = JobState.PAUSED
+    def _finisher(self, job_run: JobRun, watch: JobWatch) -> Finisher:
+        return Finisher(self._store, self._farm, job_run.lease, lambda: watch.goes_on("verifying"))

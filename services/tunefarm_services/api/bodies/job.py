@@ -1,0 +1,86 @@
+"""Asking for a job."""
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
+
+from tunefarm_schemas.device import HOT_CACHE
+from tunefarm_schemas.input_spec import InputSpec
+from tunefarm_schemas.job import JobKind, Strategy
+from tunefarm_schemas.workload import Abi
+from tunefarm_services.api.bodies.body import Body, Identifier, Seconds, TargetText
+from tunefarm_services.api.bodies.module import TaskBody
+
+Label: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
+LabelValue: TypeAlias = Annotated[str, StringConstraints(max_length=500, pattern=r"^[^\x00]*$")]
+TraceValue: TypeAlias = str | list[object]
+"""A trace as TVM's ``Trace.as_json`` gives it, ``[instructions, decisions]``, or its JSON text."""
+
+_OF_ONE_MODULE = ("module", "upload_id", "workload_id", "function", "all_functions", "name")
+
+
+class EffortBody(Body):
+    """How much is wanted, over all tasks. Whichever bound is met first ends the job."""
+
+    trials: int = Field(default=512, gt=0, le=10_000_000)
+    seconds: Seconds | None = None
+    plateau_trials: int | None = Field(default=None, gt=0, le=10_000_000)
+    target_latency_s: Seconds | None = None
+    device_seconds: Seconds | None = None
+
+
+class SketchesBody(Body):
+    """A space of the user's own: traces whose decisions are left open."""
+
+    sketches: list[TraceValue] = Field(min_length=1, max_length=64)
+
+
+class JobBody(Body):
+    """A job over one module or several. For a single one its fields may stand at the top.
+
+    Tasks of the job stand in the order of ``modules``; for ``measure`` there is exactly one for each module.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "module": '{"root_index": 148, "nodes": ["..."], "metadata": {"tvm_version": "0.27.0.post1"}}',
+                    "target": {"kind": "llvm", "mcpu": "znver4", "num-cores": 2},
+                    "effort": {"trials": 256},
+                    "labels": {"model": "resnet"},
+                },
+                {
+                    "modules": [{"upload_id": "up_1", "all_functions": True}, {"workload_id": "ab12", "weight": 3}],
+                    "target": "x86-64-v3",
+                    "space": "auto",
+                },
+            ]
+        }
+    )
+
+    kind: JobKind = "tune"
+    modules: list[TaskBody] = Field(min_length=1)
+    target: TargetText = None
+    device_class_id: Identifier | None = None
+    effort: EffortBody = EffortBody()
+    space: Literal["auto"] | SketchesBody = "auto"
+    seed_traces: list[TraceValue] = Field(default=[], max_length=64)
+    strategy: Strategy = "evolutionary"
+    abi: Abi = "stable"
+    protocol_id: str = Field(default=HOT_CACHE.protocol_id, max_length=100)
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    fresh: bool = Field(default=False, description="Ignore what the store knows.")
+    priority: int = Field(default=0, ge=-100, le=100)
+    deadline_s: Seconds | None = None
+    labels: dict[Label, LabelValue] = Field(default={}, max_length=32)
+    input_specs: list[InputSpec] = Field(default=[], max_length=64)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _single_module(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "modules" in value:
+            return value
+        single = {name: value[name] for name in _OF_ONE_MODULE if name in value}
+        rest = {name: item for name, item in value.items() if name not in single}
+        return {**rest, "modules": [single]} if single else value

@@ -1,0 +1,37 @@
+"""Modules as they come in: inline, from an upload, or by the id of a workload that is known already."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from tunefarm_services.api.bodies.body import Body, Identifier, Name
+
+_ONE_SOURCE = "give exactly one of module, upload_id and workload_id"
+
+
+class ModuleBody(Body):
+    """One IRModule with TIR functions, in the JSON form that ``tvm.ir.save_json`` writes. TVMScript is not read."""
+
+    module: str | dict[str, object] | None = Field(
+        default=None,
+        repr=False,
+        description="TVM JSON, as text or as the object itself.",
+        examples=['{"root_index": 148, "nodes": ["..."], "metadata": {"tvm_version": "0.27.0.post1"}}'],
+    )
+    upload_id: Identifier | None = Field(default=None, description="A complete upload that holds TVM JSON.")
+    workload_id: Identifier | None = Field(default=None, description="A workload that is stored already.")
+    function: Name | None = Field(default=None, description="Which of the module's functions, where it has several.")
+    all_functions: bool = Field(default=False, description="Take every function of the module.")
+    name: Name | None = Field(default=None, description="What to call the workload; the function's name otherwise.")
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if sum(source is not None for source in (self.module, self.upload_id, self.workload_id)) != 1:
+            raise ValueError(_ONE_SOURCE)
+        return self
+
+
+class TaskBody(ModuleBody):
+    """A module to tune, with how often the model calls its function."""
+
+    weight: float = Field(default=1.0, gt=0, le=1e9)

@@ -1,0 +1,23 @@
+"""Making tokens."""
+
+from datetime import datetime
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from tunefarm_schemas.token import Scope
+from tunefarm_services.api.bodies.body import Body, Name
+
+
+class TokenBody(Body):
+    """A token of the caller's tenant, with no more scopes than the caller's own."""
+
+    name: Name = Field(examples=["continuous integration"])
+    scopes: list[Scope] = Field(min_length=1, examples=[["jobs:read", "jobs:write"]])
+    expires_at: datetime | None = Field(default=None, description="RFC 3339 with an offset; never when absent.")
+
+    @model_validator(mode="after")
+    def _names_an_instant(self) -> Self:
+        if self.expires_at is not None and self.expires_at.tzinfo is None:
+            raise ValueError("expires_at needs an offset, such as 2027-01-01T00:00:00Z")
+        return self

@@ -1,0 +1,14 @@
+"""Beginning uploads."""
+
+from pydantic import Field
+
+from tunefarm_services.api.bodies.body import Body
+
+
+class UploadBody(Body):
+    """Content of a declared size, sent in pieces afterwards."""
+
+    size_bytes: int = Field(gt=0, le=1 << 40, examples=[5_242_880])
+    digest: str | None = Field(
+        default=None, pattern="^[0-9a-f]{64}$", description="SHA-256 of the whole; checked before it is used."
+    )

@@ -1,0 +1,135 @@
+"""The door for everything that takes TVM to understand: a port, and its implementation over a zygote."""
+
+import threading
+from typing import Final, Literal, Protocol
+
+from tunefarm_sandbox.fork_failed import ForkFailed
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.limits import Limits
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_services.api.confined_call import Answer, confined_call
+from tunefarm_services.api.intake_messages import (
+    DatabaseEntries,
+    DatabaseText,
+    ModuleAnswer,
+    ModuleQuestion,
+    TargetAnswer,
+    TargetText,
+)
+from tunefarm_services.api.settings import ApiSettings
+
+CHILD: Final = "tunefarm_services.api.intake_child"
+PRELOAD: Final = ("tvm", f"{CHILD}:load")
+
+TARGETS_KEPT: Final = 256
+
+IntakeState = Literal["loading", "ready", "failed"]
+
+
+class Intake(Protocol):
+    """Understands what came in. Raises BadInput for what cannot be used, ForkFailed where there is no child to ask."""
+
+    def start(self) -> None:
+        """Make ready in the background."""
+
+    def state(self) -> IntakeState:
+        """Whether questions are answered at once."""
+
+    def read(self, question: ModuleQuestion) -> ModuleAnswer:
+        """Workloads, a target, sketches and seed traces."""
+
+    def target(self, question: TargetText) -> TargetAnswer:
+        """A target in canonical form."""
+
+    def knows_target(self, question: TargetText) -> bool:
+        """Whether ``target`` answers without a child."""
+
+    def read_database(self, question: DatabaseText) -> DatabaseEntries:
+        """What is usable of a TVM database."""
+
+    def write_database(self, question: DatabaseEntries) -> DatabaseText:
+        """Records as a TVM database."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class ZygoteIntake:
+    """An intake whose answers come from children of a process that has TVM loaded. Threads may share it."""
+
+    def __init__(self, settings: ApiSettings) -> None:
+        self._settings = settings
+        self._limits = Limits(
+            memory_bytes=settings.intake_memory_bytes,
+            cpu_s=settings.intake_timeout_s * 2,
+            file_size_bytes=1 << 20,
+            open_files=256,
+        )
+        self._starting = threading.Lock()
+        self._zygote: ForkServer | None = None
+        self._targets: dict[TargetText, TargetAnswer] = {}
+
+    def start(self) -> None:
+        """Start the process; it loads TVM in the background."""
+        self._living()
+
+    def state(self) -> IntakeState:
+        """Whether TVM is loaded."""
+        zygote = self._zygote
+        if zygote is None or not zygote.alive:
+            return "failed" if zygote is not None else "loading"
+        return "ready" if zygote.ready(0) else "loading"
+
+    def read(self, question: ModuleQuestion) -> ModuleAnswer:
+        """Workloads, a target, sketches and seed traces."""
+        return self._ask("read", question, ModuleAnswer, "module", self._settings.intake_timeout_s)
+
+    def target(self, question: TargetText) -> TargetAnswer:
+        """A target in canonical form; from memory where it was asked for before, for TVM says the same each time."""
+        known = self._targets.get(question)
+        if known is None:
+            known = self._ask("target", question, TargetAnswer, "target", self._settings.intake_timeout_s)
+            if len(self._targets) >= TARGETS_KEPT:
+                self._targets.clear()
+            self._targets[question] = known
+        return known
+
+    def knows_target(self, question: TargetText) -> bool:
+        """Whether it was asked for before."""
+        return question in self._targets
+
+    def read_database(self, question: DatabaseText) -> DatabaseEntries:
+        """What is usable of a TVM database."""
+        return self._ask("read_database", question, DatabaseEntries, "records", self._settings.import_timeout_s)
+
+    def write_database(self, question: DatabaseEntries) -> DatabaseText:
+        """Records as a TVM database."""
+        return self._ask("write_database", question, DatabaseText, "record_ids", self._settings.import_timeout_s)
+
+    def close(self) -> None:
+        """End the process and its children."""
+        with self._starting:
+            if self._zygote is not None:
+                self._zygote.close()
+
+    def _ask(self, function: str, question: Frozen, answer: type[Answer], field: str, timeout_s: float) -> Answer:
+        limits = self._limits.model_copy(update={"cpu_s": timeout_s * 2})
+        entry = f"{CHILD}:{function}"
+        for is_last in (False, True):
+            try:
+                return confined_call(
+                    self._living(), entry, question, answer, field=field, limits=limits, timeout_s=timeout_s
+                )
+            except ForkFailed as failed:
+                if is_last or failed.kind != "server_lost":
+                    raise
+        raise AssertionError("unreachable")
+
+    def _living(self) -> ForkServer:
+        """The process, started anew where it has died."""
+        with self._starting:
+            if self._zygote is None or not self._zygote.alive:
+                if self._zygote is not None:
+                    self._zygote.close()
+                self._zygote = ForkServer.start(PRELOAD)
+            return self._zygote

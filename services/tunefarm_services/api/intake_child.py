@@ -1,0 +1,163 @@
+"""The intake child: the one place of the API where TVM reads what came from outside.
+
+It runs confined, with limits on time and memory, in a process that is made for one question and may die over it.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tunefarm_sandbox.channel import Channel
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.workload import Workload
+from tunefarm_search.foreign_input import (
+    forbidden_in_record,
+    foreign_module,
+    foreign_sketch,
+    foreign_trace,
+    foreign_workload,
+)
+from tunefarm_search.host_cores import usable_physical_cores
+from tunefarm_search.intrinsics import load_intrinsics
+from tunefarm_search.target import canonical_target, host_target
+from tunefarm_search.tvm_database import ParsedDatabase, export_database, parse_database
+from tunefarm_search.workload import functions_of
+from tunefarm_services.api.intake_messages import (
+    DatabaseEntries,
+    DatabaseEntry,
+    DatabaseRefusal,
+    DatabaseText,
+    ModuleAnswer,
+    ModuleQuestion,
+    ModuleText,
+    Refusal,
+    TargetAnswer,
+    TargetText,
+    UnderstoodWorkload,
+)
+
+KINDS: Final = ("llvm", "cuda", "rocm", "metal", "vulkan", "opencl")
+REFUSED_ATTRIBUTES: Final = frozenset({"cl-opt", "libs", "options", "runtime", "system-lib", "link-params", "jit"})
+"""Attributes of targets that reach into the compiler's own command line or load code."""
+
+
+def load() -> None:
+    """Load, into the zygote, what its children need. Runs nothing."""
+    load_intrinsics("llvm")
+
+
+def read(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
+    """Entry of a child: a ``ModuleQuestion`` in, a ``ModuleAnswer`` or a refusal out."""
+    _answer(channel, lambda: understand(ModuleQuestion.model_validate_json(payload)))
+
+
+def target(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
+    """Entry of a child: a ``TargetText`` in, a ``TargetAnswer`` or a refusal out."""
+    _answer(channel, lambda: understand_target(TargetText.model_validate_json(payload)))
+
+
+def read_database(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
+    """Entry of a child: a ``DatabaseText`` in, ``DatabaseEntries`` out."""
+    text = DatabaseText.model_validate_json(payload)
+    _answer(channel, lambda: _entries(parse_database(text.workloads, text.records)))
+
+
+def write_database(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
+    """Entry of a child: ``DatabaseEntries`` in, a ``DatabaseText`` out."""
+    _answer(channel, lambda: _database_text(DatabaseEntries.model_validate_json(payload)))
+
+
+def understand(question: ModuleQuestion) -> ModuleAnswer:
+    """Everything of a request that takes TVM to understand.
+
+    Raises:
+        BadInput: any part of it cannot be used.
+    """
+    chosen = understand_target(question.target) if isinstance(question.target, TargetText) else None
+    known = question.target if isinstance(question.target, Target) else None
+    workloads = [each for module in question.modules for each in _workloads(module)]
+    only = _only(workloads, question)
+    return ModuleAnswer(
+        workloads=tuple(workloads),
+        target=chosen.target if chosen is not None else known,
+        sketches=tuple(foreign_sketch(only, text) for text in question.sketches) if only else (),
+        seed_traces=tuple(foreign_trace(only, text) for text in question.seed_traces) if only else (),
+        notes=() if chosen is None else chosen.notes,
+    )
+
+
+def understand_target(question: TargetText) -> TargetAnswer:
+    """The canonical target that a text names.
+
+    Raises:
+        BadInput: TVM does not know it, or it is none that may be asked for.
+    """
+    name, _, threads = question.text.strip().partition(":")
+    cores = question.host_cores or usable_physical_cores()
+    if name == "host":
+        if threads and not (threads.isascii() and threads.isdigit() and 0 < int(threads) <= 1024):
+            raise BadInput("target", f"{threads[:20]!r} is not a number of threads.", "Write, say, host:2.")
+        return TargetAnswer(target=host_target(int(threads) if threads else cores), notes=())
+    found = canonical_target(question.text, cores)
+    attributes = json.loads(found.target.canonical)
+    host = attributes.get("host")
+    refused = sorted(REFUSED_ATTRIBUTES & (attributes.keys() | (host.keys() if isinstance(host, dict) else set())))
+    if refused:
+        raise BadInput("target", f"it has the attribute {refused[0]}.", "Leave it out: the farm decides that itself.")
+    if found.target.kind not in KINDS:
+        raise BadInput("target", f"the kind {found.target.kind} is not tuned here.", f"Use one of: {', '.join(KINDS)}.")
+    return TargetAnswer(target=found.target, notes=found.notes)
+
+
+def _workloads(text: ModuleText) -> list[UnderstoodWorkload]:
+    module = foreign_module(text.module_json)
+    functions = functions_of(module)
+    names: Sequence[str | None] = [text.function]
+    if text.all_functions:
+        names = sorted(functions)
+    elif text.function is None and len(functions) > 1:
+        fix = f"Choose one as function, or set all_functions: {', '.join(sorted(functions))}."
+        raise BadInput("function", f"the module has {len(functions)} functions.", fix)
+    name = None if text.all_functions else text.name
+    return [UnderstoodWorkload(workload=foreign_workload(module, each, name), weight=text.weight) for each in names]
+
+
+def _only(workloads: Sequence[UnderstoodWorkload], question: ModuleQuestion) -> Workload | None:
+    if not question.sketches and not question.seed_traces:
+        return None
+    if len(workloads) > 1:
+        field = "space" if question.sketches else "seed_traces"
+        fix = "Make a job of its own for each function that has schedules."
+        raise BadInput(field, "a schedule fits one function, and several are tuned.", fix)
+    return workloads[0].workload
+
+
+def _entries(database: ParsedDatabase) -> DatabaseEntries:
+    accepted, refused = [], [DatabaseRefusal(file=r.file, line=r.line, reason=r.reason) for r in database.refused]
+    for line in database.accepted:
+        workload = line.workload
+        callee = forbidden_in_record(workload, line.trace)
+        if callee is not None:
+            reason = f"it calls {callee}, which is not allowed"
+            refused.append(DatabaseRefusal(file="records", line=line.line, reason=reason))
+            continue
+        accepted.append(
+            DatabaseEntry(workload=workload, target=line.target, trace=line.trace, latency_s=line.latency_s)
+        )
+    return DatabaseEntries(accepted=tuple(accepted), refused=tuple(refused))
+
+
+def _database_text(entries: DatabaseEntries) -> DatabaseText:
+    database = export_database((e.workload, e.target, e.trace, [e.latency_s]) for e in entries.accepted)
+    return DatabaseText(workloads=database.workloads, records=database.records)
+
+
+def _answer(channel: Channel, work: Callable[[], Frozen]) -> None:
+    """Send what ``work`` returns, or the ``BadInput`` it raises. Any other exception ends the child and is a bug."""
+    try:
+        result: Frozen = work()
+    except BadInput as error:
+        result = Refusal.of(error)
+    channel.send(result.model_dump_json().encode())

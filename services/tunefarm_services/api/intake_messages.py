@@ -1,0 +1,111 @@
+"""What the intake child is asked, and what it answers."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Sketch, Trace
+from tunefarm_schemas.workload import Workload
+
+
+class ModuleText(Frozen):
+    """A module as it came in, and which of its functions are meant. ``name`` is for the workload."""
+
+    module_json: str = Field(repr=False)
+    function: str | None = None
+    all_functions: bool = False
+    name: str | None = None
+    weight: float = 1.0
+
+
+class TargetText(Frozen):
+    """A target as it came in: ``host`` or ``host:THREADS``, a tag, or JSON text of an object."""
+
+    text: str
+    host_cores: int | None = None
+    """Threads of the host target; the host's physical cores when None."""
+
+
+class ModuleQuestion(Frozen):
+    """Modules to understand, with the target and the schedules that came along. Traces are JSON text."""
+
+    modules: tuple[ModuleText, ...]
+    target: TargetText | Target | None = None
+    sketches: tuple[str, ...] = ()
+    seed_traces: tuple[str, ...] = ()
+
+
+class UnderstoodWorkload(Frozen):
+    """One function of a module, normalised."""
+
+    workload: Workload
+    weight: float
+
+
+class ModuleAnswer(Frozen):
+    """Modules understood: workloads in their order. ``notes`` say what was filled in."""
+
+    workloads: tuple[UnderstoodWorkload, ...]
+    target: Target | None
+    sketches: tuple[Sketch, ...]
+    seed_traces: tuple[Trace, ...]
+    notes: tuple[str, ...]
+
+
+class TargetAnswer(Frozen):
+    """A target in canonical form."""
+
+    target: Target
+    notes: tuple[str, ...]
+
+
+class DatabaseText(Frozen):
+    """Both files of a TVM database."""
+
+    workloads: str = Field(repr=False)
+    records: str = Field(repr=False)
+
+
+class DatabaseEntry(Frozen):
+    """One record of a TVM database. The latency is in seconds."""
+
+    workload: Workload
+    target: Target
+    trace: Trace
+    latency_s: float
+
+
+class DatabaseRefusal(Frozen):
+    """A line that was not taken, counted from 1 in ``workloads`` or ``records``, and why."""
+
+    file: str
+    line: int
+    reason: str
+
+
+class DatabaseEntries(Frozen):
+    """What a database holds: what is usable, and what is not."""
+
+    accepted: tuple[DatabaseEntry, ...]
+    refused: tuple[DatabaseRefusal, ...] = ()
+
+
+class Refusal(Frozen):
+    """``BadInput`` as a value, so that it can cross from the child."""
+
+    kind: Literal["bad_input"] = "bad_input"
+    field: str
+    problem: str
+    fix: str
+
+    @classmethod
+    def of(cls, error: BadInput) -> "Refusal":
+        """The value that stands for ``error``."""
+        return cls(field=error.field, problem=error.problem, fix=error.fix)
+
+    def as_error(self) -> BadInput:
+        """The exception that this value stands for."""
+        return BadInput(self.field, self.problem, self.fix)

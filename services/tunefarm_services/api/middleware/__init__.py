@@ -1,0 +1,1 @@
+"""What every request passes through, as plain ASGI: log, token and rate, body, repeat. In this order."""

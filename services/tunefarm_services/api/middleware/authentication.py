@@ -1,0 +1,114 @@
+"""Tokens and rates: who has no valid token learns nothing, and nobody asks without end."""
+
+import ipaddress
+import math
+import time
+from typing import Final
+
+from anyio import to_thread
+from limits import RateLimitItem, parse_many
+from limits.storage import MemoryStorage
+from limits.strategies import SlidingWindowCounterRateLimiter
+from sqlalchemy.exc import TimeoutError as PoolExhausted
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tunefarm_schemas.token import Token
+from tunefarm_services.api.caller import STATE_KEY
+from tunefarm_services.api.problem import ApiProblem, ProblemKind, unauthenticated
+from tunefarm_services.api.problem_handlers import problem_of
+from tunefarm_services.api.settings import ApiSettings
+from tunefarm_services.store import Store, StoreError
+
+PUBLIC: Final = frozenset({"/healthz", "/readyz"})
+DOCUMENTS: Final = frozenset({"/openapi.json", "/docs"})
+METRICS: Final = "/metrics"
+LONGEST_TOKEN: Final = 200
+
+
+class Authentication:
+    """Leaves the caller's token in the request's scope, or answers 401 or 429 itself."""
+
+    def __init__(self, app: ASGIApp, store: Store, settings: ApiSettings) -> None:
+        self._app = app
+        self._store = store
+        self._settings = settings
+        self._rates = SlidingWindowCounterRateLimiter(MemoryStorage())
+        self._of_tokens = parse_many(settings.rate_limit)
+        self._of_strangers = parse_many(settings.refused_rate_limit)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http" or self._is_public(scope):
+            await self._app(scope, receive, send)
+            return
+        try:
+            scope[STATE_KEY] = await self._token(scope)
+        except ApiProblem as problem:
+            await problem.send(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _is_public(self, scope: Scope) -> bool:
+        path = scope["path"]
+        if path in PUBLIC:
+            return True
+        if path in DOCUMENTS:
+            return self._settings.public_docs
+        return path == METRICS and self._settings.metrics_on_loopback and _is_loopback(_address(scope))
+
+    async def _token(self, scope: Scope) -> Token:
+        text = _bearer(Headers(scope=scope))
+        token = None
+        if text:
+            self._require_patience("stranger", _address(scope))
+            try:
+                token = await to_thread.run_sync(self._store.authenticate, text)
+            except (StoreError, PoolExhausted) as error:
+                raise problem_of(error) from error
+        if token is None:
+            self._count(self._of_strangers, "stranger", _address(scope))
+            raise unauthenticated()
+        wait_s = self._count(self._of_tokens, "token", token.token_id)
+        if wait_s is not None:
+            raise _too_many("This token asks too often.", wait_s)
+        return token
+
+    def _require_patience(self, kind: str, address: str) -> None:
+        """An address that has shown too many bad tokens waits, so that guessing costs the store nothing."""
+        for limit in self._of_strangers:
+            if not self._rates.test(limit, kind, address):
+                raise _too_many("Too many requests with tokens that are not valid.", self._wait_s(limit, kind, address))
+
+    def _count(self, limits: list[RateLimitItem], kind: str, name: str) -> float | None:
+        """Count one request; how long to wait where it is one too many, in seconds."""
+        for limit in limits:
+            if not self._rates.hit(limit, kind, name):
+                return self._wait_s(limit, kind, name)
+        return None
+
+    def _wait_s(self, limit: RateLimitItem, kind: str, name: str) -> float:
+        return self._rates.get_window_stats(limit, kind, name).reset_time - time.time()
+
+
+def _too_many(detail: str, wait_s: float) -> ApiProblem:
+    headers = {"Retry-After": str(max(1, math.ceil(wait_s)))}
+    return ApiProblem(ProblemKind.RATE_LIMITED, detail, headers=headers)
+
+
+def _bearer(headers: Headers) -> str:
+    scheme, _, text = headers.get("authorization", "").partition(" ")
+    text = text.strip()
+    return text if scheme.lower() == "bearer" and len(text) <= LONGEST_TOKEN else ""
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else "local socket"
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False

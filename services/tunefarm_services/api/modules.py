@@ -1,0 +1,112 @@
+"""From what a request names as its module and target to questions for the intake."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.target import Target
+from tunefarm_services.api.bodies.module import ModuleBody, TaskBody
+from tunefarm_services.api.intake_messages import ModuleAnswer, ModuleQuestion, ModuleText, TargetText
+from tunefarm_services.api.json_nesting import nests_deeper
+from tunefarm_services.api.parts import Parts
+from tunefarm_services.api.target_presets import BY_NAME
+
+_TARGET_ID: Final = re.compile(r"[0-9a-f]{64}")
+_SCRIPT: Final = re.compile(r"^\s*(#|@|import\b|from\b|def\b|class\b)", re.MULTILINE)
+LONGEST_TARGET: Final = 10_000
+
+
+def module_text(parts: Parts, tenant: str, body: ModuleBody) -> ModuleText:
+    """The module of a request as text, wherever it comes from.
+
+    Raises:
+        BadInput: it is plainly no TVM JSON.
+        NotFound: there is no such upload or workload.
+        UploadIncomplete: not all of it has arrived.
+    """
+    name = body.name
+    if body.workload_id is not None:
+        workload = parts.store.workload(tenant, body.workload_id)
+        text, name = workload.module_json, body.name or workload.name
+    elif body.upload_id is not None:
+        text = _decoded(parts.store.upload_bytes(tenant, body.upload_id))
+    elif isinstance(body.module, str):
+        text = body.module
+    else:
+        text = json.dumps(body.module)
+    _require_json(text, parts.settings.json_depth)
+    return ModuleText(
+        module_json=text,
+        function=body.function,
+        all_functions=body.all_functions,
+        name=name,
+        weight=body.weight if isinstance(body, TaskBody) else 1.0,
+    )
+
+
+def target_question(parts: Parts, tenant: str, given: str | dict[str, object] | None) -> TargetText | Target:
+    """What the intake has to find out about a target: nothing when it is one that is stored.
+
+    Raises:
+        NotFound: it looks like the id of a target, and there is none.
+        BadInput: it is far too long.
+    """
+    if given is None:
+        given = parts.settings.default_target
+    if isinstance(given, str) and _TARGET_ID.fullmatch(given):
+        return parts.store.target(given, tenant=tenant)
+    if isinstance(given, str) and given in BY_NAME:
+        given = BY_NAME[given].target or given
+    text = given if isinstance(given, str) else json.dumps(given)
+    if len(text) > LONGEST_TARGET:
+        raise BadInput("target", "it is far too long.", "Send a preset, a tag, or TVM's target as an object.")
+    if not text.strip():
+        raise BadInput("target", "it is empty.", "Leave it out, or name a preset: GET /v1/targets:presets.")
+    return TargetText(text=text, host_cores=parts.settings.host_cores)
+
+
+def understood(
+    parts: Parts,
+    tenant: str,
+    bodies: Sequence[ModuleBody],
+    target: TargetText | Target | None,
+    *,
+    sketches: Sequence[str] = (),
+    seed_traces: Sequence[str] = (),
+) -> ModuleAnswer:
+    """What the intake makes of the modules of a request, with their target and schedules.
+
+    Raises:
+        BadInput: any part of it cannot be used.
+        NotFound: an upload or a workload is not there.
+        ForkFailed: there is no child to read it.
+    """
+    modules = tuple(module_text(parts, tenant, body) for body in bodies)
+    question = ModuleQuestion(modules=modules, target=target, sketches=tuple(sketches), seed_traces=tuple(seed_traces))
+    with parts.metrics.intake_seconds.labels(result="answered").time():
+        return parts.intake.read(question)
+
+
+def trace_text(value: str | list[object]) -> str:
+    """A trace of a request as JSON text."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        fix = "Upload the text that tvm.ir.save_json gives; pickles, libraries and models are not read."
+        raise BadInput("upload_id", "its content is not text.", fix) from error
+
+
+def _require_json(text: str, depth: int) -> None:
+    if text.lstrip()[:1] != "{":
+        is_script = _SCRIPT.search(text[:10_000]) is not None
+        problem = "it is TVMScript, which is code and never read here." if is_script else "it is not TVM JSON."
+        fix = "Convert it where you trust it, with tvm.ir.save_json(module); the tunefarm client does it for you."
+        raise BadInput("module", problem, fix)
+    if nests_deeper(text.encode("utf-8", "replace"), depth):
+        raise BadInput("module", f"it is nested more than {depth} levels deep.", "Send what tvm.ir.save_json writes.")

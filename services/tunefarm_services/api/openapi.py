@@ -1,0 +1,46 @@
+"""The OpenAPI document: what FastAPI finds out, with problems as they are answered."""
+
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from tunefarm_services.api.problem import Problem
+
+DESCRIPTION: Final = """
+Tuning of TVM functions as a service. Every request but `/healthz` and `/readyz` carries a token:
+`Authorization: Bearer tfk_...`; the first one comes from `tunefarm token create`.
+
+Errors are problem details (RFC 9457) with a stable `type`. A POST with an `Idempotency-Key` is carried out once and
+answered the same for a day. Lists come in pages: give `next_page_token` back as `page_token`. Jobs, records, workloads
+and artifacts have an ETag for `If-None-Match`. Too many requests are answered 429 with `Retry-After`.
+"""
+_KEY_HEADER: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "Names this request, so that sending it again does nothing twice. A UUID, say.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+}
+
+
+def add_openapi(app: FastAPI) -> None:
+    """Let ``app`` describe itself truly."""
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = described  # type: ignore[method-assign]
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes)
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas |= problem.pop("$defs", {}) | {"Problem": problem}
+    for path, operations in document["paths"].items():
+        if path.startswith("/v1/") and "post" in operations:
+            operations["post"].setdefault("parameters", []).append(_KEY_HEADER)
+    return document

@@ -1,0 +1,167 @@
+"""Errors as RFC 9457 problem details."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+MEDIA_TYPE: Final = "application/problem+json"
+TYPE_PREFIX: Final = "urn:tunefarm:problem:"
+
+
+class ProblemKind(StrEnum):
+    """Every kind of problem; the value ends its ``type``, which never changes its meaning."""
+
+    MALFORMED = "malformed"
+    UNAUTHENTICATED = "unauthenticated"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not-found"
+    METHOD_NOT_ALLOWED = "method-not-allowed"
+    NOT_ACCEPTABLE = "not-acceptable"
+    TIMEOUT = "request-timeout"
+    CONFLICT = "conflict"
+    WRONG_OFFSET = "wrong-offset"
+    IN_PROGRESS = "in-progress"
+    TOO_LARGE = "too-large"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported-media-type"
+    RANGE = "range-not-satisfiable"
+    BAD_INPUT = "bad-input"
+    KEY_REUSED = "idempotency-key-reused"
+    RATE_LIMITED = "rate-limited"
+    QUOTA_EXCEEDED = "quota-exceeded"
+    INTERNAL = "internal"
+    UNAVAILABLE = "unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    status: int
+    title: str
+
+
+FORMS: Final[Mapping[ProblemKind, _Form]] = {
+    ProblemKind.MALFORMED: _Form(400, "The request is malformed"),
+    ProblemKind.UNAUTHENTICATED: _Form(401, "A valid token is needed"),
+    ProblemKind.FORBIDDEN: _Form(403, "The token does not allow this"),
+    ProblemKind.NOT_FOUND: _Form(404, "There is no such thing"),
+    ProblemKind.METHOD_NOT_ALLOWED: _Form(405, "The method is not allowed here"),
+    ProblemKind.NOT_ACCEPTABLE: _Form(406, "No such form of it is offered"),
+    ProblemKind.TIMEOUT: _Form(408, "The request took too long to arrive"),
+    ProblemKind.CONFLICT: _Form(409, "It conflicts with the present state"),
+    ProblemKind.WRONG_OFFSET: _Form(409, "The upload goes on at another byte"),
+    ProblemKind.IN_PROGRESS: _Form(409, "The same request is being carried out"),
+    ProblemKind.TOO_LARGE: _Form(413, "The request is too large"),
+    ProblemKind.UNSUPPORTED_MEDIA_TYPE: _Form(415, "The content type is not supported"),
+    ProblemKind.RANGE: _Form(416, "The range lies outside of it"),
+    ProblemKind.BAD_INPUT: _Form(422, "The input cannot be used"),
+    ProblemKind.KEY_REUSED: _Form(422, "The idempotency key belongs to another request"),
+    ProblemKind.RATE_LIMITED: _Form(429, "Too many requests"),
+    ProblemKind.QUOTA_EXCEEDED: _Form(429, "A quota is used up"),
+    ProblemKind.INTERNAL: _Form(500, "A bug of the service"),
+    ProblemKind.UNAVAILABLE: _Form(503, "The service cannot answer now"),
+}
+
+
+class FieldProblem(BaseModel):
+    """What is wrong with one field."""
+
+    model_config = ConfigDict(frozen=True)
+
+    field: str
+    problem: str
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem details. ``type`` is stable; ``field`` and ``fix`` say what to change where that is known."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:tunefarm:problem:bad-input",
+                    "title": "The input cannot be used",
+                    "status": 422,
+                    "detail": "the module has 2 functions. Choose one of: first, second.",
+                    "field": "function",
+                    "fix": "Choose one of: first, second.",
+                }
+            ]
+        },
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str | None = None
+    fix: str | None = None
+    errors: tuple[FieldProblem, ...] | None = None
+    offset: int | None = None
+    """Where an upload goes on, in bytes, when a piece came with another offset."""
+
+
+class ApiProblem(Exception):
+    """Raised wherever a request has to be refused; answered as a ``Problem``."""
+
+    def __init__(
+        self,
+        kind: ProblemKind,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        field: str | None = None,
+        fix: str | None = None,
+        errors: tuple[FieldProblem, ...] | None = None,
+        offset: int | None = None,
+    ) -> None:
+        super().__init__(detail)
+        form = FORMS[kind]
+        self.kind = kind
+        self.headers = dict(headers or {})
+        self.problem = Problem(
+            type=TYPE_PREFIX + kind.value,
+            title=form.title,
+            status=form.status,
+            # A lone half of a surrogate pair, which JSON can carry, has no place in UTF-8.
+            detail=_encodable(detail)[:4000],
+            field=None if field is None else _encodable(field)[:200],
+            fix=None if fix is None else _encodable(fix)[:4000],
+            errors=errors,
+            offset=offset,
+        )
+
+    def response(self) -> Response:
+        """The answer to send."""
+        return Response(
+            self.problem.model_dump_json(exclude_none=True),
+            status_code=self.problem.status,
+            headers=self.headers,
+            media_type=MEDIA_TYPE,
+        )
+
+    async def send(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request with it, from a middleware."""
+        await self.response()(scope, receive, send)
+
+
+def unauthenticated() -> ApiProblem:
+    """The one answer to everybody without a valid token, whatever was asked."""
+    return ApiProblem(
+        ProblemKind.UNAUTHENTICATED,
+        "Send a valid token: Authorization: Bearer tfk_... The first one comes from: tunefarm token create",
+        headers={"WWW-Authenticate": 'Bearer realm="tunefarm"'},
+    )
+
+
+def unavailable(detail: str, retry_after_s: int = 5) -> ApiProblem:
+    """The service cannot answer now, and may in ``retry_after_s`` seconds."""
+    return ApiProblem(ProblemKind.UNAVAILABLE, detail, headers={"Retry-After": str(retry_after_s)})
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

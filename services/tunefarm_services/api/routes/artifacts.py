@@ -1,0 +1,100 @@
+"""Artifacts."""
+
+import re
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Request
+from starlette.responses import Response
+
+from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm_services.api.answer import answer, answer_tagged, etag_of, has_already, not_modified
+from tunefarm_services.api.caller import ArtifactsReader
+from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.parts import PartsOf
+from tunefarm_services.api.problem import ApiProblem, ProblemKind
+from tunefarm_services.api.responses import ETAG, NOT_MODIFIED, responses
+from tunefarm_services.api.routes.path import Id, IdFilter
+from tunefarm_services.api.views.page import Page
+
+router = APIRouter(prefix="/v1/artifacts", tags=["artifacts"])
+
+BYTES: Final = "application/octet-stream"
+LIBRARY: Final = {"content": {BYTES: {"schema": {"type": "string", "format": "binary"}}}, "headers": ETAG}
+_RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+
+@router.get("", response_model=Page[ArtifactManifest], responses=responses())
+def list_artifacts(
+    caller: ArtifactsReader,
+    parts: PartsOf,
+    record_id: IdFilter = None,
+    page_size: PageSize = DEFAULT_SIZE,
+    page_token: PageToken = None,
+) -> Response:
+    """Manifests of all artifacts, or of those of a record."""
+    paging = Paging("artifacts", page_size, page_token, {"record_id": record_id})
+    found = parts.store.artifacts_page(caller.tenant, record_id=record_id, after=paging.after, limit=page_size + 1)
+    return answer(paging.page(found, lambda manifest: manifest.artifact_id, lambda manifest: manifest))
+
+
+@router.get(
+    "/{artifact_id}",
+    response_model=ArtifactManifest,
+    responses=responses(ProblemKind.NOT_FOUND, s200={"headers": ETAG}, s304=NOT_MODIFIED),
+)
+def get(request: Request, artifact_id: Id, caller: ArtifactsReader, parts: PartsOf) -> Response:
+    """What an artifact is: its function, its arguments, its latency, and the digest of its library."""
+    return answer_tagged(request, parts.store.artifact(caller.tenant, artifact_id)[0])
+
+
+@router.get(
+    "/{artifact_id}/library",
+    response_class=Response,
+    responses=responses(
+        ProblemKind.NOT_FOUND,
+        ProblemKind.RANGE,
+        s200={"description": "The whole library.", **LIBRARY},
+        s206={"description": "The range that was asked for.", **LIBRARY},
+        s304=NOT_MODIFIED,
+    ),
+)
+def get_library(
+    request: Request,
+    artifact_id: Id,
+    caller: ArtifactsReader,
+    parts: PartsOf,
+    range_text: Annotated[str | None, Header(alias="Range", max_length=100)] = None,
+) -> Response:
+    """The compiled library. Its ETag begins its SHA-256; a download that broke off goes on with Range."""
+    manifest, library = parts.store.artifact(caller.tenant, artifact_id)
+    etag = etag_of(manifest.library_digest)
+    if has_already(request, etag):
+        return not_modified(etag)
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", manifest.library_name)
+    headers = {
+        "ETag": etag,
+        "Accept-Ranges": "bytes",
+        "Cache-Control": "private, max-age=86400, immutable",
+        "Content-Disposition": f'attachment; filename="{name}"',
+        "Digest": f"sha-256={manifest.library_digest}",
+    }
+    begin, end = _range(range_text, len(library))
+    if (begin, end) == (0, len(library)):
+        return Response(library, media_type=BYTES, headers=headers)
+    headers["Content-Range"] = f"bytes {begin}-{end - 1}/{len(library)}"
+    return Response(library[begin:end], status_code=206, media_type=BYTES, headers=headers)
+
+
+def _range(text: str | None, size_bytes: int) -> tuple[int, int]:
+    """First byte and the one behind the last. A range that is not understood is left aside, as RFC 9110 asks."""
+    match = _RANGE.fullmatch(text.strip()) if text else None
+    if match is None or not (match[1] or match[2]):
+        return 0, size_bytes
+    if not match[1]:
+        begin, end = max(0, size_bytes - int(match[2])), size_bytes
+    else:
+        begin, end = int(match[1]), min(size_bytes, int(match[2]) + 1 if match[2] else size_bytes)
+    if begin >= end:
+        headers = {"Content-Range": f"bytes */{size_bytes}"}
+        raise ApiProblem(ProblemKind.RANGE, f"The library has {size_bytes} bytes.", headers=headers)
+    return begin, end

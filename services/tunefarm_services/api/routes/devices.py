@@ -1,0 +1,160 @@
+"""Devices and the lanes of workers."""
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from tunefarm_schemas.lane import Lane, LaneRequest
+from tunefarm_schemas.token import Scope
+from tunefarm_services.api.answer import answer
+from tunefarm_services.api.caller import Caller, DevicesAdmin, DevicesReader
+from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.parts import Parts, PartsOf
+from tunefarm_services.api.problem import ProblemKind
+from tunefarm_services.api.responses import responses
+from tunefarm_services.api.routes.path import Id, IdFilter
+from tunefarm_services.api.views.device import DeviceView, WorkerView, by_device, worker_id_of
+from tunefarm_services.api.views.page import Page
+from tunefarm_services.store import NotFound
+
+router = APIRouter(prefix="/v1", tags=["devices"])
+
+
+@router.get("/devices", response_model=Page[DeviceView], responses=responses())
+def list_devices(
+    caller: DevicesReader,
+    parts: PartsOf,
+    device_class_id: IdFilter = None,
+    page_size: PageSize = DEFAULT_SIZE,
+    page_token: PageToken = None,
+) -> Response:
+    """Devices of the farm with the state of their lanes."""
+    paging = Paging("devices", page_size, page_token, {"device_class_id": device_class_id})
+    found = [
+        DeviceView.of(lanes, with_names=_sees_names(caller))
+        for device_id, lanes in by_device(parts.store.lanes(device_class_id)).items()
+        if paging.after is None or device_id > paging.after
+    ]
+    return answer(paging.page(found, lambda view: view.device_id, lambda view: view))
+
+
+@router.get("/devices/{device_id}", response_model=DeviceView, responses=responses(ProblemKind.NOT_FOUND))
+def get_device(device_id: Id, caller: DevicesReader, parts: PartsOf) -> Response:
+    """One device."""
+    return answer(DeviceView.of(_lanes_of(parts, device_id), with_names=_sees_names(caller)))
+
+
+@router.get("/workers", tags=["workers"], response_model=Page[WorkerView], responses=responses())
+def list_workers(
+    caller: DevicesReader,
+    parts: PartsOf,
+    device_class_id: IdFilter = None,
+    page_size: PageSize = DEFAULT_SIZE,
+    page_token: PageToken = None,
+) -> Response:
+    """Lanes of workers with their health; names of hosts are shown to ``devices:admin`` only."""
+    paging = Paging("workers", page_size, page_token, {"device_class_id": device_class_id})
+    requests = parts.store.lane_requests()
+    found = sorted(
+        (
+            WorkerView.of(lane, requests.get(lane.lane_id, LaneRequest.NONE), with_names=_sees_names(caller))
+            for lane in parts.store.lanes(device_class_id)
+        ),
+        key=lambda view: view.worker_id,
+    )
+    behind = [view for view in found if paging.after is None or view.worker_id > paging.after]
+    return answer(paging.page(behind, lambda view: view.worker_id, lambda view: view))
+
+
+@router.get(
+    "/workers/{worker_id}", tags=["workers"], response_model=WorkerView, responses=responses(ProblemKind.NOT_FOUND)
+)
+def get_worker(worker_id: Id, caller: DevicesReader, parts: PartsOf) -> Response:
+    """One lane."""
+    return answer(_view(parts, caller, _lane(parts, worker_id)))
+
+
+@router.post("/devices/{device_id}:drain", response_model=DeviceView, responses=responses(ProblemKind.NOT_FOUND))
+def drain_device(device_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
+    """Let the device's lanes finish what they have and take nothing new."""
+    return _ask_device(parts, caller, device_id, LaneRequest.DRAIN)
+
+
+@router.post("/devices/{device_id}:resume", response_model=DeviceView, responses=responses(ProblemKind.NOT_FOUND))
+def resume_device(device_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
+    """Let the device's lanes take work again."""
+    return _ask_device(parts, caller, device_id, LaneRequest.RESUME)
+
+
+@router.post("/devices/{device_id}:maintenance", response_model=DeviceView, responses=responses(ProblemKind.NOT_FOUND))
+def maintain_device(device_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
+    """Drain the device and say that it is being worked on."""
+    return _ask_device(parts, caller, device_id, LaneRequest.MAINTENANCE)
+
+
+@router.post(
+    "/workers/{worker_id}:drain",
+    tags=["workers"],
+    response_model=WorkerView,
+    responses=responses(ProblemKind.NOT_FOUND),
+)
+def drain_worker(worker_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
+    """Let the lane finish what it has and take nothing new."""
+    return _ask_worker(parts, caller, worker_id, LaneRequest.DRAIN)
+
+
+@router.post(
+    "/workers/{worker_id}:resume",
+    tags=["workers"],
+    response_model=WorkerView,
+    responses=responses(ProblemKind.NOT_FOUND),
+)
+def resume_worker(worker_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
+    """Let the lane take work again."""
+    return _ask_worker(parts, caller, worker_id, LaneRequest.RESUME)
+
+
+@router.post(
+    "/workers/{worker_id}:maintenance",
+    tags=["workers"],
+    response_model=WorkerView,
+    responses=responses(ProblemKind.NOT_FOUND),
+)
+def maintain_worker(worker_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
+    """Drain the lane and say that it is being worked on."""
+    return _ask_worker(parts, caller, worker_id, LaneRequest.MAINTENANCE)
+
+
+def _ask_device(parts: Parts, caller: Caller, device_id: str, wanted: LaneRequest) -> Response:
+    lanes = _lanes_of(parts, device_id)
+    for lane in lanes:
+        parts.store.request_lane(lane.lane_id, wanted)
+    return answer(DeviceView.of(_lanes_of(parts, device_id), with_names=_sees_names(caller)))
+
+
+def _ask_worker(parts: Parts, caller: Caller, worker_id: str, wanted: LaneRequest) -> Response:
+    lane = _lane(parts, worker_id)
+    parts.store.request_lane(lane.lane_id, wanted)
+    return answer(_view(parts, caller, lane))
+
+
+def _lanes_of(parts: Parts, device_id: str) -> list[Lane]:
+    found = by_device(parts.store.lanes()).get(device_id)
+    if not found:
+        raise NotFound("device", device_id)
+    return found
+
+
+def _lane(parts: Parts, worker_id: str) -> Lane:
+    for lane in parts.store.lanes():
+        if worker_id_of(lane) == worker_id:
+            return lane
+    raise NotFound("worker", worker_id)
+
+
+def _view(parts: Parts, caller: Caller, lane: Lane) -> WorkerView:
+    requested = parts.store.lane_requests().get(lane.lane_id, LaneRequest.NONE)
+    return WorkerView.of(lane, requested, with_names=_sees_names(caller))
+
+
+def _sees_names(caller: Caller) -> bool:
+    return caller.may(Scope.DEVICES_ADMIN)

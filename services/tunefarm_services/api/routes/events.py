@@ -1,0 +1,147 @@
+"""Events, as a stream and as a list."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+from anyio import to_thread
+from fastapi import APIRouter, Header, Query
+from sqlalchemy.exc import TimeoutError as PoolExhausted
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import Response
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.job import Event, JobState
+from tunefarm_services.api.answer import answer
+from tunefarm_services.api.caller import JobsReader
+from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.parts import Parts, PartsOf
+from tunefarm_services.api.problem import ProblemKind
+from tunefarm_services.api.responses import responses
+from tunefarm_services.api.routes.path import Id, IdFilter
+from tunefarm_services.api.views.page import Page
+from tunefarm_services.store import TENANT_STREAM, NotFound, StoreUnavailable
+
+router = APIRouter(prefix="/v1", tags=["events"])
+
+SLOWEST_POLL_S: Final = 1.0
+SUMMARY_WAIT_S: Final = 2.0
+"""How long a stream stays open for the summary that follows the end of a job."""
+BATCH: Final = 500
+STREAM: Final = {
+    "description": "Server-sent events: ``id`` is the event's number, ``event`` its kind, ``data`` the event as JSON.",
+    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+}
+
+
+@router.get(
+    "/jobs/{job_id}/events",
+    response_class=EventSourceResponse,
+    responses=responses(ProblemKind.NOT_FOUND, s200=STREAM),
+)
+async def stream(
+    job_id: Id,
+    caller: JobsReader,
+    parts: PartsOf,
+    last_event_id: Annotated[str | None, Header(max_length=20)] = None,
+    after: Annotated[int, Query(ge=0, lt=2**53, description="The same as Last-Event-ID.")] = 0,
+) -> Response:
+    """Events of a job in order, as they are committed, after the one that Last-Event-ID names.
+
+    The stream ends when the job is finished and everything was told. It may be taken up again at any time, on any
+    process of the service.
+    """
+    begin = _number(last_event_id) if last_event_id else after
+    await to_thread.run_sync(parts.store.job, caller.tenant, job_id)
+    following = JobStream(parts, caller.tenant, job_id, begin)
+    return EventSourceResponse(
+        following.events(),
+        ping=max(1, round(parts.settings.heartbeat_s)),
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+@router.get("/events", response_model=Page[Event], responses=responses(ProblemKind.NOT_FOUND))
+def list_events(
+    caller: JobsReader,
+    parts: PartsOf,
+    job_id: IdFilter = None,
+    page_size: PageSize = DEFAULT_SIZE,
+    page_token: PageToken = None,
+) -> Response:
+    """Events in order: of a job, or of the tenant, such as retractions."""
+    if job_id is not None:
+        parts.store.job(caller.tenant, job_id)
+    paging = Paging("events", page_size, page_token, {"job_id": job_id})
+    found = parts.store.events(caller.tenant, job_id or TENANT_STREAM, paging.number_after() or 0, page_size + 1)
+    return answer(paging.page(found, lambda event: str(event.sequence), lambda event: event))
+
+
+class JobStream:
+    """One reader's place in the events of a job."""
+
+    def __init__(self, parts: Parts, tenant: str, job_id: str, after: int) -> None:
+        self._parts = parts
+        self._tenant = tenant
+        self._job_id = job_id
+        self._after = after
+        self._poll_s = parts.settings.event_poll_s
+        self._is_summed_up = False
+
+    async def events(self) -> AsyncIterator[ServerSentEvent]:
+        """Every event behind the place, in order, until the job has ended or the process does."""
+        self._parts.metrics.event_streams.inc()
+        try:
+            async for event in self._until_end():
+                yield ServerSentEvent(event.model_dump_json(), event=event.kind, id=str(event.sequence))
+        finally:
+            self._parts.metrics.event_streams.dec()
+
+    async def _until_end(self) -> AsyncIterator[Event]:
+        waited_s = 0.0
+        while not self._is_stopping():
+            news = await self._news()
+            for event in news:
+                self._after = event.sequence
+                self._is_summed_up = event.kind == "summary" and event.data.get("outcome") is not None
+                yield event
+            if len(news) == BATCH:
+                continue
+            if not news and await self._is_finished():
+                if waited_s >= SUMMARY_WAIT_S or self._is_summed_up:
+                    return
+                waited_s += self._poll_s
+            self._poll_s = self._parts.settings.event_poll_s if news else min(SLOWEST_POLL_S, self._poll_s * 1.25)
+            await asyncio.sleep(self._poll_s)
+
+    async def _news(self) -> list[Event]:
+        """Events behind the place; none while the store cannot be asked."""
+
+        def ask() -> list[Event]:
+            return self._parts.store.events(self._tenant, self._job_id, self._after, BATCH)
+
+        try:
+            return await to_thread.run_sync(ask, limiter=self._parts.stream_limiter)
+        except (StoreUnavailable, PoolExhausted):
+            return []
+
+    async def _is_finished(self) -> bool:
+        def ask() -> bool:
+            return self._parts.store.job(self._tenant, self._job_id).state is JobState.FINISHED
+
+        try:
+            return await to_thread.run_sync(ask, limiter=self._parts.stream_limiter)
+        except (StoreUnavailable, PoolExhausted):
+            return False
+        except NotFound:  # it was deleted meanwhile
+            self._is_summed_up = True
+            return True
+
+    def _is_stopping(self) -> bool:
+        return self._parts.stopping is not None and self._parts.stopping.is_set()
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 17):
+        raise BadInput("Last-Event-ID", "It is not the number of an event.", "Send the id of the last event.")
+    return int(text)

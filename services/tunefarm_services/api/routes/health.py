@@ -1,0 +1,61 @@
+"""How the process is."""
+
+from typing import Final
+
+from anyio import move_on_after, to_thread
+from fastapi import APIRouter, Request
+from sqlalchemy.exc import TimeoutError as PoolExhausted
+from starlette.responses import Response
+
+from tunefarm_schemas.token import Scope, Token
+from tunefarm_services.api.answer import answer
+from tunefarm_services.api.caller import STATE_KEY
+from tunefarm_services.api.parts import PartsOf
+from tunefarm_services.api.problem import ApiProblem, ProblemKind
+from tunefarm_services.api.responses import responses
+from tunefarm_services.api.views.health import Health, Readiness
+from tunefarm_services.store import StoreError
+from tunefarm_services.telemetry.metrics import CONTENT_TYPE
+
+router = APIRouter(tags=["health"])
+
+PATIENCE_S: Final = 2.0
+
+
+@router.get("/healthz", response_model=Health)
+async def healthz() -> Response:
+    """Whether the process answers."""
+    return answer(Health(status="ok"))
+
+
+@router.get(
+    "/readyz",
+    response_model=Readiness,
+    responses={503: {"description": "Not now.", "model": Readiness}},
+)
+async def readyz(parts: PartsOf) -> Response:
+    """Whether requests are answered now. Modules are read once ``intake`` is ready; earlier ones wait."""
+    store = "unavailable"
+    with move_on_after(PATIENCE_S):
+        try:
+            await to_thread.run_sync(parts.store.revision, abandon_on_cancel=True)
+            store = "ready"
+        except (StoreError, PoolExhausted):
+            pass
+    is_ready = store == "ready"
+    return answer(Readiness(ready=is_ready, store=store, intake=parts.intake.state()), 200 if is_ready else 503)
+
+
+@router.get(
+    "/metrics",
+    responses=responses(s200={"content": {"text/plain": {"schema": {"type": "string"}}}}),
+    response_class=Response,
+)
+async def metrics(request: Request, parts: PartsOf) -> Response:
+    """Figures of this process for Prometheus: with an operator's token of the scope ``usage:read``."""
+    token = request.scope.get(STATE_KEY)
+    if isinstance(token, Token):
+        is_operator = token.tenant in parts.settings.operator_tenants
+        if not (is_operator and Scope.USAGE_READ in token.scopes):
+            raise ApiProblem(ProblemKind.FORBIDDEN, "This needs an operator's token with the scope usage:read.")
+    return Response(await to_thread.run_sync(parts.metrics.text), media_type=CONTENT_TYPE)

@@ -1,0 +1,147 @@
+"""What belongs to a job: its tasks, trials, measurements and records."""
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, TypeVar
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from tunefarm_schemas.job import Exploration
+from tunefarm_schemas.record import MatchKind, RecordKey, TuningRecord
+from tunefarm_services.api.answer import answer
+from tunefarm_services.api.caller import JobsReader
+from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.parts import Parts, PartsOf
+from tunefarm_services.api.problem import ProblemKind
+from tunefarm_services.api.responses import responses
+from tunefarm_services.api.routes.path import Id
+from tunefarm_services.api.views.page import Page
+from tunefarm_services.api.views.task import MeasurementView, TaskView, TrialView
+from tunefarm_services.store.stored import StoredTrial
+
+router = APIRouter(prefix="/v1", tags=["jobs"])
+
+FailedOnly = Annotated[bool, Query(description="Only those that gave no time; each says why.")]
+View = TypeVar("View", bound=BaseModel)
+
+
+@router.get("/jobs/{job_id}/tasks", response_model=Page[TaskView], responses=responses(ProblemKind.NOT_FOUND))
+def list_tasks(job_id: Id, caller: JobsReader, parts: PartsOf) -> Response:
+    """Tasks of a job in its order, with what has been spent on each and its best latency."""
+    job = parts.store.job(caller.tenant, job_id)
+    by_task = {(e.key.workload_id, e.key.target_id): e for e in _explorations(parts, caller.tenant, job_id)}
+    views = [
+        TaskView.of(position, task, by_task.get((task.workload_id, task.target_id)))
+        for position, task in enumerate(job.spec.tasks)
+    ]
+    return answer(Page[TaskView](items=tuple(views)))
+
+
+@router.get("/jobs/{job_id}/trials", response_model=Page[TrialView], responses=responses(ProblemKind.NOT_FOUND))
+def list_job_trials(
+    job_id: Id,
+    caller: JobsReader,
+    parts: PartsOf,
+    failed_only: FailedOnly = False,
+    page_size: PageSize = DEFAULT_SIZE,
+    page_token: PageToken = None,
+) -> Response:
+    """Trials of all explorations that a job stands on, with what came of each."""
+    paging = Paging("job-trials", page_size, page_token, {"job_id": job_id, "failed_only": failed_only})
+    trials = _trials_of_job(parts, caller.tenant, job_id, paging, failed_only=failed_only)
+    return answer(_trial_page(paging, trials, TrialView.of))
+
+
+@router.get(
+    "/jobs/{job_id}/measurements", response_model=Page[MeasurementView], responses=responses(ProblemKind.NOT_FOUND)
+)
+def list_measurements(
+    job_id: Id,
+    caller: JobsReader,
+    parts: PartsOf,
+    page_size: PageSize = DEFAULT_SIZE,
+    page_token: PageToken = None,
+) -> Response:
+    """What was measured for a job, with the workload it belongs to: the answer to a job of the kind ``measure``."""
+    paging = Paging("job-measurements", page_size, page_token, {"job_id": job_id})
+    explorations = {e.exploration_id: e for e in _explorations(parts, caller.tenant, job_id)}
+    trials = _trials_of_job(parts, caller.tenant, job_id, paging, failed_only=False, measured_only=True)
+
+    def view(trial: StoredTrial) -> MeasurementView:
+        assert trial.measurement is not None
+        exploration = explorations[trial.candidate.exploration_id]
+        return MeasurementView.of(exploration.key.workload_id, trial.measurement)
+
+    return answer(_trial_page(paging, trials, view))
+
+
+@router.get("/jobs/{job_id}/records", response_model=Page[TuningRecord], responses=responses(ProblemKind.NOT_FOUND))
+def list_records(job_id: Id, caller: JobsReader, parts: PartsOf) -> Response:
+    """The best verified record of each task of a job, once there is one."""
+    found: dict[str, TuningRecord] = {}
+    for exploration in _explorations(parts, caller.tenant, job_id):
+        key = RecordKey(**{name: getattr(exploration.key, name) for name in RecordKey.model_fields})
+        for match in parts.store.best_record(caller.tenant, key, limit=1):
+            if match.match is MatchKind.EXACT:
+                found[match.record.record_id] = match.record
+    return answer(Page[TuningRecord](items=tuple(found.values())))
+
+
+@router.get("/trials", tags=["trials"], response_model=Page[TrialView], responses=responses(ProblemKind.NOT_FOUND))
+def list_trials(
+    caller: JobsReader,
+    parts: PartsOf,
+    exploration_id: Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$")],
+    failed_only: FailedOnly = False,
+    page_size: PageSize = DEFAULT_SIZE,
+    page_token: PageToken = None,
+) -> Response:
+    """Trials of one exploration by number."""
+    filters = {"exploration_id": exploration_id, "failed_only": failed_only}
+    paging = Paging("trials", page_size, page_token, filters)
+    found = parts.store.trials_page(
+        caller.tenant, exploration_id, paging.number_after(), page_size + 1, failed_only=failed_only
+    )
+    return answer(paging.page(found, lambda trial: str(trial.candidate.number), TrialView.of))
+
+
+def _explorations(parts: Parts, tenant: str, job_id: str) -> list[Exploration]:
+    """Explorations of a job by id. Raises NotFound."""
+    parts.store.job(tenant, job_id)
+    found = parts.store.explorations_of_job(tenant, job_id)
+    return sorted(found, key=lambda exploration: exploration.exploration_id)
+
+
+def _trials_of_job(
+    parts: Parts, tenant: str, job_id: str, paging: Paging, *, failed_only: bool, measured_only: bool = False
+) -> list[StoredTrial]:
+    """One trial more than a page of those that stand behind the paging's place, over all explorations of a job."""
+    exploration_after, _, number_text = (paging.after or "").partition(" ")
+    number_after = int(number_text) if number_text.isdigit() else None
+    found: list[StoredTrial] = []
+    for exploration in _explorations(parts, tenant, job_id):
+        if exploration.exploration_id < exploration_after or len(found) > paging.size:
+            continue
+        after = number_after if exploration.exploration_id == exploration_after else None
+        for trial in _pages(parts, tenant, exploration.exploration_id, after, paging.size + 1, failed_only):
+            if not measured_only or trial.measurement is not None:
+                found.append(trial)
+            if len(found) > paging.size:
+                break
+    return found
+
+
+def _pages(
+    parts: Parts, tenant: str, exploration_id: str, after: int | None, limit: int, failed_only: bool
+) -> Iterator[StoredTrial]:
+    while True:
+        trials = parts.store.trials_page(tenant, exploration_id, after, limit, failed_only=failed_only)
+        yield from trials
+        if len(trials) < limit:
+            return
+        after = trials[-1].candidate.number
+
+
+def _trial_page(paging: Paging, trials: list[StoredTrial], view: Callable[[StoredTrial], View]) -> Page[View]:
+    return paging.page(trials, lambda each: f"{each.candidate.exploration_id} {each.candidate.number}", view)

@@ -1,0 +1,121 @@
+"""Jobs."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.job import Job, JobKind, JobState
+from tunefarm_schemas.traceparent import Traceparent
+from tunefarm_services.api.answer import answer, answer_tagged
+from tunefarm_services.api.bodies.job import JobBody
+from tunefarm_services.api.caller import JobsReader, JobsWriter
+from tunefarm_services.api.job_creation import create_job
+from tunefarm_services.api.middleware.idempotency import KEY_STATE
+from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.parts import PartsOf
+from tunefarm_services.api.problem import ProblemKind
+from tunefarm_services.api.responses import ETAG, LOCATION, NOT_MODIFIED, responses
+from tunefarm_services.api.routes.path import Id
+from tunefarm_services.api.views.page import Page
+
+log = structlog.get_logger()
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+Labels = Annotated[
+    list[str], Query(max_length=32, description="NAME=VALUE; jobs that carry all of them. Repeatable.", alias="label")
+]
+
+
+@router.post(
+    "",
+    response_model=Job,
+    status_code=202,
+    responses=responses(ProblemKind.NOT_FOUND, ProblemKind.CONFLICT, s202={"headers": LOCATION | ETAG}),
+)
+async def create(request: Request, body: JobBody, caller: JobsWriter, parts: PartsOf) -> Response:
+    """Ask for a job: ``kind: tune`` searches schedules, ``measure`` times scheduled modules as they are."""
+    key = request.scope.get(KEY_STATE)
+    job = await parts.understanding(lambda: create_job(parts, caller.tenant, body, key))
+    # Where a request's trace and a job's, which its id stands for in every process, meet.
+    log.info("job created", job_id=job.job_id, job_trace_id=Traceparent.of_job(job.job_id).trace_id)
+    return answer_tagged(request, job, 202, Location=f"/v1/jobs/{job.job_id}")
+
+
+@router.get("", response_model=Page[Job], responses=responses())
+def list_jobs(
+    caller: JobsReader,
+    parts: PartsOf,
+    state: JobState | None = None,
+    kind: JobKind | None = None,
+    created_after: Annotated[datetime | None, Query(description="RFC 3339 with an offset.")] = None,
+    label: Labels = [],  # noqa: B006 - FastAPI copies defaults
+    page_size: PageSize = DEFAULT_SIZE,
+    page_token: PageToken = None,
+) -> Response:
+    """Jobs of the tenant, the newest first."""
+    labels = _labels(label)
+    after_text = None if created_after is None else _instant(created_after)
+    filters = {"state": state, "kind": kind, "created_after": after_text, "label": sorted(labels.items()) or None}
+    paging = Paging("jobs", page_size, page_token, filters)
+    found = parts.store.jobs(
+        caller.tenant, state, labels, page_size + 1, paging.after, kind=kind, created_after=after_text
+    )
+    return answer(paging.page(found, lambda job: job.job_id, lambda job: job))
+
+
+@router.get(
+    "/{job_id}",
+    response_model=Job,
+    responses=responses(ProblemKind.NOT_FOUND, s200={"headers": ETAG}, s304=NOT_MODIFIED),
+)
+def get(request: Request, job_id: Id, caller: JobsReader, parts: PartsOf) -> Response:
+    """One job."""
+    return answer_tagged(request, parts.store.job(caller.tenant, job_id))
+
+
+@router.delete("/{job_id}", status_code=204, responses=responses(ProblemKind.NOT_FOUND, ProblemKind.CONFLICT))
+def delete(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
+    """Forget a job that nobody works on. What was measured for it stays."""
+    parts.store.delete_job(caller.tenant, job_id)
+    return Response(status_code=204)
+
+
+@router.post("/{job_id}:cancel", response_model=Job, responses=responses(ProblemKind.NOT_FOUND))
+def cancel(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
+    """End a job, keeping all that was measured. A job that is worked on ends within two seconds."""
+    return answer(parts.store.request_cancel(caller.tenant, job_id))
+
+
+@router.post("/{job_id}:pause", response_model=Job, responses=responses(ProblemKind.NOT_FOUND))
+def pause(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
+    """Let a job rest until it is resumed."""
+    return answer(parts.store.request_pause(caller.tenant, job_id))
+
+
+@router.post("/{job_id}:resume", response_model=Job, responses=responses(ProblemKind.NOT_FOUND))
+def resume(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
+    """Let a paused job go on."""
+    return answer(parts.store.request_resume(caller.tenant, job_id))
+
+
+def _labels(texts: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name or "\0" in text:
+            raise BadInput("label", f"{text[:100]!r} is not NAME=VALUE.", "Write, say, label=model=resnet.")
+        found[name] = value
+    return found
+
+
+def _instant(moment: datetime) -> str:
+    if moment.tzinfo is None:
+        raise BadInput("created_after", "It has no offset.", "Write, say, 2027-01-01T00:00:00Z.")
+    try:
+        return moment.astimezone(UTC).isoformat()
+    except OverflowError as error:
+        raise BadInput("created_after", "It is not within the calendar.", "Write a date of this century.") from error

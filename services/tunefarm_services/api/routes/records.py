@@ -1,0 +1,155 @@
+"""Tuning records."""
+
+from typing import Annotated
+
+from anyio import to_thread
+from fastapi import APIRouter, Query, Request
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.device import HOT_CACHE
+from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.workload import Abi
+from tunefarm_services.api.answer import answer, answer_tagged
+from tunefarm_services.api.best_records import best_records, needs_child
+from tunefarm_services.api.bodies.record import BestBody, DatabaseBody, ExportBody, PublishBody, RetractBody
+from tunefarm_services.api.caller import RecordsReader, RecordsWriter
+from tunefarm_services.api.claims import export_database, import_database, publish
+from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.parts import Parts, PartsOf
+from tunefarm_services.api.problem import ProblemKind
+from tunefarm_services.api.responses import ETAG, LOCATION, NOT_MODIFIED, responses
+from tunefarm_services.api.routes.path import Id, IdFilter
+from tunefarm_services.api.views.page import Page
+from tunefarm_services.api.views.report import ExportedDatabase, ImportReport
+
+router = APIRouter(prefix="/v1", tags=["records"])
+
+QueryText = Annotated[str | None, Query(max_length=2000, pattern=r"^[^\x00]+$")]
+NEEDED = (ProblemKind.NOT_FOUND, ProblemKind.CONFLICT)
+
+
+@router.get("/records", response_model=Page[TuningRecord], responses=responses())
+def list_records(
+    caller: RecordsReader,
+    parts: PartsOf,
+    workload_id: IdFilter = None,
+    target_id: IdFilter = None,
+    device_class_id: IdFilter = None,
+    exploration_id: IdFilter = None,
+    status: RecordStatus | None = None,
+    source: Annotated[str | None, Query(description="tuned, imported or published", max_length=20)] = None,
+    page_size: PageSize = DEFAULT_SIZE,
+    page_token: PageToken = None,
+) -> Response:
+    """Records by id."""
+    filters = {
+        "workload_id": workload_id,
+        "target_id": target_id,
+        "device_class_id": device_class_id,
+        "exploration_id": exploration_id,
+        "source": source,
+    }
+    paging = Paging("records", page_size, page_token, {**filters, "status": status})
+    found = parts.store.records_page(caller.tenant, **filters, status=status, after=paging.after, limit=page_size + 1)
+    return answer(paging.page(found, lambda record: record.record_id, lambda record: record))
+
+
+@router.post(
+    "/records",
+    response_model=TuningRecord,
+    status_code=201,
+    responses=responses(
+        *NEEDED, s201={"headers": LOCATION}, s200={"description": "It was there already.", "model": TuningRecord}
+    ),
+)
+async def create(body: PublishBody, caller: RecordsWriter, parts: PartsOf) -> Response:
+    """Publish a schedule with the latency that is claimed for it. Its trace must apply; it is not measured."""
+    record, is_new = await parts.understanding(lambda: publish(parts, caller.tenant, body))
+    return answer(record, 201 if is_new else 200, Location=f"/v1/records/{record.record_id}")
+
+
+@router.get("/records:best", response_model=Page[RecordMatch], responses=responses(*NEEDED))
+async def best(
+    caller: RecordsReader,
+    parts: PartsOf,
+    workload_id: IdFilter = None,
+    upload_id: IdFilter = None,
+    function: QueryText = None,
+    target: Annotated[QueryText, Query(description="A preset, a tag, a target's id, or JSON.")] = None,
+    device_class_id: IdFilter = None,
+    code_generator: QueryText = None,
+    protocol_id: Annotated[str, Query(max_length=100)] = HOT_CACHE.protocol_id,
+    abi: Abi = "stable",
+    limit: Annotated[int, Query(ge=1, le=100)] = 8,
+) -> Response:
+    """The best records for a workload or an uploaded module, each with the kind of its match: see the POST form."""
+    if (workload_id is None) == (upload_id is None):
+        raise BadInput("workload_id", "It or upload_id is needed.", "Give one of them, or POST a module.")
+    try:
+        body = BestBody(
+            workload_id=workload_id,
+            upload_id=upload_id,
+            function=function,
+            target=target,
+            device_class_id=device_class_id,
+            code_generator=code_generator,
+            protocol_id=protocol_id,
+            abi=abi,
+            limit=limit,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadInput(".".join(map(str, first["loc"])), f"{first['msg']}.", "See the OpenAPI document.") from error
+    return await _best(parts, caller.tenant, body)
+
+
+@router.post("/records:best", response_model=Page[RecordMatch], responses=responses(*NEEDED))
+async def best_of_module(body: BestBody, caller: RecordsReader, parts: PartsOf) -> Response:
+    """The best records for a module, the most trustworthy first.
+
+    ``exact``: verified, for this function, target, device class, code generator, protocol and ABI; safe to ship.
+    ``same_workload_other_device``: a start, not a promise. ``similar``: another shape, good for transfer.
+    """
+    return await _best(parts, caller.tenant, body)
+
+
+async def _best(parts: Parts, tenant: str, body: BestBody) -> Response:
+    """Only questions that need a child wait for one; the others, which are most, are answered meanwhile."""
+
+    def answered() -> Response:
+        return answer(Page[RecordMatch].model_construct(items=tuple(best_records(parts, tenant, body))))
+
+    def unless_child_is_needed() -> Response | None:
+        return None if needs_child(parts, tenant, body) else answered()
+
+    return await to_thread.run_sync(unless_child_is_needed) or await parts.understanding(answered)
+
+
+@router.post("/records:import", response_model=ImportReport, responses=responses(*NEEDED))
+async def import_records(body: DatabaseBody, caller: RecordsWriter, parts: PartsOf) -> Response:
+    """Take in a TVM JSON database as claims. Each line that cannot be used is reported with its reason."""
+    return answer(await parts.understanding(lambda: import_database(parts, caller.tenant, body)))
+
+
+@router.post("/records:export", response_model=ExportedDatabase, responses=responses(*NEEDED))
+async def export_records(body: ExportBody, caller: RecordsReader, parts: PartsOf) -> Response:
+    """Records as a TVM JSON database that stock TVM loads."""
+    return answer(await parts.understanding(lambda: export_database(parts, caller.tenant, body)))
+
+
+@router.get(
+    "/records/{record_id}",
+    response_model=TuningRecord,
+    responses=responses(ProblemKind.NOT_FOUND, s200={"headers": ETAG}, s304=NOT_MODIFIED),
+)
+def get(request: Request, record_id: Id, caller: RecordsReader, parts: PartsOf) -> Response:
+    """One record."""
+    return answer_tagged(request, parts.store.record(caller.tenant, record_id))
+
+
+@router.post("/records/{record_id}:retract", response_model=TuningRecord, responses=responses(ProblemKind.NOT_FOUND))
+def retract(record_id: Id, body: RetractBody, caller: RecordsWriter, parts: PartsOf) -> Response:
+    """Take a record back. It stays, with the reason, and answers no query any more."""
+    return answer(parts.store.retract(caller.tenant, record_id, body.reason))

@@ -1,0 +1,60 @@
+"""Targets."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tunefarm_schemas.target import Target
+from tunefarm_services.api.answer import answer, answer_tagged
+from tunefarm_services.api.bodies.target import TargetBody
+from tunefarm_services.api.caller import AnyCaller, Caller
+from tunefarm_services.api.modules import target_question
+from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.parts import Parts, PartsOf
+from tunefarm_services.api.problem import ProblemKind
+from tunefarm_services.api.responses import ETAG, NOT_MODIFIED, responses
+from tunefarm_services.api.routes.path import Id
+from tunefarm_services.api.target_presets import PRESETS
+from tunefarm_services.api.views.page import Page
+from tunefarm_services.api.views.target import CheckedTarget, PresetList, TargetView
+
+router = APIRouter(prefix="/v1", tags=["targets"])
+
+
+@router.get("/targets", response_model=Page[TargetView], responses=responses())
+def list_targets(
+    caller: AnyCaller, parts: PartsOf, page_size: PageSize = DEFAULT_SIZE, page_token: PageToken = None
+) -> Response:
+    """Targets that the tenant's jobs and records are for, by id."""
+    paging = Paging("targets", page_size, page_token)
+    found = parts.store.targets_page(caller.tenant, paging.after, page_size + 1)
+    return answer(paging.page(found, lambda target: target.target_id, TargetView.of))
+
+
+@router.get("/targets:presets", response_model=PresetList, responses=responses())
+async def presets(_caller: AnyCaller) -> Response:
+    """Targets by short names."""
+    return answer(PresetList(presets=PRESETS))
+
+
+@router.post("/targets:validate", response_model=CheckedTarget, responses=responses(ProblemKind.NOT_FOUND))
+async def validate(body: TargetBody, caller: AnyCaller, parts: PartsOf) -> Response:
+    """Whether TVM and LLVM accept a target, and its canonical form."""
+    return answer(await parts.understanding(lambda: _checked(parts, caller, body)))
+
+
+@router.get(
+    "/targets/{target_id}",
+    response_model=TargetView,
+    responses=responses(ProblemKind.NOT_FOUND, s200={"headers": ETAG}, s304=NOT_MODIFIED),
+)
+def get(request: Request, target_id: Id, caller: AnyCaller, parts: PartsOf) -> Response:
+    """One target."""
+    return answer_tagged(request, TargetView.of(parts.store.target(target_id, tenant=caller.tenant)))
+
+
+def _checked(parts: Parts, caller: Caller, body: TargetBody) -> CheckedTarget:
+    question = target_question(parts, caller.tenant, body.target)
+    if isinstance(question, Target):
+        return CheckedTarget(**TargetView.of(question).model_dump(), notes=())
+    found = parts.intake.target(question)
+    return CheckedTarget(**TargetView.of(found.target).model_dump(), notes=found.notes)

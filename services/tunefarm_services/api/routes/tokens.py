@@ -1,0 +1,94 @@
+"""Tokens of the caller's tenant."""
+
+from collections.abc import Iterable
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from tunefarm_schemas.token import Scope, Token
+from tunefarm_services.api.answer import answer
+from tunefarm_services.api.bodies.token import TokenBody
+from tunefarm_services.api.caller import AnyCaller, Caller, TokensAdmin
+from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.parts import Parts, PartsOf
+from tunefarm_services.api.problem import ApiProblem, ProblemKind
+from tunefarm_services.api.responses import LOCATION, responses
+from tunefarm_services.api.routes.path import Id
+from tunefarm_services.api.views.new_token import NewToken
+from tunefarm_services.api.views.page import Page
+from tunefarm_services.store import NotFound
+
+router = APIRouter(prefix="/v1", tags=["tokens"])
+
+
+@router.post(
+    "/tokens",
+    response_model=NewToken,
+    status_code=201,
+    responses=responses(ProblemKind.CONFLICT, s201={"headers": LOCATION}),
+)
+def create(body: TokenBody, caller: TokensAdmin, parts: PartsOf) -> Response:
+    """Make a token. Its text is told once. It cannot have a scope that the caller lacks."""
+    _require_scopes(caller, body.scopes)
+    expires_at = None if body.expires_at is None else body.expires_at.isoformat()
+    token, text = parts.store.create_token(caller.tenant, body.name, tuple(body.scopes), expires_at)
+    return answer(NewToken(token=token, text=text), 201, Location=f"/v1/tokens/{token.token_id}")
+
+
+@router.get("/tokens", response_model=Page[Token], responses=responses())
+def list_tokens(
+    caller: TokensAdmin, parts: PartsOf, page_size: PageSize = DEFAULT_SIZE, page_token: PageToken = None
+) -> Response:
+    """Tokens of the tenant, without their secrets."""
+    paging = Paging("tokens", page_size, page_token)
+    found = sorted(parts.store.tokens(caller.tenant), key=lambda token: token.token_id)
+    behind = [token for token in found if paging.after is None or token.token_id > paging.after]
+    return answer(paging.page(behind, lambda token: token.token_id, lambda token: token))
+
+
+@router.get("/tokens:own", response_model=Token, responses=responses())
+async def get_own(caller: AnyCaller) -> Response:
+    """The token that this request came with: its tenant, its scopes and when it expires."""
+    return answer(caller.token)
+
+
+@router.get("/tokens/{token_id}", response_model=Token, responses=responses(ProblemKind.NOT_FOUND))
+def get(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
+    """One token."""
+    return answer(_token(parts, caller, token_id))
+
+
+@router.post("/tokens/{token_id}:revoke", response_model=Token, responses=responses(ProblemKind.NOT_FOUND))
+def revoke(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
+    """Let a token work no longer, at once and for good."""
+    return answer(parts.store.revoke_token(caller.tenant, token_id))
+
+
+@router.delete("/tokens/{token_id}", status_code=204, responses=responses(ProblemKind.NOT_FOUND))
+def delete(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
+    """The same as revoking it: what it did stays accounted for."""
+    parts.store.revoke_token(caller.tenant, token_id)
+    return Response(status_code=204)
+
+
+@router.post("/tokens/{token_id}:rotate", response_model=NewToken, responses=responses(ProblemKind.NOT_FOUND))
+def rotate(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
+    """Give a token a new secret, told once; the old one stops working at once."""
+    _require_scopes(caller, _token(parts, caller, token_id).scopes)
+    token, text = parts.store.rotate_token(caller.tenant, token_id)
+    return answer(NewToken(token=token, text=text))
+
+
+def _token(parts: Parts, caller: Caller, token_id: str) -> Token:
+    for token in parts.store.tokens(caller.tenant):
+        if token.token_id == token_id:
+            return token
+    raise NotFound("token", token_id)
+
+
+def _require_scopes(caller: Caller, scopes: Iterable[Scope]) -> None:
+    """Whoever may make tokens cannot make itself one that may do more."""
+    missing = sorted({scope.value for scope in scopes if not caller.may(scope)})
+    if missing:
+        detail = f"The caller's own token lacks {', '.join(missing)}, so it cannot give that on."
+        raise ApiProblem(ProblemKind.FORBIDDEN, detail)

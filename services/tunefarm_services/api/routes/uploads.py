@@ -1,0 +1,110 @@
+"""Uploads: content in pieces, each of which may be sent again."""
+
+from typing import Annotated, Final
+
+from anyio import to_thread
+from fastapi import APIRouter, Header, Request
+from starlette.responses import Response
+
+from tunefarm_schemas.upload import Upload
+from tunefarm_services.api.answer import answer
+from tunefarm_services.api.bodies.upload import UploadBody
+from tunefarm_services.api.caller import JobsReader, JobsWriter
+from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.parts import PartsOf
+from tunefarm_services.api.problem import ApiProblem, ProblemKind
+from tunefarm_services.api.responses import LOCATION, responses
+from tunefarm_services.api.routes.path import Id
+from tunefarm_services.api.views.page import Page
+
+router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
+
+PIECE: Final = "application/offset+octet-stream"
+OFFSET: Final = {"Upload-Offset": {"description": "Where the next piece begins.", "schema": {"type": "integer"}}}
+_PIECES: Final = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+_QUOTA_RETRY_S: Final = 60
+
+
+@router.post(
+    "", response_model=Upload, status_code=201, responses=responses(ProblemKind.CONFLICT, s201={"headers": LOCATION})
+)
+def create(body: UploadBody, caller: JobsWriter, parts: PartsOf) -> Response:
+    """Begin an upload; then send its pieces with PATCH."""
+    if body.size_bytes > parts.settings.upload_bytes:
+        detail = f"An upload may have {parts.settings.upload_bytes} bytes."
+        raise ApiProblem(ProblemKind.TOO_LARGE, detail, field="size_bytes")
+    declared_bytes = sum(upload.size_bytes for upload in parts.store.uploads(caller.tenant))
+    if declared_bytes + body.size_bytes > parts.settings.tenant_upload_bytes:
+        detail = f"The tenant's uploads have {declared_bytes} bytes together. Delete one that is no longer needed."
+        raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers={"Retry-After": str(_QUOTA_RETRY_S)})
+    upload = parts.store.create_upload(caller.tenant, body.size_bytes, body.digest)
+    return answer(upload, 201, Location=f"/v1/uploads/{upload.upload_id}", Upload_Offset="0")
+
+
+@router.get("", response_model=Page[Upload], responses=responses())
+def list_uploads(
+    caller: JobsReader, parts: PartsOf, page_size: PageSize = DEFAULT_SIZE, page_token: PageToken = None
+) -> Response:
+    """Uploads of the tenant."""
+    paging = Paging("uploads", page_size, page_token)
+    found = sorted(parts.store.uploads(caller.tenant), key=lambda upload: upload.upload_id)
+    behind = [upload for upload in found if paging.after is None or upload.upload_id > paging.after]
+    return answer(paging.page(behind, lambda upload: upload.upload_id, lambda upload: upload))
+
+
+@router.patch(
+    "/{upload_id}",
+    status_code=204,
+    openapi_extra=_PIECES,
+    responses=responses(
+        ProblemKind.NOT_FOUND, ProblemKind.WRONG_OFFSET, ProblemKind.UNSUPPORTED_MEDIA_TYPE, s204={"headers": OFFSET}
+    ),
+)
+async def append(
+    request: Request,
+    upload_id: Id,
+    caller: JobsWriter,
+    parts: PartsOf,
+    upload_offset: Annotated[int, Header(ge=0, lt=1 << 40, description="Where this piece begins, in bytes.")],
+) -> Response:
+    """Add a piece. After a broken connection ask with HEAD where to go on."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in {PIECE, "application/octet-stream"}:
+        raise ApiProblem(ProblemKind.UNSUPPORTED_MEDIA_TYPE, f"Send pieces as {PIECE}.")
+    data = await request.body()
+    upload = await to_thread.run_sync(parts.store.append_upload, caller.tenant, upload_id, upload_offset, data)
+    return Response(status_code=204, headers=_headers(upload))
+
+
+@router.head(
+    "/{upload_id}",
+    status_code=200,
+    response_class=Response,
+    responses=responses(ProblemKind.NOT_FOUND, s200={"headers": OFFSET}),
+)
+def head(upload_id: Id, caller: JobsReader, parts: PartsOf) -> Response:
+    """Where an upload goes on: Upload-Offset, and Upload-Length for the whole."""
+    return Response(headers={**_headers(parts.store.upload(caller.tenant, upload_id)), "Cache-Control": "no-store"})
+
+
+@router.get("/{upload_id}", response_model=Upload, responses=responses(ProblemKind.NOT_FOUND, s200={"headers": OFFSET}))
+def get(upload_id: Id, caller: JobsReader, parts: PartsOf) -> Response:
+    """One upload."""
+    upload = parts.store.upload(caller.tenant, upload_id)
+    return answer(upload, 200, **_headers(upload), Cache_Control="no-store")
+
+
+@router.delete("/{upload_id}", status_code=204, responses=responses(ProblemKind.NOT_FOUND))
+def delete(upload_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
+    """Forget an upload. Jobs that were made from it stay."""
+    parts.store.delete_upload(caller.tenant, upload_id)
+    return Response(status_code=204)
+
+
+def _headers(upload: Upload) -> dict[str, str]:
+    return {"Upload-Offset": str(upload.received_bytes), "Upload-Length": str(upload.size_bytes)}

@@ -1,0 +1,33 @@
+"""Use of the farm."""
+
+from datetime import date
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from tunefarm_schemas.usage import Usage
+from tunefarm_services.api.answer import answer
+from tunefarm_services.api.caller import UsageReader
+from tunefarm_services.api.parts import PartsOf
+from tunefarm_services.api.problem import ApiProblem, ProblemKind
+from tunefarm_services.api.responses import responses
+from tunefarm_services.api.views.page import Page
+
+router = APIRouter(prefix="/v1", tags=["usage"])
+
+
+@router.get("/usage", response_model=Page[Usage], responses=responses())
+def get(
+    caller: UsageReader,
+    parts: PartsOf,
+    since_day: Annotated[date | None, Query(description="A date in UTC, such as 2027-01-31.")] = None,
+    all_tenants: Annotated[bool, Query(description="Of every tenant; for the operator only.")] = False,
+) -> Response:
+    """Device-seconds, trials and jobs by day and device class."""
+    day = None if since_day is None else since_day.isoformat()
+    if not all_tenants:
+        return answer(Page[Usage](items=tuple(parts.store.usage(caller.tenant, day))))
+    if caller.tenant not in parts.settings.operator_tenants:
+        raise ApiProblem(ProblemKind.FORBIDDEN, "Only the operator's tokens may see the use of every tenant.")
+    return answer(Page[Usage](items=tuple(parts.store.usage_all(day))))

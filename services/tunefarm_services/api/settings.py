@@ -1,0 +1,65 @@
+"""What the environment says about an API process."""
+
+from typing import Final
+
+from pydantic import Field
+
+from tunefarm_services.settings import Settings
+
+MEBIBYTE: Final = 1 << 20
+
+
+class ApiSettings(Settings):
+    """Limits of the API. Each field is the environment variable of its name with ``TUNEFARM_`` before.
+
+    Rates are written as ``limits`` reads them, such as ``500/second`` or ``100/second;2000/minute``.
+    """
+
+    public_docs: bool = False
+    """Whether /openapi.json and /docs are shown without a token."""
+    metrics_on_loopback: bool = False
+    """Whether /metrics is answered without a token to callers on this host."""
+    operator_tenants: tuple[str, ...] = ("operator", "local")
+    """Tenants whose tokens may see figures of the whole farm."""
+
+    body_bytes: int = Field(default=16 * MEBIBYTE, gt=0)
+    """Largest body of a request but for a piece of an upload."""
+    upload_piece_bytes: int = Field(default=16 * MEBIBYTE, gt=0)
+    upload_bytes: int = Field(default=256 * MEBIBYTE, gt=0)
+    """Largest upload."""
+    tenant_upload_bytes: int = Field(default=1024 * MEBIBYTE, gt=0)
+    """Size of all uploads of a tenant together."""
+    json_depth: int = Field(default=100, gt=0)
+    """How deep objects and arrays may be nested."""
+    body_deadline_s: float = Field(default=30.0, gt=0)
+    """How long a client may take to send a body."""
+    header_deadline_s: float = Field(default=10.0, gt=0)
+    """How long a client may take to send the head of its first request."""
+    connections: int = Field(default=2000, gt=0)
+    """Most connections at once; more are answered 503."""
+
+    rate_limit: str = "500/second"
+    """Requests of one token."""
+    refused_rate_limit: str = "30/second"
+    """Requests of one address with a token that is not valid."""
+    open_jobs_per_tenant: int = Field(default=1000, gt=0)
+    """Jobs of a tenant that are not finished."""
+    modules_per_job: int = Field(default=256, gt=0)
+
+    threads: int = Field(default=6, gt=0)
+    """Threads that talk to the store; more would mostly wait for the interpreter's lock, and hold a connection each."""
+    event_poll_s: float = Field(default=0.25, gt=0)
+    """How often an event stream looks for news while there are some; it slows down to once a second."""
+    heartbeat_s: float = Field(default=15.0, gt=0)
+    """Seconds between comments on a silent event stream."""
+
+    intake_at_once: int = Field(default=2, gt=0)
+    intake_queue: int = Field(default=64, gt=0)
+    """Requests that may wait for an intake child; more are answered 503."""
+    intake_timeout_s: float = Field(default=30.0, gt=0)
+    import_timeout_s: float = Field(default=300.0, gt=0)
+    intake_memory_bytes: int = Field(default=4096 * MEBIBYTE, gt=0)
+    default_target: str = "host"
+    """The target of a request that names none."""
+    host_cores: int | None = Field(default=None, gt=0)
+    """Threads of the ``host`` target; the physical cores of this host when absent."""

@@ -1,0 +1,1 @@
+"""What answers carry beyond the common nouns."""

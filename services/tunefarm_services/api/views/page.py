@@ -1,0 +1,16 @@
+"""Lists, whole or in pages."""
+
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+Item = TypeVar("Item")
+
+
+class Page(BaseModel, Generic[Item]):
+    """One page of a list. ``next_page_token`` asks for the next one as ``page_token``; null on the last."""
+
+    model_config = ConfigDict(frozen=True)
+
+    items: tuple[Item, ...]
+    next_page_token: str | None = None

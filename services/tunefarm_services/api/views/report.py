@@ -1,0 +1,27 @@
+"""What is told of imports and exports."""
+
+from pydantic import BaseModel
+
+
+class RefusedLine(BaseModel):
+    """A line that was not taken, counted from 1 in ``workloads`` or ``records``, and why."""
+
+    file: str
+    line: int
+    reason: str
+
+
+class ImportReport(BaseModel):
+    """Ids of the records that are new, how many were there already, and the lines refused."""
+
+    record_ids: tuple[str, ...]
+    already_there: int
+    refusals: tuple[RefusedLine, ...]
+
+
+class ExportedDatabase(BaseModel):
+    """The text of both files of a TVM database, and how many records they hold."""
+
+    workloads: str
+    records: str
+    exported: int

@@ -1,0 +1,119 @@
+"""Structured logs: one line, one event, with the ids of the work it belongs to.
+
+Everything that is logged while ``bind(job_id=...)`` holds carries that id, through every function called inside. A
+thread or a process starts without ids: what is handed to it carries the ids, and it binds them again.
+"""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import Any, Final, TextIO
+
+import structlog
+from structlog.typing import Processor
+
+from tunefarm_services.telemetry.redaction import hide_secrets
+
+LEVELS: Final[Mapping[str, int]] = logging.getLevelNamesMapping()
+LONGEST_EVENT: Final = 80
+_LOUD_LIBRARIES: Final = ("httpx", "httpcore", "asyncio", "urllib3", "alembic", "kombu", "amqp", "watchfiles")
+
+
+def configure_logs(
+    service: str,
+    level: str = "info",
+    json: bool = True,
+    stream: TextIO | None = None,
+    count: Callable[[str, str], None] = lambda _level, _event: None,
+) -> None:
+    """Send every log line of this process to ``stream`` (standard error), those of libraries included.
+
+    Args:
+        service: what this process is: api, tuner, worker.
+        level: the least severe level that is shown, such as ``info``; an unknown one is read as ``info``.
+        json: one JSON object a line, for machines; otherwise text for a person.
+        stream: where lines go.
+        count: told level and event of each of our own lines; events are constant texts, of which there are few.
+    """
+    output = stream or sys.stderr
+    number = LEVELS.get(level.upper(), logging.INFO)
+    shared = _shared_processors(service)
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            _counting(count),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        # A process that configures twice, as tests do, must not keep the first.
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(output)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=_last_processors(output, json=json))
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(number)
+    for name in _LOUD_LIBRARIES:
+        logging.getLogger(name).setLevel(max(number, logging.WARNING))
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "celery"):
+        library = logging.getLogger(name)
+        library.handlers.clear()
+        library.propagate = True
+
+
+@contextmanager
+def bind(**ids: object) -> Iterator[None]:
+    """While it holds, every log line of this context carries ``ids``, such as job_id or candidate. None is left out."""
+    known = {name: value for name, value in ids.items() if value is not None}
+    with structlog.contextvars.bound_contextvars(**known):
+        yield
+
+
+def bound_ids() -> dict[str, str]:
+    """The ids that hold here, as a message or a new thread carries them on to its own ``bind``."""
+    return {name: str(value) for name, value in structlog.contextvars.get_contextvars().items()}
+
+
+def _shared_processors(service: str) -> list[Processor]:
+    def add_service(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        line.setdefault("service", service)
+        return line
+
+    return [
+        structlog.contextvars.merge_contextvars,
+        add_service,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+    ]
+
+
+def _counting(count: Callable[[str, str], None]) -> Processor:
+    def tell(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        count(line["level"], str(line["event"])[:LONGEST_EVENT])
+        return line
+
+    return tell
+
+
+def _last_processors(output: TextIO, *, json: bool) -> list[Processor]:
+    hidden: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if json:
+        return [
+            *hidden,
+            structlog.processors.format_exc_info,
+            hide_secrets,
+            structlog.processors.JSONRenderer(ensure_ascii=False, default=str),
+        ]
+    plain = structlog.dev.plain_traceback
+    return [
+        *hidden,
+        hide_secrets,
+        structlog.dev.ConsoleRenderer(colors=output.isatty(), exception_formatter=plain, timestamp_key="at"),
+    ]

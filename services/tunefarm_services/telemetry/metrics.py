@@ -1,0 +1,126 @@
+"""The figures of a process, as Prometheus reads them."""
+
+import time
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+STALLED_S: Final = 90.0
+"""A loop that did not come round for so long hangs. A database that is away is waited for in shorter steps."""
+
+_REQUEST_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_STAGE_SECONDS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_JOB_SECONDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+
+
+class Metrics:
+    """Every figure that tunefarm counts itself, in a registry of its own. May be used from several threads.
+
+    Labels have few values: no id of a job, a tenant or a token is one.
+    """
+
+    def __init__(self, service: str, version: str = "0.1.0") -> None:
+        """All figures at zero, for a process of kind ``service``: api, tuner, worker."""
+        self.registry = CollectorRegistry()
+        self.build = Gauge(
+            "tunefarm_build_info", "1, with what is running.", ["service", "version"], registry=self.registry
+        )
+        self.build.labels(service=service, version=version).set(1)
+        self.log_lines = Counter(
+            "tunefarm_log_lines_total", "Lines logged, by what they tell.", ["level", "event"], registry=self.registry
+        )
+        self._add_api()
+        self._add_tuner()
+        self._add_farm()
+
+    def text(self) -> bytes:
+        """What a scrape is answered, of type CONTENT_TYPE."""
+        return generate_latest(self.registry)
+
+    def seems_alive(self) -> bool:
+        """Whether the loop that this process lives for came round lately. True before it first did."""
+        seen_s = self.registry.get_sample_value("tunefarm_tuner_alive_timestamp_seconds") or 0.0
+        return seen_s == 0.0 or time.time() - seen_s < STALLED_S
+
+    def collect_from(self, collector: Collector) -> None:
+        """Ask ``collector`` too at every scrape."""
+        self.registry.register(collector)
+
+    def _add_api(self) -> None:
+        """Requests, by the route's template and never by the path."""
+        registry = self.registry
+        self.http_requests = Counter(
+            "tunefarm_http_requests_total", "Requests answered.", ["method", "route", "status"], registry=registry
+        )
+        self.http_request_seconds = Histogram(
+            "tunefarm_http_request_seconds",
+            "Time until a request was answered; event streams are left out.",
+            ["method", "route"],
+            buckets=_REQUEST_SECONDS,
+            registry=registry,
+        )
+        self.http_requests_in_flight = Gauge(
+            "tunefarm_http_requests_in_flight", "Requests being answered.", registry=registry
+        )
+        self.event_streams = Gauge("tunefarm_event_streams", "Open streams of events.", registry=registry)
+        self.requests_refused = Counter(
+            "tunefarm_requests_refused_total",
+            "Requests refused: rate, quota, size, token, scope.",
+            ["reason"],
+            registry=registry,
+        )
+        self.intake_seconds = Histogram(
+            "tunefarm_intake_seconds",
+            "Time that the intake child took for a module.",
+            ["result"],
+            buckets=_STAGE_SECONDS,
+            registry=registry,
+        )
+
+    def _add_tuner(self) -> None:
+        """Jobs, from lease to outcome."""
+        registry = self.registry
+        self.jobs_running = Gauge("tunefarm_jobs_running", "Jobs that this tuner works on.", registry=registry)
+        self.jobs_leased = Counter("tunefarm_jobs_leased_total", "Jobs taken up.", registry=registry)
+        self.jobs_finished = Counter("tunefarm_jobs_finished_total", "Jobs finished.", ["outcome"], registry=registry)
+        self.job_seconds = Histogram(
+            "tunefarm_job_seconds",
+            "Time from the lease of a job to its end.",
+            ["outcome"],
+            buckets=_JOB_SECONDS,
+            registry=registry,
+        )
+        self.leases_lost = Counter(
+            "tunefarm_leases_lost_total",
+            "Jobs that another tuner took over while this one held them.",
+            registry=registry,
+        )
+        self.store_errors = Counter(
+            "tunefarm_store_errors_total", "Calls of the store that failed.", ["kind"], registry=registry
+        )
+        self.tuner_alive = Gauge(
+            "tunefarm_tuner_alive_timestamp_seconds", "When the tuner last looked for work.", registry=registry
+        )
+
+    def _add_farm(self) -> None:
+        """Candidates, from dispatch to row."""
+        registry = self.registry
+        self.measurements = Counter(
+            "tunefarm_measurements_total",
+            "Measurements committed, by result: timing, stopped, or the reason of the failure.",
+            ["result"],
+            registry=registry,
+        )
+        self.stage_seconds = Histogram(
+            "tunefarm_stage_seconds",
+            "Time that a candidate spent in a stage.",
+            ["stage"],
+            buckets=_STAGE_SECONDS,
+            registry=registry,
+        )
+        self.device_seconds = Counter(
+            "tunefarm_device_seconds_total", "Time that devices spent on candidates.", registry=registry
+        )

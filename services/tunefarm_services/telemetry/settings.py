@@ -1,0 +1,18 @@
+"""What the environment says about logs, metrics and traces."""
+
+from typing import Literal
+
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class TelemetrySettings(BaseSettings):
+    """Each field is the environment variable of its name with ``TUNEFARM_`` before."""
+
+    model_config = SettingsConfigDict(env_prefix="TUNEFARM_", frozen=True, extra="ignore", env_ignore_empty=True)
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["json", "text"] = "json"
+    traces_endpoint: str | None = None
+    """An OTLP collector's address, such as ``http://collector:4318``. No traces are exported when absent."""
+    metrics_listen: str | None = None
+    """HOST:PORT where a tuner or a worker answers ``/metrics`` and ``/healthz``. Nothing listens when absent."""

@@ -1,0 +1,132 @@
+"""Spans of work, exported to an OpenTelemetry collector where one is configured.
+
+Without one nothing of OpenTelemetry is imported; trace ids are still handed on and logged, so that the log lines of
+several processes about one piece of work can be put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.traceparent import Traceparent
+from tunefarm_services.telemetry.logs import bind
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+_HERE: Final[ContextVar[Traceparent | None]] = ContextVar("tunefarm_traceparent", default=None)
+
+AttributeValue = str | int | float | bool
+
+
+class Traces:
+    """Makes spans. May be used from several threads."""
+
+    def __init__(self, provider: TracerProvider | None = None) -> None:
+        """Export through ``provider``, or only hand ids on when it is None."""
+        self._provider = provider
+
+    @property
+    def exporting(self) -> bool:
+        """Whether spans leave this process."""
+        return self._provider is not None
+
+    @contextmanager
+    def span(
+        self, name: str, *, parent: Traceparent | str | None = None, **attributes: AttributeValue | None
+    ) -> Iterator[Traceparent]:
+        """A span around the block. Gives what messages sent from inside carry on.
+
+        Args:
+            name: what is done, the same for all of its kind: ``measure``, not ``measure 17``.
+            parent: as it came with a request or a message; the span around this one when None or malformed.
+            attributes: of the span; None is left out.
+        """
+        above = Traceparent.parse(parent) if isinstance(parent, str) else parent
+        above = above or _HERE.get()
+        known = {key: value for key, value in attributes.items() if value is not None}
+        if self._provider is None:
+            with _entered(above.child() if above is not None else Traceparent.new()) as here:
+                yield here
+            return
+        with self._exported(self._provider, name, above, known) as exported, _entered(exported) as here:
+            yield here
+
+    def close(self) -> None:
+        """Send what was not sent yet, for at most some seconds."""
+        if self._provider is not None:
+            self._provider.shutdown()
+
+    @staticmethod
+    @contextmanager
+    def _exported(
+        provider: TracerProvider, name: str, above: Traceparent | None, attributes: dict[str, AttributeValue]
+    ) -> Iterator[Traceparent]:
+        from opentelemetry import context, trace
+
+        outer = context.Context()
+        if above is not None:
+            remote = trace.SpanContext(
+                trace_id=int(above.trace_id, 16),
+                span_id=int(above.span_id, 16),
+                is_remote=True,
+                trace_flags=trace.TraceFlags(int(above.sampled)),
+            )
+            outer = trace.set_span_in_context(trace.NonRecordingSpan(remote), outer)
+        tracer = provider.get_tracer("tunefarm")
+        with tracer.start_as_current_span(name, context=outer, attributes=attributes) as span:
+            here = span.get_span_context()
+            yield Traceparent(f"{here.trace_id:032x}", f"{here.span_id:016x}", bool(here.trace_flags.sampled))
+
+
+def configure_traces(service: str, endpoint: str | None, exporter: SpanExporter | None = None) -> Traces:
+    """The traces of this process.
+
+    Args:
+        service: what this process is: api, tuner, worker.
+        endpoint: an OTLP collector's address, such as ``http://collector:4318``; nothing is exported when None.
+        exporter: where spans go instead of to ``endpoint``.
+
+    Raises:
+        BadInput: the endpoint is no address, or OpenTelemetry is not installed.
+    """
+    if endpoint is None and exporter is None:
+        return Traces()
+    if endpoint is not None and not endpoint.startswith(("http://", "https://")):
+        raise BadInput("TUNEFARM_TRACES_ENDPOINT", f"{endpoint!r} is no address.", "Write http://collector:4318.")
+    try:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        fix = "Install opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http, or unset it."
+        raise BadInput("TUNEFARM_TRACES_ENDPOINT", f"OpenTelemetry is not installed: {error}.", fix) from error
+    provider = TracerProvider(resource=Resource.create({"service.name": f"tunefarm-{service}"}))
+    provider.add_span_processor(BatchSpanProcessor(exporter or _otlp_exporter(str(endpoint))))
+    return Traces(provider)
+
+
+def here() -> Traceparent | None:
+    """The span that this code runs in, to be carried by a message."""
+    return _HERE.get()
+
+
+@contextmanager
+def _entered(traceparent: Traceparent) -> Iterator[Traceparent]:
+    before = _HERE.set(traceparent)
+    try:
+        with bind(trace_id=traceparent.trace_id, span_id=traceparent.span_id):
+            yield traceparent
+    finally:
+        _HERE.reset(before)
+
+
+def _otlp_exporter(endpoint: str) -> SpanExporter:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=5)

@@ -1,0 +1,91 @@
+"""Which devices measure for a job."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from tunefarm_schemas.device import Device
+from tunefarm_schemas.job import Job
+from tunefarm_schemas.lane import Lane, LaneKind, LaneState
+from tunefarm_schemas.target import Target
+from tunefarm_services.store.store import Store
+from tunefarm_services.tuner.no_device import NoDevice
+
+KINDS: Final[Mapping[str, tuple[LaneKind, ...]]] = MappingProxyType(
+    {"llvm": ("cpu", "rpc"), "c": ("rpc",), "cuda": ("cuda",)}
+)
+"""Kinds of lanes that can run code for a kind of target, the preferred one first."""
+_COMING_BACK: Final = frozenset({LaneState.STARTING, LaneState.QUARANTINED, LaneState.MAINTENANCE})
+
+
+@dataclass(frozen=True)
+class ChosenDevice:
+    """A device class and the code generator of the lanes that serve it: those give comparable numbers."""
+
+    device_class_id: str
+    code_generator: str
+    device: Device
+    kind: LaneKind
+
+
+def choose_device(store: Store, job: Job) -> ChosenDevice | NoDevice:
+    """The device class for a job, from the lanes that are live now.
+
+    The one that was named; else one where this tenant has searched for the job's workload before, so that what is
+    known is used; else the one with the most room. Lanes of the host's own kind go before boards behind a gateway.
+    """
+    target = store.target(job.spec.tasks[0].target_id, tenant=job.tenant)
+    named = job.spec.device_class_id
+    lanes = store.lanes(named)
+    fitting = [lane for lane in lanes if lane.kind in KINDS.get(target.kind, ()) and _has_cores(lane, target)]
+    live = [lane for lane in fitting if lane.state.takes_work]
+    if not live:
+        return NoDevice(_why_none(target, named, lanes, fitting))
+    pools: dict[tuple[str, str], list[Lane]] = defaultdict(list)
+    for lane in live:
+        pools[lane.device.device_class.device_class_id, lane.code_generator].append(lane)
+    known = _known_classes(store, job)
+    order = KINDS[target.kind]
+    (device_class_id, code_generator), best = max(
+        pools.items(),
+        key=lambda pool: (
+            -order.index(pool[1][0].kind),
+            known.get(pool[0], 0),
+            sum(lane.room - lane.in_flight for lane in pool[1]),
+            pool[0],
+        ),
+    )
+    return ChosenDevice(device_class_id, code_generator, best[0].device, best[0].kind)
+
+
+def _has_cores(lane: Lane, target: Target) -> bool:
+    """Whether the kernel's threads find a core each; a lane that tells no cores is believed."""
+    return lane.kind != "cpu" or not lane.cores or target.num_cores <= len(lane.cores)
+
+
+def _known_classes(store: Store, job: Job) -> dict[tuple[str, str], int]:
+    """Trials that were spent on the job's first workload, by device class and code generator."""
+    task = job.spec.tasks[0]
+    spent: dict[tuple[str, str], int] = defaultdict(int)
+    for exploration in store.explorations(job.tenant, task.workload_id):
+        key = exploration.key
+        if key.target_id == task.target_id:
+            spent[key.device_class_id, key.code_generator] += exploration.spent.trials
+    return spent
+
+
+def _why_none(target: Target, named: str | None, lanes: Sequence[Lane], fitting: Sequence[Lane]) -> str:
+    which = f"device class {named}" if named is not None else f"kind {target.kind}"
+    if any(lane.state in _COMING_BACK for lane in fitting):
+        return f"no live device of {which}: those that fit are {_states(fitting)}; the job waits for one"
+    if fitting:
+        return f"no live device of {which}: all are {_states(fitting)}; the job waits for one"
+    if any(lane.state.takes_work and lane.kind in KINDS.get(target.kind, ()) for lane in lanes):
+        return f"no live device of {which} has the {target.num_cores} cores that the target asks for"
+    return f"no live device of {which}; the job waits for one"
+
+
+def _states(lanes: Sequence[Lane]) -> str:
+    return ", ".join(sorted({lane.state.value for lane in lanes}))

@@ -1,0 +1,83 @@
+"""A job's pulse while a supervisor works on it: the lease is renewed, requests are heard, progress is told."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from tunefarm_schemas.job import JobOutcome, JobState, StopReason
+from tunefarm_services.store.store import Store
+from tunefarm_services.store.store_error import FenceLost
+from tunefarm_services.store.stored import JobRequest
+from tunefarm_services.tuner.job_run import JobRun
+from tunefarm_services.tuner.summary import Progress, Stage
+
+LEASE_S = 15.0
+RENEW_S = 4.0
+ASK_STORE_S = 0.5
+REPORT_S = 0.25
+
+
+class JobWatch:
+    """Asked several times a second whether to go on. Serves one run of one job, on its supervisor's thread."""
+
+    def __init__(
+        self, store: Store, job_run: JobRun, stop_asked: threading.Event, on_progress: Callable[[Progress], None]
+    ) -> None:
+        self._store = store
+        self._job_run = job_run
+        self._stop_asked = stop_asked
+        self._on_progress = on_progress
+        self._next_renewal_s = self._next_question_s = self._next_report_s = 0.0
+        self.halt: JobState | None = None
+        """The state that the job was asked to enter, or was brought into; None while it goes on."""
+
+    def goes_on(self, stage: Stage) -> bool:
+        """Renew the lease, look for requests, report; False when the job has to stop. Raises FenceLost."""
+        now_s = time.monotonic()
+        if now_s >= self._next_renewal_s:
+            self._next_renewal_s = now_s + RENEW_S
+            self.renew()
+        if now_s >= self._next_question_s:
+            self._next_question_s = now_s + ASK_STORE_S
+            self._obey()
+        if now_s >= self._next_report_s:
+            self._next_report_s = now_s + REPORT_S
+            self._on_progress(self._job_run.progress(stage))
+        return not self.has_to_stop
+
+    def renew(self) -> None:
+        """Hold the job for a while from now on. Raises FenceLost."""
+        lease = self._job_run.lease
+        if self._store.renew(lease, LEASE_S) is None:
+            raise FenceLost(f"job {lease.job_id}", lease.fence)
+
+    @property
+    def has_to_stop(self) -> bool:
+        """Whether the run was told to end."""
+        return self._stop_asked.is_set() or self.halt is not None
+
+    @property
+    def stop_asked(self) -> threading.Event:
+        """Set when the run should end soon, whatever the job's state."""
+        return self._stop_asked
+
+    def reason_to_search_no_further(self, device_seconds_left: float | None) -> StopReason | None:
+        """Why the search is over although the job goes on to its end; None while it is not.
+
+        ``device_seconds_left`` is what this search may spend; what it has spent stands in the run's session.
+        """
+        if self._job_run.deadline_passed():
+            return StopReason.DEADLINE
+        session = self._job_run.session
+        if device_seconds_left is not None and session is not None and session.device_seconds >= device_seconds_left:
+            return StopReason.DEVICE_SECONDS
+        return None
+
+    def _obey(self) -> None:
+        lease = self._job_run.lease
+        match self._store.requested(lease.tenant, lease.job_id):
+            case JobRequest.CANCEL:
+                self.halt = JobState.FINISHED
+                self._store.set_job_state(lease, JobState.FINISHED, JobOutcome.CANCELED, "canceled on request")
+            case JobRequest.PAUSE:
+                self.halt = JobState.PAUSED

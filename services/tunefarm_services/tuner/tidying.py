@@ -1,0 +1,46 @@
+"""Forgetting, now and then, what has been kept for as long as the settings say."""
+
+import time
+from typing import Final
+
+import structlog
+
+from tunefarm_services.store.store import Store
+from tunefarm_services.store.stored import RetentionPolicy
+from tunefarm_services.tuner.settings import TunerSettings
+
+EVERY_S: Final = 3600.0
+UNREFERRED_S: Final = 3600.0
+"""A blob that no row refers to may be on its way between hosts for so long, such as a task or a library."""
+FIRST_S: Final = 60.0
+
+log = structlog.get_logger()
+
+
+class Tidying:
+    """Applies the retention policy hourly, and removes blobs that are left over.
+
+    Several tuners may do so; what is gone already costs nothing.
+    """
+
+    def __init__(self, store: Store, settings: TunerSettings) -> None:
+        self._store = store
+        self._policy = RetentionPolicy(
+            trials_days=settings.keep_trials_days,
+            events_days=settings.keep_events_days,
+            uploads_hours=settings.keep_uploads_hours,
+            lanes_days=settings.keep_lanes_days,
+        )
+        self._due_s = time.monotonic() + FIRST_S
+
+    def tidy_if_due(self) -> None:
+        """Tidy when an hour has gone by. Raises StoreUnavailable."""
+        if time.monotonic() < self._due_s:
+            return
+        self._due_s = time.monotonic() + EVERY_S
+        report = self._store.apply_retention(self._policy)
+        if any(report.model_dump().values()):
+            log.info("old rows were removed", **report.model_dump())
+        garbage = self._store.gc(older_than_s=UNREFERRED_S)
+        if garbage.removed:
+            log.info("blobs were removed that no row refers to", **garbage.model_dump())

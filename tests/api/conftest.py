@@ -1,0 +1,82 @@
+"""An API over a fresh SQLite store, with tokens of two tenants, and one intake for the whole run."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import create_engine
+
+from tests.api.people import Person, person_of, somebody
+from tunefarm_services.api.app import create_app
+from tunefarm_services.api.intake import ZygoteIntake
+from tunefarm_services.api.settings import ApiSettings
+from tunefarm_services.store import Store
+from tunefarm_services.store.tables import Table
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("api")
+
+
+@pytest.fixture(scope="session")
+def shared_store(home: Path) -> Iterator[Store]:
+    opened = Store.open(f"sqlite:///{home}/tunefarm.db", home / "blobs")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def store(home: Path, shared_store: Store) -> Iterator[Store]:
+    """An empty store: emptied after each test, because an app over a new one takes a quarter of a second."""
+    yield shared_store
+    engine = create_engine(f"sqlite:///{home}/tunefarm.db")
+    with engine.begin() as connection:
+        for table in reversed(Table.metadata.sorted_tables):
+            connection.execute(table.delete())
+    engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def intake() -> Iterator[ZygoteIntake]:
+    reading = ZygoteIntake(ApiSettings())
+    reading.start()
+    yield reading
+    reading.close()
+
+
+@pytest.fixture(scope="session")
+def settings(home: Path) -> ApiSettings:
+    return ApiSettings(home=home, rate_limit="100000/second", refused_rate_limit="100000/second")
+
+
+@pytest.fixture(scope="session")
+def app(shared_store: Store, settings: ApiSettings, intake: ZygoteIntake) -> FastAPI:
+    return create_app(shared_store, settings, intake=intake)
+
+
+@pytest.fixture
+def stranger(app: FastAPI) -> Person:
+    """Somebody without a token."""
+    return somebody(app)
+
+
+@pytest.fixture
+def alice(app: FastAPI, store: Store) -> Person:
+    return person_of(app, store, "alice")
+
+
+@pytest.fixture
+def bob(app: FastAPI, store: Store) -> Person:
+    return person_of(app, store, "bob")
+
+
+@pytest.fixture
+def app_with(store: Store, settings: ApiSettings, intake: ZygoteIntake) -> Callable[..., FastAPI]:
+    """An app with some settings changed."""
+
+    def make(**changes: object) -> FastAPI:
+        return create_app(store, settings.model_copy(update=changes), intake=intake)
+
+    return make

@@ -1,0 +1,120 @@
+"""Modules in TVM's JSON form."""
+
+import json
+from functools import cache
+from typing import Any
+
+
+@cache
+def matmul_json(extent: int = 32) -> str:
+    from tvm import te
+
+    A, B = (te.placeholder((extent, extent), name=name) for name in "AB")
+    k = te.reduce_axis((0, extent), name="k")
+    C = te.compute((extent, extent), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    return _json({"main": te.create_prim_func([A, B, C])})
+
+
+@cache
+def exponential_json() -> str:
+    from tvm import te
+
+    A = te.placeholder((8,), name="A")
+    return _json({"main": te.create_prim_func([A, te.compute((8,), lambda i: te.exp(A[i]), name="B")])})
+
+
+@cache
+def two_functions_json() -> str:
+    from tvm import te
+
+    A = te.placeholder((8,), name="A")
+    return _json(
+        {
+            "first": te.create_prim_func([A, te.compute((8,), lambda i: A[i] + 1, name="B")]),
+            "second": te.create_prim_func([A, te.compute((8,), lambda i: A[i] * 2, name="B")]),
+        }
+    )
+
+
+@cache
+def calling_json(callee: str) -> str:
+    """A module that calls ``callee``: extern, packed, llvm, or another function of itself."""
+    from tvm import te, tirx
+
+    def call(value: Any) -> Any:
+        match callee:
+            case "extern":
+                return tirx.call_extern("float32", "system", value)
+            case "packed":
+                return tirx.call_packed("runtime.ProcessSpawn", value).astype("float32")
+            case "llvm":
+                return tirx.call_llvm_pure_intrin("float32", "llvm.returnaddress", value)
+            case _:
+                raise ValueError(callee)
+
+    A = te.placeholder((8,), name="A")
+    return _json({"main": te.create_prim_func([A, te.compute((8,), lambda i: call(A[i]), name="B")])})
+
+
+@cache
+def pragma_json() -> str:
+    """A module whose loop carries LLVM code."""
+    import tvm
+    from tvm.s_tir import Schedule
+
+    schedule = Schedule(tvm.ir.load_json(matmul_json()))
+    loop = schedule.get_loops(schedule.get_sblock("C", func_name="main"))[0]
+    schedule.annotate(loop, "pragma_import_llvm", "define void @f() { ret void }")
+    return str(tvm.ir.save_json(schedule.mod))
+
+
+@cache
+def relax_json() -> str:
+    import tvm
+    from tvm import relax
+
+    x = relax.Var("x", relax.TensorStructInfo((4,), "float32")) if hasattr(relax, "TensorStructInfo") else None
+    builder = relax.BlockBuilder()
+    if x is None:
+        x = relax.Var("x", relax.TensorType((4,), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(builder.emit(relax.op.add(x, x)))
+        builder.emit_func_output(out)
+    return str(tvm.ir.save_json(builder.get()))
+
+
+@cache
+def tiled_trace(extent: int = 32) -> Any:
+    """A trace with decisions for ``matmul_json(extent)``."""
+    import tvm
+    from tvm.s_tir import Schedule
+
+    from tunefarm_search.tvm_trace import trace_of
+
+    schedule = Schedule(tvm.ir.load_json(matmul_json(extent)))
+    loop = schedule.get_loops(schedule.get_sblock("C", func_name="main"))[0]
+    factors = schedule.sample_perfect_tile(loop, n=2)
+    schedule.split(loop, factors)
+    return json.loads(trace_of(schedule).text)
+
+
+@cache
+def smuggling_trace() -> Any:
+    """A trace for ``matmul_json()`` that brings LLVM code in as an annotation."""
+    import tvm
+    from tvm.s_tir import Schedule
+
+    from tunefarm_search.tvm_trace import trace_of
+
+    schedule = Schedule(tvm.ir.load_json(matmul_json()))
+    loop = schedule.get_loops(schedule.get_sblock("C", func_name="main"))[0]
+    schedule.annotate(loop, "pragma_import_llvm", "define void @f() { ret void }")
+    return json.loads(trace_of(schedule).text)
+
+
+def _json(functions: dict[str, Any]) -> str:
+    import tvm
+
+    module = tvm.IRModule({name: function.with_attr("global_symbol", name) for name, function in functions.items()})
+    return str(tvm.ir.save_json(module))

@@ -1,0 +1,33 @@
+"""The API as a process of its own: python -m tests.api.service HOME SOCKET_DESCRIPTOR."""
+
+import socket
+import sys
+from pathlib import Path
+
+import uvicorn
+
+from tunefarm_services.api.app import create_app
+from tunefarm_services.api.http_protocol import prompt_protocol
+from tunefarm_services.api.settings import ApiSettings
+from tunefarm_services.store import Store
+from tunefarm_services.telemetry.logs import configure_logs
+
+
+def main(home: Path, descriptor: int) -> None:
+    configure_logs("api", level="warning")
+    settings = ApiSettings(home=home, body_bytes=1 << 20, body_deadline_s=2.0, header_deadline_s=1.0)
+    store = Store.open(settings.database(), settings.blobs())
+    config = uvicorn.Config(
+        create_app(store, settings),
+        http=prompt_protocol(settings.header_deadline_s),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
+    )
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=descriptor)])
+    store.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,93 @@
+"""A tenant with one of everything, each marked with the tenant's name."""
+
+from dataclasses import dataclass
+
+from tests.store.sample import DEVICE, TARGET, Bench, exploration_key, failed, manifest, record, timing, workload
+from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.device import HOT_CACHE
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.job import Effort, Job, JobSpec
+from tunefarm_schemas.lane import Lane, LaneState
+from tunefarm_schemas.record import RecordKey, RecordStatus
+from tunefarm_schemas.token import Scope
+from tunefarm_schemas.workload import Task
+from tunefarm_services.store import Lease, Store
+
+LIBRARY = b"\x7fELF the library"
+
+
+def put_job(store: Store, tenant: str, text: str = "module") -> Job:
+    stored = store.put_workload(tenant, workload(f"{text} of {tenant}", name=f"matmul_{tenant}"))
+    store.put_target(tenant, TARGET)
+    task = Task(workload_id=stored.workload_id, target_id=TARGET.target_id, name=stored.name)
+    labels = {"owner": f"label of {tenant}"}
+    spec = JobSpec(tasks=(task,), effort=Effort(trials=10), protocol_id=HOT_CACHE.protocol_id, labels=labels)
+    return store.create_job(tenant, spec)
+
+
+@dataclass(frozen=True)
+class Belongings:
+    """Ids of what a tenant has, under the names that paths give them."""
+
+    job_id: str
+    workload_id: str
+    target_id: str
+    record_id: str
+    artifact_id: str
+    upload_id: str
+    token_id: str
+    exploration_id: str
+    lease: Lease
+    bench: Bench
+
+
+def furnished(store: Store, tenant: str) -> Belongings:
+    job = put_job(store, tenant)
+    lease = store.lease_job(tenant, job.job_id, "tuner", 60.0)
+    assert lease is not None
+    key = exploration_key(f"module of {tenant}", tenant=tenant)
+    exploration = store.open_exploration(lease, key)
+    assert store.lease_exploration(lease, exploration.exploration_id)
+    bench = Bench(store, lease, exploration.exploration_id)
+    bench.measure(0, timing(2e-3))
+    bench.measure(1, failed(FailureReason.CRASH))
+    record_key = RecordKey.model_validate(key.model_dump(include=set(RecordKey.model_fields)))
+    kept = record(f"record-{tenant}", 1e-3, key=record_key, tenant=tenant, status=RecordStatus.VERIFIED)
+    store.put_record(tenant, lease, kept.model_copy(update={"status_reason": f"reason of {tenant}"}))
+    store.put_artifact(tenant, manifest(f"artifact-{tenant}", kept.record_id, LIBRARY), LIBRARY)
+    upload = store.create_upload(tenant, 10)
+    token, _ = store.create_token(tenant, f"secret token of {tenant}", (Scope.JOBS_READ,))
+    store.add_usage(lease, record_key.device_class_id, 12.5, 2)
+    return Belongings(
+        job_id=job.job_id,
+        workload_id=key.workload_id,
+        target_id=key.target_id,
+        record_id=kept.record_id,
+        artifact_id=f"artifact-{tenant}",
+        upload_id=upload.upload_id,
+        token_id=token.token_id,
+        exploration_id=exploration.exploration_id,
+        lease=lease,
+        bench=bench,
+    )
+
+
+def lane(lane_id: str = "host-7/cpu-0", state: LaneState = LaneState.READY) -> Lane:
+    return Lane(
+        lane_id=lane_id,
+        worker_name="worker@secret-host",
+        host_name="secret-host",
+        device=DEVICE,
+        code_generator="tvm+llvm",
+        kind="cpu",
+        tvm_version="0.27.0",
+        protocol_version=1,
+        software_version="0.1.0",
+        state=state,
+        reason="",
+        cores=(0, 1),
+        room=2,
+        in_flight=1,
+        started_at=utc_now(),
+        seen_at=utc_now(),
+    )

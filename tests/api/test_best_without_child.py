@@ -1,0 +1,39 @@
+"""Questions for records that the store answers alone do not wait for a child that has TVM."""
+
+from fastapi import FastAPI
+
+from tests.api.people import person_of
+from tests.api.stored import furnished
+from tunefarm_sandbox.fork_failed import ForkFailed
+from tunefarm_services.api.app import create_app
+from tunefarm_services.api.intake import ZygoteIntake
+from tunefarm_services.api.intake_messages import TargetText
+from tunefarm_services.api.settings import ApiSettings
+from tunefarm_services.store import Store
+
+TARGET = '{"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}'
+
+
+class Childless(ZygoteIntake):
+    """A host that can start no process."""
+
+    def _ask(self, *_question: object, **_limits: object) -> None:
+        raise ForkFailed("refused", "no more processes")
+
+
+def test_a_known_workload_and_a_stored_target_need_no_child(store: Store, settings: ApiSettings) -> None:
+    app: FastAPI = create_app(store, settings, intake=Childless(settings))
+    alice = person_of(app, store, "alice")
+    of_alice = furnished(store, "alice")
+    query = {"workload_id": of_alice.workload_id, "target": of_alice.target_id}
+    found = alice.get("/v1/records:best", params=query)
+    assert [match["match"] for match in found.json()["items"]] == ["exact"]
+    assert alice.get("/v1/records:best", params={**query, "target": TARGET}).status_code == 503
+
+
+def test_a_target_is_understood_once(intake: ZygoteIntake) -> None:
+    question = TargetText(text=TARGET, host_cores=2)
+    first = intake.target(question)
+    assert intake.knows_target(question)
+    assert intake.target(question) is first
+    assert not intake.knows_target(TargetText(text=TARGET, host_cores=3))

@@ -1,0 +1,153 @@
+"""What an attacker sends, and that the API stays as it was."""
+
+import json
+import pickle
+import time
+
+import pytest
+
+from tests.api.modules import (
+    calling_json,
+    exponential_json,
+    matmul_json,
+    pragma_json,
+    relax_json,
+    smuggling_trace,
+)
+
+TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
+
+
+def refused(alice, body: object, status: int = 422) -> dict:
+    answer = alice.post("/v1/jobs", json={"module": body, "target": TARGET})
+    assert answer.status_code == status, answer.text
+    assert "Traceback" not in answer.text
+    assert alice.get("/v1/jobs").json()["items"] == []
+    return answer.json()
+
+
+def test_tvmscript_is_refused_with_the_way_to_convert_it(alice):
+    script = "from tvm.script import tirx as T\n@T.prim_func\ndef main(): __import__('os').system('touch /tmp/owned')\n"
+    problem = refused(alice, script)
+    assert "TVMScript" in problem["detail"]
+    assert "save_json" in problem["fix"]
+
+
+def test_pickles_and_libraries_are_refused(alice):
+    for content in (pickle.dumps({"a": 1}), b"\x7fELF\x02\x01\x01" + bytes(50), b"\x80\x04\x95"):
+        upload = alice.post("/v1/uploads", json={"size_bytes": len(content)}).json()
+        kind = {"Upload-Offset": "0", "Content-Type": "application/octet-stream"}
+        alice.patch(f"/v1/uploads/{upload['upload_id']}", content=content, headers=kind)
+        answer = alice.post("/v1/jobs", json={"upload_id": upload["upload_id"], "target": TARGET})
+        assert answer.status_code == 422, answer.text
+
+
+def test_a_cyclic_module_costs_one_child(alice, intake):
+    cyclic = {"root_index": 0, "nodes": [{"type": "ffi.Array", "data": [0]}]}
+    problem = refused(alice, cyclic)
+    assert "killed by" in problem["detail"] or "TVM" in problem["detail"]
+    accepted = alice.post("/v1/jobs", json={"module": exponential_json(), "target": TARGET})
+    assert accepted.status_code == 202, accepted.text
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        {},
+        {"nodes": []},
+        {"root_index": 0, "nodes": [{"type": "unknown.Type"}]},
+        {"root_index": 0, "nodes": [{"type": "ffi.Module", "data": "x"}]},
+        {"root_index": 10**9, "nodes": [{"type": "None"}]},
+        {"root_index": -1, "nodes": [{"type": "None"}]},
+        {"root_index": 0, "nodes": [{"type": "ir.IRModule", "data": {"functions": 99}}]},
+        {"root_index": 0, "nodes": [{"type": "int", "data": 5}]},
+        {"root_index": 0, "nodes": "none"},
+        '{"root_index": 0, "nodes": [',
+        "[]",
+        "{" * 50,
+    ],
+)
+def test_what_is_no_module_is_refused(alice, module):
+    refused(alice, module)
+
+
+def test_a_deeply_nested_module_is_refused_before_tvm_sees_it(alice):
+    assert "nested" in refused(alice, '{"a":' * 5000 + "1" + "}" * 5000)["detail"]
+
+
+def test_a_long_chain_of_nodes_costs_one_child_at_most(alice):
+    nodes: list[dict] = [{"type": "None"}]
+    nodes += [{"type": "ffi.Array", "data": [index]} for index in range(50_000)]
+    refused(alice, json.dumps({"root_index": len(nodes) - 1, "nodes": nodes}))
+
+
+@pytest.mark.parametrize(
+    ("callee", "named"), [("extern", "system"), ("packed", "ProcessSpawn"), ("llvm", "call_llvm_pure_intrin")]
+)
+def test_a_call_into_the_host_is_refused_by_name(alice, callee, named):
+    assert named in refused(alice, calling_json(callee))["detail"]
+
+
+def test_code_in_a_pragma_is_refused(alice):
+    assert "pragma_import_llvm" in refused(alice, pragma_json())["detail"]
+
+
+def test_code_in_a_traces_annotation_is_refused(alice):
+    body = {"module": matmul_json(), "target": TARGET, "seed_traces": [smuggling_trace()]}
+    answer = alice.post("/v1/jobs", json=body)
+    assert answer.status_code == 422, answer.text
+    assert "pragma_import_llvm" in answer.json()["detail"]
+    record = {"module": matmul_json(), "target": TARGET, "trace": smuggling_trace(), "latency_s": 1e-5}
+    assert alice.post("/v1/records", json=record).status_code == 422
+
+
+def test_a_relax_module_is_told_what_to_do(alice):
+    problem = refused(alice, relax_json())
+    assert "Relax" in problem["detail"]
+    assert "FuseTIR" in problem["fix"]
+
+
+def test_huge_shapes_do_not_hold_the_api(alice):
+    began = time.monotonic()
+    answer = alice.post("/v1/jobs", json={"module": matmul_json(1 << 30), "target": TARGET})
+    assert answer.status_code in {202, 422}
+    assert time.monotonic() - began < 40
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "' OR 1=1 --",
+        "../../etc/passwd",
+        "..%2f..%2fetc",
+        "%00",
+        "a\x00b",
+        "http://169.254.169.254/",
+        "{{7*7}}",
+        "\ud7ff",
+    ],
+)
+def test_strange_text_in_any_place_is_only_text(alice, text):
+    for path in ("jobs", "records", "workloads", "targets", "artifacts", "uploads", "tokens", "workers", "devices"):
+        answer = alice.get(f"/v1/{path}/" + text.replace("\x00", "%00"))
+        assert answer.status_code in {404, 422}, (path, answer.text)
+        assert "root:" not in answer.text
+    for query in ("workload_id", "target_id", "source", "device_class_id"):
+        answer = alice.get("/v1/records", params={query: text})
+        assert answer.status_code in {200, 422}, answer.text
+        assert answer.json().get("items", []) == []
+    body = {"module": exponential_json(), "target": TARGET, "labels": {"x": text}, "name": text}
+    assert alice.post("/v1/jobs", json=body).status_code in {202, 422}
+
+
+def test_a_database_with_a_hostile_module_is_reported(alice):
+    import base64
+
+    module = json.dumps(
+        {"root_index": 0, "nodes": [{"type": "ffi.Array", "data": [0]}], "metadata": {"tvm_version": "0"}}
+    )
+    packed = base64.b64encode(len(module).to_bytes(8, "little") + module.encode()).decode()
+    answer = alice.post("/v1/records:import", json={"workloads": json.dumps(["1", packed]) + "\n", "records": "x\n"})
+    assert answer.status_code in {200, 422}
+    if answer.status_code == 200:
+        assert len(answer.json()["refusals"]) == 2

@@ -1,0 +1,181 @@
+"""Jobs from modules, understood by the real intake."""
+
+import json
+
+import pytest
+
+from tests.api.modules import matmul_json, tiled_trace, two_functions_json
+from tests.api.people import person_of
+from tests.api.stored import furnished, put_job
+
+TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
+
+
+def test_a_job_is_made_from_a_module(alice, store):
+    answer = alice.post(
+        "/v1/jobs",
+        json={"module": matmul_json(), "target": TARGET, "effort": {"trials": 7}, "labels": {"a": "b"}, "name": "mm"},
+        headers={"Idempotency-Key": "k"},
+    )
+    assert answer.status_code == 202, answer.text
+    job = answer.json()
+    assert answer.headers["location"] == f"/v1/jobs/{job['job_id']}"
+    assert (job["state"], job["spec"]["effort"]["trials"], job["spec"]["labels"]) == ("queued", 7, {"a": "b"})
+    assert job["spec"]["tasks"][0]["name"] == "mm"
+    again = alice.post(
+        "/v1/jobs",
+        json={"module": matmul_json(), "target": TARGET, "effort": {"trials": 7}, "labels": {"a": "b"}, "name": "mm"},
+        headers={"Idempotency-Key": "k"},
+    )
+    assert again.json()["job_id"] == job["job_id"]
+    workload = store.workload("alice", job["spec"]["tasks"][0]["workload_id"])
+    assert [argument.name for argument in workload.arguments] == ["A", "B", "C"]
+    shown = alice.get(f"/v1/workloads/{workload.workload_id}").json()
+    assert shown["name"] == "mm"
+    module = alice.get(f"/v1/workloads/{workload.workload_id}/module")
+    assert module.text == workload.module_json
+
+
+def test_a_job_is_made_from_an_upload_and_from_a_stored_workload(alice):
+    content = two_functions_json().encode()
+    upload = alice.post("/v1/uploads", json={"size_bytes": len(content)}).json()
+    early = alice.post("/v1/jobs", json={"upload_id": upload["upload_id"], "target": TARGET})
+    assert (early.status_code, early.json()["type"]) == (409, "urn:tunefarm:problem:conflict")
+    alice.patch(
+        f"/v1/uploads/{upload['upload_id']}",
+        content=content,
+        headers={"Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"},
+    )
+    job = alice.post(
+        "/v1/jobs",
+        json={
+            "modules": [
+                {"upload_id": upload["upload_id"], "all_functions": True, "weight": 2},
+                {"upload_id": upload["upload_id"], "function": "second"},
+            ],
+            "target": TARGET,
+        },
+    ).json()
+    assert [(task["name"], task["weight"]) for task in job["spec"]["tasks"]] == [("first", 2.0), ("second", 3.0)]
+    stored = job["spec"]["tasks"][0]
+    again = alice.post("/v1/jobs", json={"workload_id": stored["workload_id"], "target": stored["target_id"]})
+    assert again.status_code == 202, again.text
+    assert again.json()["spec"]["tasks"][0] == {**stored, "weight": 1.0}
+
+
+def test_a_measure_job_has_a_task_for_each_module_in_order(alice):
+    modules = [{"module": json.loads(matmul_json(extent))} for extent in (16, 32, 16)]
+    job = alice.post("/v1/jobs", json={"kind": "measure", "modules": modules, "target": TARGET}).json()
+    ids = [task["workload_id"] for task in job["spec"]["tasks"]]
+    assert job["spec"]["kind"] == "measure"
+    assert (ids[0], len(set(ids)), ids[0]) == (ids[2], 2, ids[2])
+
+
+def test_several_functions_need_a_choice(alice):
+    answer = alice.post("/v1/jobs", json={"module": two_functions_json(), "target": TARGET})
+    assert answer.status_code == 422
+    assert answer.json()["field"] == "function"
+    assert "first, second" in answer.json()["detail"]
+
+
+def test_sketches_and_seed_traces_must_fit_the_function(alice):
+    trace = tiled_trace()
+    sketch = [trace[0], []]
+    job = alice.post(
+        "/v1/jobs",
+        json={"module": matmul_json(), "target": TARGET, "space": {"sketches": [sketch]}, "seed_traces": [trace]},
+    )
+    assert job.status_code == 202, job.text
+    spec = job.json()["spec"]
+    assert (spec["space"]["automatic"], len(spec["space"]["sketches"]), len(spec["seed_traces"])) == (False, 1, 1)
+    wrong = [[["GetSBlock", [], ["nowhere", "main"], ["b0"]]], []]
+    for field, body in (("space", {"space": {"sketches": [wrong]}}), ("seed_traces", {"seed_traces": [wrong]})):
+        answer = alice.post("/v1/jobs", json={"module": matmul_json(), "target": TARGET, **body})
+        assert (answer.status_code, answer.json()["field"]) == (422, field)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"target": {"kind": "llvm", "mcpu": "nonsense"}}, "target"),
+        ({"target": {"kind": "llvm", "cl-opt": ["-load=/tmp/x.so"]}}, "target"),
+        ({"target": "no such preset"}, "target"),
+        ({"target": "host:0"}, "target"),
+        ({"protocol_id": "cpu-cold/9"}, "protocol_id"),
+        ({"effort": {"trials": 0}}, "effort.trials"),
+        ({"strategy": "replay"}, "strategy"),
+        ({"priority": 1000}, "priority"),
+        ({"kind": "measure", "seed_traces": [[[], []]]}, "kind"),
+    ],
+)
+def test_what_cannot_be_tuned_is_told_by_its_field(alice, body, field):
+    answer = alice.post("/v1/jobs", json={"module": matmul_json(), "target": TARGET, **body})
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["field"] == field
+    assert alice.get("/v1/jobs").json()["items"] == []
+
+
+def test_a_module_comes_from_one_place(alice):
+    both = alice.post("/v1/jobs", json={"module": matmul_json(), "workload_id": "x"})
+    none = alice.post("/v1/jobs", json={"target": "host"})
+    assert both.status_code == none.status_code == 422
+    assert "exactly one" in both.json()["detail"]
+
+
+def test_a_tenant_has_so_many_open_jobs(app_with, store):
+    alice = person_of(app_with(open_jobs_per_tenant=2), store, "alice")
+    jobs = [put_job(store, "alice", text) for text in "ab"]
+    body = {"workload_id": jobs[0].spec.tasks[0].workload_id, "target": jobs[0].spec.tasks[0].target_id}
+    refused = alice.post("/v1/jobs", json=body)
+    assert (refused.status_code, refused.json()["type"]) == (429, "urn:tunefarm:problem:quota-exceeded")
+    assert refused.headers["retry-after"]
+
+
+def test_jobs_are_found_by_state_kind_and_label(alice, store):
+    job = put_job(store, "alice")
+    assert len(alice.get("/v1/jobs?state=queued&kind=tune&label=owner%3Dlabel%20of%20alice").json()["items"]) == 1
+    assert alice.get("/v1/jobs?label=owner%3Dnobody").json()["items"] == []
+    assert alice.get("/v1/jobs?kind=measure").json()["items"] == []
+    assert len(alice.get("/v1/jobs", params={"created_after": "2020-01-01T00:00:00Z"}).json()["items"]) == 1
+    assert alice.get("/v1/jobs", params={"created_after": "2020-01-01T00:00:00"}).status_code == 422
+    assert alice.post(f"/v1/jobs/{job.job_id}:pause").json()["state"] == "paused"
+    assert alice.post(f"/v1/jobs/{job.job_id}:resume").json()["state"] == "queued"
+    assert alice.post(f"/v1/jobs/{job.job_id}:cancel").json()["outcome"] == "canceled"
+    assert alice.delete(f"/v1/jobs/{job.job_id}").status_code == 204
+    assert alice.get(f"/v1/jobs/{job.job_id}").status_code == 404
+
+
+def test_a_job_that_is_worked_on_is_not_deleted(alice, store):
+    job = furnished(store, "alice")
+    answer = alice.delete(f"/v1/jobs/{job.job_id}")
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:tunefarm:problem:conflict")
+
+
+def test_trials_are_told_with_their_reasons(alice, store):
+    of_alice = furnished(store, "alice")
+    trials = alice.get(f"/v1/jobs/{of_alice.job_id}/trials?page_size=1").json()
+    assert trials["items"][0]["latency_s"] == 2e-3
+    rest = alice.get(f"/v1/jobs/{of_alice.job_id}/trials?page_size=1&page_token={trials['next_page_token']}").json()
+    assert (rest["items"][0]["failure"]["reason"], rest["next_page_token"]) == ("crash", None)
+    failed = alice.get(f"/v1/jobs/{of_alice.job_id}/trials?failed_only=true").json()["items"]
+    assert [trial["number"] for trial in failed] == [1]
+    assert alice.get(f"/v1/trials?exploration_id={of_alice.exploration_id}").json()["items"][1] == failed[0]
+    measured = alice.get(f"/v1/jobs/{of_alice.job_id}/measurements").json()["items"]
+    assert [one["result"]["kind"] for one in measured] == ["timing", "failed"]
+    assert measured[0]["workload_id"] == of_alice.workload_id
+    task = alice.get(f"/v1/jobs/{of_alice.job_id}/tasks").json()["items"][0]
+    assert (task["exploration_id"], task["spent"]["trials"]) == (of_alice.exploration_id, 2)
+    assert [r["record_id"] for r in alice.get(f"/v1/jobs/{of_alice.job_id}/records").json()["items"]] == [
+        "record-alice"
+    ]
+
+
+def test_targets_are_checked_and_named(alice):
+    presets = alice.get("/v1/targets:presets").json()["presets"]
+    for preset in presets:
+        answer = alice.post("/v1/targets:validate", json={"target": preset["name"]})
+        assert answer.status_code == 200, (preset, answer.text)
+    once = alice.post("/v1/targets:validate", json={"target": {"kind": "llvm", "mcpu": "x86-64-v3"}}).json()
+    assert once["num_cores"] > 0
+    assert any("num-cores" in note for note in once["notes"])
+    assert alice.post("/v1/targets:validate", json={"target": {"kind": "hexagon"}}).status_code == 422

@@ -1,0 +1,218 @@
+"""The API as a real process on loopback: streams, restarts, slow and greedy callers, its size."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.api.stored import furnished
+from tunefarm_schemas.job import JobOutcome, JobState
+from tunefarm_schemas.token import Scope
+from tunefarm_services.store import Store
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+
+
+class Service:
+    """One API process, and its next after a restart, on one listening socket."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        descriptor = self._listener.fileno()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.api.service", str(self._home), str(descriptor)], pass_fds=(descriptor,)
+        )
+
+    def wait_until_ready(self) -> float:
+        began = time.monotonic()
+        while time.monotonic() - began < 60:
+            try:
+                if httpx.get(f"{self.url}/readyz", timeout=30).status_code == 200:
+                    return time.monotonic() - began
+            except httpx.HTTPError:
+                time.sleep(0.05)
+        raise TimeoutError
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def close(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._listener.close()
+
+
+@pytest.fixture(scope="module")
+def service_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("service")
+
+
+@pytest.fixture(scope="module")
+def service_store(service_home: Path) -> Iterator[Store]:
+    opened = Store.open(f"sqlite:///{service_home}/tunefarm.db", service_home / "blobs")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def service(service_home: Path, service_store: Store) -> Iterator[Service]:
+    running = Service(service_home)
+    running.wait_until_ready()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def caller(service: Service, service_store: Store, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
+    tenant = request.node.name[:60]
+    _, text = service_store.create_token(tenant, "token", tuple(Scope))
+    with httpx.Client(base_url=service.url, headers={"Authorization": f"Bearer {text}"}, timeout=30) as client:
+        client.headers["X-Tenant"] = tenant
+        yield client
+
+
+def read_events(client: httpx.Client, job_id: str, after: int = 0, most: int | None = None) -> list[dict]:
+    headers = {"Last-Event-ID": str(after)} if after else {}
+    found: list[dict] = []
+    with client.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=30) as stream:
+        assert stream.status_code == 200
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        for line in stream.iter_lines():
+            if line.startswith("data:"):
+                found.append(json.loads(line.removeprefix("data:")))
+                if most is not None and len(found) == most:
+                    break
+    return found
+
+
+def test_a_stream_tells_all_events_in_order_and_ends_with_the_job(caller, service_store):
+    of_tenant = furnished(service_store, caller.headers["X-Tenant"])
+    lease = of_tenant.lease
+
+    def work() -> None:
+        for number in range(20):
+            service_store.append_event(lease, "progress", {"trials": number})
+            time.sleep(0.02)
+        service_store.set_job_state(lease, JobState.FINISHED, JobOutcome.SUCCEEDED)
+        time.sleep(0.3)
+        service_store.append_event(lease, "summary", {"outcome": "succeeded"})
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    events = read_events(caller, of_tenant.job_id)
+    worker.join()
+    assert [event["sequence"] for event in events] == list(range(1, len(events) + 1))
+    assert [event["kind"] for event in events][-2:] == ["state", "summary"]
+    assert sum(event["kind"] == "progress" for event in events) == 20
+    later = read_events(caller, of_tenant.job_id, after=len(events) - 1)
+    assert [event["kind"] for event in later] == ["summary"]
+
+
+def test_a_stream_goes_on_after_the_api_was_killed(caller, service, service_store):
+    of_tenant = furnished(service_store, caller.headers["X-Tenant"])
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.wait(0.02):
+            service_store.append_event(of_tenant.lease, "progress", {})
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    seen = read_events(caller, of_tenant.job_id, most=5)
+    service.kill()
+    service.start()
+    took_s = service.wait_until_ready()
+    seen += read_events(caller, of_tenant.job_id, after=seen[-1]["sequence"], most=20)
+    stop.set()
+    worker.join()
+    assert [event["sequence"] for event in seen] == list(range(1, len(seen) + 1))
+    assert len(seen) == 25
+    print(f"ready again after {took_s:.2f} s")
+
+
+def test_the_process_is_small_and_loads_no_compiler(service):
+    process = psutil.Process(service.process.pid)
+    resident_bytes = process.memory_info().rss
+    print(f"{resident_bytes / 1e6:.0f} MB resident")
+    assert resident_bytes < 150e6
+    loaded = {Path(mapping.path).name for mapping in process.memory_maps()}
+    assert not any("tvm" in name or "xgboost" in name or "numpy" in name for name in loaded)
+
+
+def test_a_greedy_body_is_cut_off_early(caller, service):
+    sent = 0
+    with socket.create_connection(("127.0.0.1", service.port), timeout=10) as connection:
+        authorization = caller.headers["Authorization"]
+        head = (
+            "POST /v1/uploads HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+            f"Content-Type: application/json\r\nAuthorization: {authorization}\r\n\r\n"
+        )
+        connection.sendall(head.encode())
+        piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+        try:
+            while sent < 1 << 30:
+                connection.sendall(piece)
+                sent += 0x10000
+        except OSError:
+            pass
+        answer = connection.recv(4096) if sent < 1 << 30 else b""
+    assert sent < 64 << 20
+    assert answer == b"" or b"413" in answer
+    assert caller.get("/v1/jobs").status_code == 200
+
+
+def test_a_declared_gigabyte_is_refused_before_it_is_sent(caller, service):
+    with socket.create_connection(("127.0.0.1", service.port), timeout=10) as connection:
+        authorization = caller.headers["Authorization"]
+        head = (
+            f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: {1 << 30}\r\n"
+            f"Content-Type: application/json\r\nAuthorization: {authorization}\r\n\r\n"
+        )
+        connection.sendall(head.encode())
+        assert b" 413 " in connection.recv(4096)
+
+
+def test_a_caller_who_sends_slowly_is_let_go(caller, service):
+    authorization = caller.headers["Authorization"]
+    body = f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nAuthorization: {authorization}\r\n\r\n{{"
+    for text, expected in ((body, b" 408 "), ("GET /v1/jobs HTTP/1.1\r\nHos", b"")):
+        with socket.create_connection(("127.0.0.1", service.port), timeout=15) as connection:
+            connection.sendall(text.encode())
+            began = time.monotonic()
+            received = connection.recv(4096)
+            assert time.monotonic() - began < 10
+            assert expected in received
+
+
+def test_a_terminated_process_leaves_no_child(service_home, service_store):
+    running = Service(service_home)
+    running.wait_until_ready()
+    children = psutil.Process(running.process.pid).children(recursive=True)
+    assert children, "the intake's process"
+    began = time.monotonic()
+    running.close()
+    assert time.monotonic() - began < 8
+    _, alive = psutil.wait_procs(children, timeout=3)
+    assert not alive

@@ -1,0 +1,226 @@
+"""What every request may rely on: problems, limits, repeats, pages and tags."""
+
+import json
+import threading
+
+import pytest
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
+
+from tests.api.people import person_of, somebody
+from tests.api.stored import put_job
+
+PROBLEM = "application/problem+json"
+
+
+def assert_problem(answer, status: int, kind: str) -> dict:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == PROBLEM
+    problem = answer.json()
+    assert problem["type"] == f"urn:tunefarm:problem:{kind}"
+    assert problem["status"] == status
+    assert problem["title"]
+    assert problem["detail"]
+    assert "Traceback" not in answer.text
+    return problem
+
+
+def test_what_is_not_there_is_not_found(alice):
+    assert_problem(alice.get("/v1/nowhere"), 404, "not-found")
+    assert_problem(alice.get("/v1/jobs/none"), 404, "not-found")
+    assert_problem(alice.get("/v1/jobs/"), 404, "not-found")
+
+
+def test_a_method_that_is_not_offered_is_told(alice):
+    answer = alice.put("/v1/jobs")
+    assert_problem(answer, 405, "method-not-allowed")
+    assert "POST" in answer.headers["allow"] or "GET" in answer.headers["allow"]
+
+
+def test_a_wrong_field_is_named(alice):
+    problem = assert_problem(alice.post("/v1/uploads", json={"size_bytes": -1}), 422, "bad-input")
+    assert problem["field"] == "size_bytes"
+    problem = assert_problem(alice.post("/v1/uploads", json={"size_bytes": 1, "sise": 2}), 422, "bad-input")
+    assert problem["field"] == "sise"
+    problem = assert_problem(alice.get("/v1/jobs?page_size=100000"), 422, "bad-input")
+    assert problem["field"] == "page_size"
+
+
+def test_what_is_not_json_is_malformed(alice):
+    for body in (b"{", b"\xff\xfe", b"nonsense", b'{"a": NaN'):
+        answer = alice.post("/v1/uploads", content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code in {400, 422}
+        assert answer.headers["content-type"] == PROBLEM
+
+
+def test_half_a_character_is_no_text(alice):
+    for body in (b'{"\\ud800": 1, "size_bytes": 1}', b'{"size_bytes": "\\ud800"}'):
+        assert_problem(
+            alice.post("/v1/uploads", content=body, headers={"Content-Type": "application/json"}), 422, "bad-input"
+        )
+
+
+def test_deep_nesting_is_refused_before_it_is_parsed(alice):
+    for text in ("[" * 100_000, "[" * 5000 + "]" * 5000, '{"a":' * 5000 + "1" + "}" * 5000):
+        body = '{"size_bytes": ' + text + "}"
+        answer = alice.post("/v1/uploads", content=body, headers={"Content-Type": "application/json"})
+        assert_problem(answer, 422, "bad-input")
+
+
+def test_brackets_within_text_do_not_count(alice):
+    body = {"name": "[" * 150 + '"' + "{" * 20, "scopes": ["jobs:read"]}
+    assert alice.post("/v1/tokens", json=body).status_code == 201
+
+
+def test_a_body_beyond_the_limit_is_refused(app_with, store):
+    alice = person_of(app_with(body_bytes=1000), store, "alice")
+    answer = alice.post("/v1/uploads", json={"size_bytes": 1, "digest": "x" * 2000})
+    assert_problem(answer, 413, "too-large")
+
+    def pieces():
+        for _ in range(100):
+            yield b"x" * 100
+
+    assert_problem(alice.post("/v1/uploads", content=pieces()), 413, "too-large")
+
+
+def test_every_answer_carries_the_requests_id(alice, stranger):
+    assert alice.get("/v1/jobs", headers={"X-Request-ID": "mine-1"}).headers["x-request-id"] == "mine-1"
+    assert alice.get("/v1/jobs", headers={"X-Request-ID": "a b\n"}).headers["x-request-id"] != "a b\n"
+    assert stranger.get("/v1/jobs").headers["x-request-id"]
+
+
+def test_the_same_key_makes_one_thing(alice):
+    headers = {"Idempotency-Key": "one"}
+    first = alice.post("/v1/uploads", json={"size_bytes": 10}, headers=headers)
+    again = alice.post("/v1/uploads", json={"size_bytes": 10}, headers=headers)
+    assert first.status_code == again.status_code == 201
+    assert first.json() == again.json()
+    assert first.headers["location"] == again.headers["location"]
+    assert again.headers["idempotent-replayed"] == "true"
+    assert len(alice.get("/v1/uploads").json()["items"]) == 1
+
+
+def test_a_key_of_another_request_is_refused(alice, bob):
+    headers = {"Idempotency-Key": "one"}
+    alice.post("/v1/uploads", json={"size_bytes": 10}, headers=headers)
+    assert_problem(alice.post("/v1/uploads", json={"size_bytes": 11}, headers=headers), 422, "idempotency-key-reused")
+    assert bob.post("/v1/uploads", json={"size_bytes": 11}, headers=headers).status_code == 201
+
+
+def test_a_request_that_failed_for_now_may_be_repeated(app_with, store):
+    alice = person_of(app_with(tenant_upload_bytes=15), store, "alice")
+    first = alice.post("/v1/uploads", json={"size_bytes": 10}).json()
+    headers = {"Idempotency-Key": "one"}
+    assert_problem(alice.post("/v1/uploads", json={"size_bytes": 10}, headers=headers), 429, "quota-exceeded")
+    alice.delete(f"/v1/uploads/{first['upload_id']}")
+    assert alice.post("/v1/uploads", json={"size_bytes": 10}, headers=headers).status_code == 201
+
+
+def test_requests_with_one_key_at_once_make_one_thing(app, store, alice):
+    answers = []
+
+    def ask() -> None:
+        client = somebody(app, f"Bearer {alice.secret}")
+        answers.append(client.post("/v1/uploads", json={"size_bytes": 10}, headers={"Idempotency-Key": "one"}))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {answer.status_code for answer in answers} <= {201, 409}
+    assert len(store.uploads("alice")) == 1
+
+
+def test_a_list_comes_in_pages_without_gaps(alice, store):
+    made = [put_job(store, "alice", f"m{number}") for number in range(7)]
+    seen, token = [], None
+    while True:
+        page = alice.get("/v1/jobs", params={"page_size": 3, **({"page_token": token} if token else {})}).json()
+        seen += [job["job_id"] for job in page["items"]]
+        token = page["next_page_token"]
+        if token is None:
+            break
+    assert sorted(seen) == sorted(job.job_id for job in made)
+
+
+@pytest.mark.parametrize("token", ["x", "", "bm9uZQ", "é", "0" * 500, "W10", "ICJhIg=="])
+def test_a_bad_page_token_is_told(alice, token):
+    problem = assert_problem(alice.get("/v1/jobs", params={"page_token": token}), 422, "bad-input")
+    assert problem["field"] == "page_token"
+
+
+def test_a_page_token_is_for_its_own_filters(alice, store):
+    for number in range(3):
+        put_job(store, "alice", f"m{number}")
+    token = alice.get("/v1/jobs", params={"page_size": 1}).json()["next_page_token"]
+    assert_problem(alice.get("/v1/jobs", params={"page_token": token, "state": "queued"}), 422, "bad-input")
+    assert_problem(alice.get("/v1/records", params={"page_token": token}), 422, "bad-input")
+
+
+def test_what_has_not_changed_is_not_sent_again(alice, store):
+    job = put_job(store, "alice")
+    first = alice.get(f"/v1/jobs/{job.job_id}")
+    headers = {"If-None-Match": first.headers["etag"]}
+    again = alice.get(f"/v1/jobs/{job.job_id}", headers=headers)
+    assert (again.status_code, again.content) == (304, b"")
+    store.request_pause("alice", job.job_id)
+    assert alice.get(f"/v1/jobs/{job.job_id}", headers=headers).status_code == 200
+
+
+def test_a_store_that_does_not_answer_is_503(alice, store, monkeypatch):
+    from tunefarm_services.store import StoreUnavailable
+
+    def broken(*_args, **_more):
+        raise StoreUnavailable("The database is locked at /secret/path.", "Wait.")
+
+    monkeypatch.setattr(store, "jobs", broken)
+    answer = alice.get("/v1/jobs")
+    assert_problem(answer, 503, "unavailable")
+    assert int(answer.headers["retry-after"]) > 0
+    assert "/secret/path" not in answer.text
+    monkeypatch.setattr(store, "authenticate", broken)
+    assert_problem(alice.get("/v1/jobs"), 503, "unavailable")
+    monkeypatch.setattr(store, "revision", broken)
+    assert alice.get("/readyz").status_code == 503
+
+
+def test_a_bug_is_a_problem_without_its_traceback(alice, store, monkeypatch):
+    def broken(*_args, **_more):
+        raise KeyError("private detail")
+
+    monkeypatch.setattr(store, "jobs", broken)
+    with capture_logs(processors=[merge_contextvars]) as lines:
+        answer = alice.get("/v1/jobs")
+    assert_problem(answer, 500, "internal")
+    assert "private" not in answer.text
+    told = [line for line in lines if line["event"] == "unexpected error"]
+    assert [line["request_id"] for line in told] == [answer.headers["x-request-id"]]
+
+
+def test_an_upload_is_resumed_where_it_broke_off(alice):
+    content = json.dumps({"nodes": ["x" * 1000]}).encode()
+    upload = alice.post("/v1/uploads", json={"size_bytes": len(content)}).json()
+    path = f"/v1/uploads/{upload['upload_id']}"
+    kind = {"Content-Type": "application/offset+octet-stream"}
+    assert alice.patch(path, content=content[:500], headers={**kind, "Upload-Offset": "0"}).status_code == 204
+    problem = assert_problem(
+        alice.patch(path, content=content[:10], headers={**kind, "Upload-Offset": "7"}), 409, "wrong-offset"
+    )
+    assert problem["offset"] == 500
+    assert alice.head(path).headers["upload-offset"] == "500"
+    last = alice.patch(path, content=content[500:], headers={**kind, "Upload-Offset": "500"})
+    assert last.headers["upload-offset"] == str(len(content)) == alice.head(path).headers["upload-length"]
+    assert_problem(alice.patch(path, content=b"x", headers={"Upload-Offset": "500"}), 415, "unsupported-media-type")
+    assert alice.delete(path).status_code == 204
+    assert alice.head(path).status_code == 404
+
+
+def test_uploads_have_quotas(app_with, store):
+    alice = person_of(app_with(upload_bytes=100, tenant_upload_bytes=150), store, "alice")
+    assert_problem(alice.post("/v1/uploads", json={"size_bytes": 101}), 413, "too-large")
+    assert alice.post("/v1/uploads", json={"size_bytes": 100}).status_code == 201
+    answer = alice.post("/v1/uploads", json={"size_bytes": 60})
+    assert_problem(answer, 429, "quota-exceeded")
+    assert answer.headers["retry-after"]

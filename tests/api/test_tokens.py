@@ -1,0 +1,134 @@
+import re
+
+import pytest
+
+from tests.api.people import person_of, somebody
+from tunefarm_schemas.token import Scope
+
+CODE = re.compile(r"^tfk_[0-9a-f]{16}_[A-Za-z0-9_-]{43}$")
+
+
+def test_a_request_without_a_valid_token_learns_nothing(app, alice):
+    job_id = "any"
+    for authorization in (
+        "",
+        "Bearer",
+        "Basic YTpi",
+        "Bearer tfk_0000000000000000_" + "A" * 43,
+        "Bearer " + "x" * 9000,
+    ):
+        someone = somebody(app, authorization)
+        for path in ("/v1/jobs", f"/v1/jobs/{job_id}", "/nowhere", "/openapi.json", "/docs", "/metrics"):
+            answer = someone.get(path)
+            assert answer.status_code == 401
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert answer.json()["type"] == "urn:tunefarm:problem:unauthenticated"
+            assert "alice" not in answer.text
+
+
+def test_health_is_public_and_without_detail(stranger, intake):
+    assert stranger.get("/healthz").json() == {"status": "ok"}
+    ready = stranger.get("/readyz")
+    assert ready.status_code == 200
+    assert ready.json() == {"ready": True, "store": "ready", "intake": intake.state()}
+
+
+def test_no_operation_but_health_answers_a_stranger(app, stranger):
+    for path, operations in app.openapi()["paths"].items():
+        for method in operations:
+            answer = stranger.request(method, path.replace("{", "").replace("}", ""))
+            assert answer.status_code == (200 if path in {"/healthz", "/readyz"} else 401), (method, path)
+
+
+def test_every_operation_needs_its_scope(app, store):
+    powerless = person_of(app, store, "alice", [Scope.ARTIFACTS_PUBLISH])
+    free = {"/healthz", "/readyz", "/v1/tokens:own", "/v1/targets", "/v1/targets:presets", "/openapi.json"}
+    for path, operations in app.openapi()["paths"].items():
+        for method in operations:
+            if path in free or path.startswith("/v1/targets"):
+                continue
+            bodies = {"post": {"json": {}}, "patch": {"content": b"x"}}
+            answer = powerless.request(method, path.replace("{", "").replace("}", ""), **bodies.get(method, {}))
+            assert answer.status_code == 403, (method, path, answer.status_code, answer.text)
+
+
+def test_a_token_is_told_once_and_can_be_revoked(app, alice):
+    made = alice.post("/v1/tokens", json={"name": "ci", "scopes": ["jobs:read"]})
+    assert made.status_code == 201
+    text, token_id = made.json()["text"], made.json()["token"]["token_id"]
+    assert CODE.match(text)
+    listed = alice.get("/v1/tokens").json()["items"]
+    assert {token["name"] for token in listed} == {"ci", "token of alice"}
+    assert text.rpartition("_")[2] not in alice.get("/v1/tokens").text
+    machine = somebody(app, f"Bearer {text}")
+    assert machine.get("/v1/jobs").status_code == 200
+    assert machine.get("/v1/tokens:own").json()["scopes"] == ["jobs:read"]
+    assert alice.post(f"/v1/tokens/{token_id}:revoke").json()["revoked_at"]
+    assert machine.get("/v1/jobs").status_code == 401
+
+
+def test_a_rotated_token_works_with_its_new_text_only(app, alice):
+    made = alice.post("/v1/tokens", json={"name": "ci", "scopes": ["jobs:read"]}).json()
+    rotated = alice.post(f"/v1/tokens/{made['token']['token_id']}:rotate").json()
+    assert rotated["token"]["token_id"] == made["token"]["token_id"]
+    for text, status in ((made["text"], 401), (rotated["text"], 200)):
+        assert somebody(app, f"Bearer {text}").get("/v1/jobs").status_code == status
+
+
+def test_an_expired_token_does_not_work(app, alice):
+    made = alice.post(
+        "/v1/tokens", json={"name": "old", "scopes": ["jobs:read"], "expires_at": "2020-01-01T00:00:00Z"}
+    ).json()
+    assert somebody(app, f"Bearer {made['text']}").get("/v1/jobs").status_code == 401
+
+
+def test_a_token_cannot_make_one_that_may_do_more(app, store):
+    clerk = person_of(app, store, "alice", [Scope.TOKENS_ADMIN, Scope.JOBS_READ])
+    refused = clerk.post("/v1/tokens", json={"name": "more", "scopes": ["devices:admin"]})
+    assert refused.status_code == 403
+    assert "devices:admin" in refused.json()["detail"]
+    assert clerk.post("/v1/tokens", json={"name": "less", "scopes": ["jobs:read"]}).status_code == 201
+
+
+def test_a_repeated_creation_does_not_tell_the_secret_again(alice):
+    body = {"name": "ci", "scopes": ["jobs:read"]}
+    first = alice.post("/v1/tokens", json=body, headers={"Idempotency-Key": "k1"})
+    again = alice.post("/v1/tokens", json=body, headers={"Idempotency-Key": "k1"})
+    assert first.json()["text"]
+    assert again.json() == {**first.json(), "text": None}
+
+
+def test_too_many_requests_are_told_when_to_come_back(app_with, store):
+    hasty = person_of(app_with(rate_limit="3/minute"), store, "alice")
+    answers = [hasty.get("/v1/jobs") for _ in range(5)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
+    assert 1 <= int(answers[-1].headers["Retry-After"]) <= 120
+    assert answers[-1].json()["type"] == "urn:tunefarm:problem:rate-limited"
+
+
+def test_guessing_tokens_is_slowed_down(app_with, store):
+    app = app_with(refused_rate_limit="3/minute")
+    guesser = somebody(app, "Bearer tfk_0000000000000000_" + "A" * 43)
+    assert [guesser.get("/v1/jobs").status_code for _ in range(5)] == [401, 401, 401, 429, 429]
+
+
+def test_metrics_are_for_the_operator(app, app_with, alice, store):
+    assert alice.get("/metrics").status_code == 403
+    operator = person_of(app, store, "operator", [Scope.USAGE_READ])
+    operator.get("/v1/jobs")
+    shown = operator.get("/metrics")
+    assert shown.status_code == 200
+    assert 'tunefarm_http_requests_total{method="GET",route="/v1/jobs"' in shown.text
+
+
+def test_loopback_may_read_metrics_where_the_setting_says_so(app_with):
+    near = somebody(app_with(metrics_on_loopback=True))
+    far = somebody(app_with(metrics_on_loopback=True), address="10.0.0.1")
+    assert near.get("/metrics").status_code == 200
+    assert far.get("/metrics").status_code == 401
+
+
+@pytest.mark.parametrize("is_public", [False, True])
+def test_the_documents_are_public_where_the_setting_says_so(app_with, is_public):
+    answer = somebody(app_with(public_docs=is_public)).get("/openapi.json")
+    assert answer.status_code == (200 if is_public else 401)

@@ -1,0 +1,51 @@
+"""A simulated lane whose candidates may do harm: what they do stands in their trace."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+from benchmarks.simulated_lane import PRELOAD, ROOM, SECONDS, SimulatedFarm, simulated_device
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_schemas.measurement import Dispatch, Measurement, MeasureTask
+from tunefarm_workers.celery_worker.settings import WorkerSettings
+from tunefarm_workers.unverifiable import Unverifiable
+
+__all__ = ["PRELOAD", "build"]
+
+
+class MisbehavingFarm(SimulatedFarm):
+    def __init__(self, *arguments) -> None:
+        super().__init__(*arguments)
+        self._problem: Unverifiable | None = None
+        self._drift = threading.Event()
+        signal.signal(signal.SIGUSR1, lambda *_: self._drift.set())
+        self._recent: list[Measurement] = []
+
+    def submit(self, dispatch: Dispatch) -> None:
+        match dispatch.candidate.trace.text:
+            case "kill the host":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "unverifiable":
+                self._problem = Unverifiable(dispatch.candidate.exploration_id, "module", "it is odd.", "Even it.")
+                super().submit(dispatch)
+            case _:
+                super().submit(dispatch)
+
+    def collect(self, timeout_s: float | None) -> list[Measurement]:
+        problem, self._problem = self._problem, None
+        if problem is not None:
+            raise problem
+        self._recent += (found := super().collect(timeout_s))
+        return found
+
+    def suspects(self) -> list[Measurement]:
+        return list(self._recent) if self._drift.is_set() else []
+
+    def open_task(self, task: MeasureTask) -> None:
+        time.sleep(0.05)
+
+
+def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path) -> MisbehavingFarm:
+    return MisbehavingFarm(simulated_device(), float(os.environ.get(SECONDS, "0.01")), int(os.environ.get(ROOM, "4")))

@@ -1,0 +1,159 @@
+"""The farm behind a broker, with real Redis and real worker processes whose devices are simulated."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.farm.conftest import MISBEHAVING
+from tests.farm.workers import (
+    Worker,
+    await_ready,
+    dispatch_of,
+    eventually,
+    gather,
+    has_state,
+    lane_of,
+    reason_of,
+    registrar,
+    simulated_task,
+)
+from tests.servers.redis_server import RedisServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.lane import LaneRequest, LaneState
+from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Timing
+from tunefarm_schemas.trace import Trace
+from tunefarm_services.store import Store
+from tunefarm_services.tuner.celery_farm import CeleryFarm
+
+OpenFarm = Callable[..., CeleryFarm]
+StartWorker = Callable[..., Worker]
+
+
+def test_candidates_are_spread_over_lanes_and_each_comes_back_once(
+    broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
+):
+    first, second = start_worker("first", TUNEFARM_SIMULATED_SECONDS="0.02"), start_worker("second")
+    with registrar(store, broker.url):
+        await_ready(store, first, second)
+        farm = open_farm()
+        assert farm.room() == 32
+        farm.open_task(simulated_task())
+        dispatches = [dispatch_of(f"trace {number}") for number in range(100)]
+        for dispatch in dispatches:
+            farm.submit(dispatch)
+        found = gather(farm, 100)
+        assert found.keys() == {dispatch.dispatch_id for dispatch in dispatches}
+        assert all(isinstance(measurement.result, Timing) for measurement in found.values())
+        assert len({measurement.device_fingerprint for measurement in found.values()}) == 2
+
+        compared = farm.compare(
+            ComparisonOrder(exploration_id="exploration", traces=(Trace(text="a"), None)), lambda: True
+        )
+        assert [type(result) for result in compared.results] == [Timing, Timing]
+        exported = farm.export(ExportOrder(exploration_id="exploration", trace=Trace(text="a")), lambda: True)
+        assert isinstance(exported, Exported)
+        assert exported.library == b"simulated"
+
+        eventually(lambda: broker.client().xlen(f"tunefarm.replies.{farm.farm_id}") == 0, 5, "forgetting")
+        assert first.stop() == 0
+        eventually(lambda: has_state(store, "first", LaneState.DRAINED), 5, "goodbye")
+
+
+def test_canceling_takes_two_seconds_at_most_and_leaves_other_jobs_alone(
+    broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
+):
+    worker = start_worker("lane", TUNEFARM_SIMULATED_SECONDS="0.3")
+    with registrar(store, broker.url):
+        await_ready(store, worker)
+        farm, other = open_farm(), open_farm()
+        farm.open_task(simulated_task())
+        other.open_task(simulated_task("another"))
+        kept = [dispatch_of(exploration_id="another") for _ in range(4)]
+        for dispatch in kept:
+            other.submit(dispatch)
+        time.sleep(0.3)
+        for _ in range(20):
+            farm.submit(dispatch_of())
+        time.sleep(0.7)
+        began_s = time.monotonic()
+        farm.cancel_all()
+        found = gather(farm, 20, within_s=2.0)
+        assert time.monotonic() - began_s < 2.0
+        assert {reason_of(measurement) for measurement in found.values()} == {FailureReason.CANCELED}
+        assert {reason_of(measurement) for measurement in gather(other, 4).values()} == {None}
+
+        farm.submit(dispatch_of())
+        assert reason_of(next(iter(gather(farm, 1).values()))) is None, "what comes after is not canceled"
+        began_s = time.monotonic()
+        compared = farm.compare(
+            ComparisonOrder(exploration_id="exploration", traces=(None,) * 8), lambda: time.monotonic() < began_s + 0.5
+        )
+        assert {type(result) for result in compared.results} == {Failed}
+        assert time.monotonic() - began_s < 1.5
+
+
+def test_an_operator_drains_a_lane_and_takes_it_back(
+    broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
+):
+    first, second = start_worker("first"), start_worker("second")
+    with registrar(store, broker.url):
+        await_ready(store, first, second)
+        farm = open_farm()
+        farm.open_task(simulated_task())
+        store.request_lane(lane_of(store, "first").lane_id, LaneRequest.DRAIN)
+        eventually(lambda: has_state(store, "first", LaneState.DRAINED), 8, "draining")
+        time.sleep(1.5)
+        fingerprints = set()
+        for _ in range(30):
+            farm.submit(dispatch_of())
+        fingerprints = {measurement.device_fingerprint for measurement in gather(farm, 30).values()}
+        assert fingerprints == {lane_of(store, "second").device.fingerprint}
+        store.request_lane(lane_of(store, "first").lane_id, LaneRequest.RESUME)
+        eventually(lambda: has_state(store, "first", LaneState.READY), 8, "coming back")
+
+
+def test_an_unverifiable_task_ends_with_the_reason(
+    broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
+):
+    worker = start_worker("lane", MISBEHAVING)
+    with registrar(store, broker.url):
+        await_ready(store, worker)
+        farm = open_farm()
+        farm.open_task(simulated_task())
+        farm.submit(dispatch_of("unverifiable"))
+        with pytest.raises(BadInput, match="it is odd"):
+            gather(farm, 2)
+
+
+def test_a_slow_device_is_quarantined_and_its_results_are_suspected(
+    broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
+):
+    import signal
+
+    worker = start_worker("lane", MISBEHAVING)
+    with registrar(store, broker.url):
+        await_ready(store, worker)
+        farm = open_farm()
+        farm.open_task(simulated_task())
+        farm.submit(dispatch_of())
+        found = gather(farm, 1)
+        worker.process.send_signal(signal.SIGUSR1)
+        suspects = []
+        eventually(lambda: suspects.extend(farm.suspects()) or suspects, 5, "suspicion")
+        assert [suspect.dispatch_id for suspect in suspects] == list(found)
+        eventually(lambda: has_state(store, "lane", LaneState.QUARANTINED), 5, "quarantine")
+        assert "slower" in lane_of(store, "lane").reason
+
+
+def test_a_worker_with_another_tvm_is_refused_and_says_why(
+    broker: RedisServer, store: Store, start_worker: StartWorker
+):
+    with registrar(store, broker.url, tvm_version="0.99"):
+        worker = start_worker("old")
+        assert worker.process.wait(30) == 2
+    assert "the tuner 0.99" in worker.said()
+    lane = lane_of(store, "old")
+    assert lane.state is LaneState.REFUSED
+    assert "0.99" in lane.reason

@@ -1,0 +1,110 @@
+"""What a process logs can be read by a machine, put together by ids, and holds no secret."""
+
+import io
+import json
+import logging
+import threading
+
+import pytest
+import structlog
+
+from tunefarm_services.telemetry.logs import bind, bound_ids, configure_logs
+
+
+@pytest.fixture
+def output():
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    stream = io.StringIO()
+    configure_logs("api", json=True, stream=stream)
+    yield stream
+    root.handlers[:], root.level = before[0], before[1]
+    structlog.reset_defaults()
+
+
+def lines(output: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in output.getvalue().splitlines()]
+
+
+def test_a_line_says_what_when_and_by_which_service(output):
+    structlog.get_logger("here").info("job accepted", trials=3)
+    (line,) = lines(output)
+    assert (line["event"], line["service"], line["level"], line["trials"]) == ("job accepted", "api", "info", 3)
+    assert str(line["at"]).endswith("Z")
+
+
+def test_lines_carry_the_ids_that_hold_where_they_are_written(output):
+    log = structlog.get_logger()
+    with bind(job_id="j1", request_id=None):
+        with bind(candidate=7):
+            log.info("inner")
+        log.info("outer")
+    log.info("outside")
+    inner, outer, outside = lines(output)
+    assert (inner["job_id"], inner["candidate"], "request_id" in inner) == ("j1", 7, False)
+    assert (outer["job_id"], "candidate" in outer) == ("j1", False)
+    assert "job_id" not in outside
+
+
+def test_a_thread_carries_on_the_ids_that_it_is_handed(output):
+    def work(ids: dict[str, str]) -> None:
+        with bind(**ids):
+            structlog.get_logger().info("in the thread")
+
+    with bind(job_id="j1", candidate=2):
+        thread = threading.Thread(target=work, args=(bound_ids(),))
+        thread.start()
+        thread.join()
+    assert lines(output)[0]["job_id"] == "j1"
+
+
+def test_a_librarys_line_is_like_our_own(output):
+    with bind(job_id="j1"):
+        logging.getLogger("uvicorn.error").warning("slow %s", "client")
+    (line,) = lines(output)
+    assert (line["event"], line["job_id"], line["level"]) == ("slow client", "j1", "warning")
+
+
+@pytest.mark.parametrize(
+    ("values", "secret"),
+    [
+        ({"note": "Authorization: Bearer abcdefghijkl"}, "abcdefghijkl"),
+        ({"note": "tfk_01ab_c2VjcmV0LXNlY3JldA"}, "c2VjcmV0"),
+        ({"url": "rediss://pool:hunter22@host:6379/0"}, "hunter22"),
+        ({"password": "hunter22"}, "hunter22"),
+        ({"note": "postgresql+psycopg://tunefarm:hunter22@db/tunefarm"}, "hunter22"),
+    ],
+)
+def test_no_secret_is_written(output, values, secret):
+    structlog.get_logger().info("connecting", **values)
+    assert secret not in output.getvalue()
+    assert "[hidden]" in output.getvalue()
+
+
+def test_a_failure_keeps_its_traceback_and_not_its_secret(output):
+    try:
+        raise RuntimeError("cannot reach redis://:hunter22@broker")
+    except RuntimeError:
+        structlog.get_logger().exception("broker lost")
+    (line,) = lines(output)
+    assert "RuntimeError" in str(line["exception"])
+    assert "hunter22" not in output.getvalue()
+
+
+def test_our_own_lines_are_counted_by_what_they_tell(output):
+    counted = []
+    configure_logs("api", stream=io.StringIO(), count=lambda level, event: counted.append((level, event)))
+    structlog.get_logger().warning("the broker is away", reason="refused")
+    structlog.get_logger().debug("unseen")
+    logging.getLogger("uvicorn.error").warning("a library's line, which may be any text")
+    assert counted == [("warning", "the broker is away")]
+
+
+def test_text_for_a_person_is_no_json(output):
+    stream = io.StringIO()
+    configure_logs("api", "warning", json=False, stream=stream)
+    structlog.get_logger().info("unseen")
+    structlog.get_logger().warning("queue is full", room=0)
+    assert "queue is full" in stream.getvalue()
+    assert "unseen" not in stream.getvalue()
+    assert not stream.getvalue().startswith("{")

@@ -1,0 +1,87 @@
+"""Prometheus reads what was counted; a probe learns whether the process is well, and nobody learns more."""
+
+import urllib.error
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_services.store import Store, StoreUnavailable
+from tunefarm_services.telemetry.farm_collector import FAMILIES, FarmCollector
+from tunefarm_services.telemetry.metrics import Metrics
+from tunefarm_services.telemetry.metrics_server import MetricsServer
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+
+
+def samples(text: str) -> dict[str, float]:
+    families = text_string_to_metric_families(text)
+    return {f"{s.name}{sorted(s.labels.items())}": s.value for family in families for s in family.samples}
+
+
+def get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_two_processes_metrics_do_not_mix():
+    one, other = Metrics("api"), Metrics("api")
+    one.jobs_leased.inc()
+    assert samples(one.text().decode())["tunefarm_jobs_leased_total[]"] == 1
+    assert samples(other.text().decode())["tunefarm_jobs_leased_total[]"] == 0
+
+
+def test_a_scrape_over_http_reads_what_was_counted():
+    metrics = Metrics("tuner")
+    metrics.measurements.labels(result="crash").inc(2)
+    with MetricsServer("127.0.0.1:0", metrics) as server:
+        status, text = get(f"{server.url}/metrics")
+    assert status == 200
+    assert samples(text)["tunefarm_measurements_total[('result', 'crash')]"] == 2
+
+
+def test_a_probe_fails_exactly_while_the_process_is_not_well():
+    well = True
+    with MetricsServer("127.0.0.1:0", Metrics("tuner"), lambda: well) as server:
+        assert get(f"{server.url}/healthz")[0] == 200
+        well = False
+        assert get(f"{server.url}/healthz")[0] == 503
+
+
+def test_anything_else_is_not_found():
+    with MetricsServer("127.0.0.1:0", Metrics("tuner")) as server:
+        assert get(f"{server.url}/metrics/../etc/passwd") == (404, "Not Found\n")
+
+
+@pytest.mark.parametrize("listen", ["9464", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:99999"])
+def test_an_address_that_is_none_is_refused_with_the_fix(listen):
+    with pytest.raises(BadInput, match="TUNEFARM_METRICS_LISTEN"):
+        MetricsServer(listen, Metrics("tuner"))
+
+
+def test_the_farm_is_counted_from_the_store(tmp_path):
+    store = Store.open(f"sqlite:///{tmp_path}/tunefarm.db", tmp_path / "blobs")
+    metrics = Metrics("api")
+    metrics.collect_from(FarmCollector(store))
+    found = samples(metrics.text().decode())
+    store.close()
+    assert found["tunefarm_store_up[]"] == 1
+    assert found["tunefarm_jobs_open[('state', 'queued')]"] == 0
+    assert found["tunefarm_queue_oldest_seconds[]"] == 0
+
+
+def test_a_scrape_is_answered_while_the_store_is_down():
+    class Down:
+        def queue_overview(self):
+            raise StoreUnavailable("gone.", "Start it.")
+
+    metrics = Metrics("api")
+    metrics.collect_from(FarmCollector(Down()))
+    found = samples(metrics.text().decode())
+    assert found["tunefarm_store_up[]"] == 0
+    assert not {name.partition("[")[0] for name in found} & (set(FAMILIES) - {"tunefarm_store_up"})

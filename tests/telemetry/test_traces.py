@@ -1,0 +1,107 @@
+"""A piece of work can be followed through all processes that touch it."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+import structlog
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.traceparent import Traceparent
+from tunefarm_services.telemetry.request_spans import RequestSpans
+from tunefarm_services.telemetry.traces import Traces, configure_traces, here
+
+TEXT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def test_the_header_of_the_standard_reads_and_writes_the_same():
+    assert str(Traceparent.parse(TEXT)) == TEXT
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "00-0-0-01",
+        TEXT.upper(),
+        "ff" + TEXT[2:],
+        TEXT + "-x",
+        TEXT.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32),
+    ],
+)
+def test_a_malformed_header_is_as_good_as_none(text):
+    assert Traceparent.parse(text) is None
+
+
+def test_a_later_version_of_the_standard_may_say_more():
+    assert Traceparent.parse("01" + TEXT[2:] + "-more") is not None
+
+
+def test_everybody_who_knows_the_job_knows_its_trace():
+    assert Traceparent.of_job("j1") == Traceparent.of_job("j1")
+    assert Traceparent.of_job("j1").trace_id != Traceparent.of_job("j2").trace_id
+
+
+def test_without_a_collector_ids_are_handed_on_and_logged_all_the_same():
+    traces = configure_traces("api", None)
+    with traces.span("request", parent=TEXT) as outer, traces.span("store") as inner:
+        assert inner.trace_id == outer.trace_id == "0af7651916cd43dd8448eb211c80319c"
+        assert structlog.contextvars.get_contextvars()["span_id"] == inner.span_id
+        assert here() == inner
+    assert here() is None
+    assert not traces.exporting
+
+
+def test_spans_of_two_processes_join_into_one_trace():
+    at_api, at_worker = InMemorySpanExporter(), InMemorySpanExporter()
+    api = configure_traces("api", None, exporter=at_api)
+    worker = configure_traces("worker", None, exporter=at_worker)
+    with api.span("submit", job_id="j1", retried=None) as submitted:
+        message = str(submitted)
+    with worker.span("measure", parent=message, candidate=3):
+        pass
+    api.close()
+    worker.close()
+    spans = {span.name: span for seen in (at_api, at_worker) for span in seen.get_finished_spans()}
+    assert spans["measure"].parent.span_id == spans["submit"].context.span_id
+    assert spans["measure"].resource.attributes["service.name"] == "tunefarm-worker"
+    assert dict(spans["submit"].attributes) == {"job_id": "j1"}
+
+
+def test_an_endpoint_that_is_no_address_is_refused_with_the_fix():
+    with pytest.raises(BadInput, match="TUNEFARM_TRACES_ENDPOINT"):
+        configure_traces("api", "collector")
+
+
+def test_a_process_without_a_collector_never_loads_opentelemetry():
+    program = (
+        "import sys; from tunefarm_services.telemetry.telemetry import telemetry_of\n"
+        "with telemetry_of('api') as telemetry:\n"
+        "    with telemetry.traces.span('request'): pass\n"
+        "loaded = [name for name in sys.modules if name.startswith(('opentelemetry', 'sqlalchemy', 'tvm'))]\n"
+        "sys.exit(str(loaded) if loaded else 0)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+
+
+def test_a_span_ends_when_its_work_fails():
+    with pytest.raises(ValueError, match="x"), Traces().span("work"):
+        raise ValueError("x")
+    assert here() is None
+
+
+def test_a_request_is_part_of_its_callers_trace():
+    seen = []
+
+    async def application(scope, receive, send) -> None:
+        seen.append(here())
+
+    wrapped = RequestSpans(application, Traces())
+    scope = {"type": "http", "method": "GET", "path": "/v1/jobs", "headers": [(b"traceparent", TEXT.encode())]}
+    asyncio.run(wrapped(scope, None, None))
+    asyncio.run(wrapped(scope | {"headers": []}, None, None))
+    assert seen[0].trace_id == "0af7651916cd43dd8448eb211c80319c"
+    assert seen[1].trace_id != seen[0].trace_id

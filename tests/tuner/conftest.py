@@ -1,0 +1,105 @@
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.store.sample import TENANT, put_task
+from tests.tuner.instant_farm import InstantFarm
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_schemas.job import Effort, Job, JobSpec, JobState
+from tunefarm_services.store import Store
+from tunefarm_services.telemetry.metrics import Metrics
+from tunefarm_services.telemetry.telemetry import Telemetry
+from tunefarm_services.telemetry.traces import Traces
+from tunefarm_services.tuner.leased_job import FarmSource
+from tunefarm_services.tuner.service import TunerService
+from tunefarm_services.tuner.settings import TunerSettings
+from tunefarm_services.tuner.zygotes import Zygotes
+
+WAIT_S = 20.0
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with_all = Store.open(f"sqlite:///{tmp_path}/tunefarm.db", tmp_path / "blobs")
+    yield with_all
+    with_all.close()
+
+
+@pytest.fixture
+def watcher(store: Store, tmp_path: Path) -> Iterator[Store]:
+    """The same store by another connection."""
+    another = Store.open(f"sqlite:///{tmp_path}/tunefarm.db", tmp_path / "blobs")
+    yield another
+    another.close()
+
+
+@pytest.fixture
+def zygotes() -> Iterator[Zygotes]:
+    """For jobs that search nothing: it has loaded nothing."""
+    found = Zygotes(lambda: ForkServer.start([]))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def tuner(store: Store, zygotes: Zygotes) -> Callable[..., object]:
+    """Run a tuner service in a thread for as long as the block lasts."""
+
+    @contextmanager
+    def running(farm_for: FarmSource, jobs_at_once: int = 4, **options: object) -> Iterator[TunerService]:
+        settings = TunerSettings(jobs_at_once=jobs_at_once, poll_s=0.05, outage_s=20.0)
+        telemetry = Telemetry(Metrics("tuner"), Traces())
+        service = TunerService(store, farm_for, zygotes, settings, telemetry=telemetry, **options)
+        stop = threading.Event()
+        thread = threading.Thread(target=service.run, args=(stop,))
+        thread.start()
+        try:
+            yield service
+        finally:
+            stop.set()
+            thread.join(WAIT_S)
+            assert not thread.is_alive()
+
+    return running
+
+
+def measure_job(store: Store, *texts: str, tenant: str = TENANT, priority: int = 0, **changes: object) -> Job:
+    """A job that measures one made-up module for each text."""
+    tasks = tuple(put_task(store, text, tenant=tenant) for text in texts)
+    spec = JobSpec(
+        tasks=tasks,
+        effort=Effort(trials=len(tasks)),
+        protocol_id="cpu-hot-cache/1",
+        kind="measure",
+        priority=priority,
+    )
+    return store.create_job(tenant, spec.model_copy(update=changes))
+
+
+def wait_for(condition: Callable[[], object], within_s: float = WAIT_S) -> None:
+    deadline_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def state_of(store: Store, job: Job) -> JobState:
+    return store.job(job.tenant, job.job_id).state
+
+
+def wait_finished(store: Store, *jobs: Job) -> None:
+    wait_for(lambda: all(state_of(store, job) is JobState.FINISHED for job in jobs))
+
+
+def instant_farms(made: list[InstantFarm], held: threading.Event | None = None) -> FarmSource:
+    """A farm source whose farms end up in ``made``."""
+
+    def farm_for(lease: object, job: object) -> InstantFarm:
+        made.append(InstantFarm(held=held))
+        return made[-1]
+
+    return farm_for

@@ -1,0 +1,178 @@
+"""A tuner that takes jobs of several tenants from the queue and gives them back whatever happens."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from tests.store.sample import DEVICE, TENANT
+from tests.tuner.conftest import instant_farms, measure_job, state_of, wait_finished, wait_for
+from tests.tuner.instant_farm import InstantFarm, latency_of
+from tunefarm_schemas.job import JobOutcome, JobState
+from tunefarm_services.store import Store
+from tunefarm_services.store.store_error import StoreUnavailable
+from tunefarm_services.tuner.finish import UNTUNED
+from tunefarm_services.tuner.no_device import NoDevice
+
+Tuner = Callable[..., object]
+
+
+def summary_of(store: Store, job_id: str, tenant: str = TENANT) -> dict:
+    return [event.data for event in store.events(tenant, job_id) if event.kind == "summary"][-1]
+
+
+def test_a_job_of_given_schedules_is_measured_once_and_makes_no_record(store: Store, tuner: Tuner) -> None:
+    made: list[InstantFarm] = []
+    job = measure_job(store, "a", "b", "c", "a")
+    with tuner(instant_farms(made)):
+        wait_finished(store, job)
+    assert store.job(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
+    tasks = summary_of(store, job.job_id)["tasks"]
+    assert [task["best_latency_s"] for task in tasks] == [latency_of(UNTUNED.text)] * 4
+    assert all(len(task["samples_s"]) == 2 and task["record_id"] is None for task in tasks)
+    assert sum(len(farm.submitted) for farm in made) == 3
+    assert all(farm.closed and len(farm.acknowledged) == len(farm.submitted) for farm in made)
+    assert all(task.is_scheduled for farm in made for task in farm.opened)
+    assert store.records(TENANT) == []
+
+
+def test_what_was_used_is_booked_and_progress_is_told(store: Store, tuner: Tuner) -> None:
+    job = measure_job(store, *"abcd")
+    with tuner(instant_farms([])):
+        wait_finished(store, job)
+    (usage,) = store.usage(TENANT)
+    assert (usage.trials, usage.jobs, round(usage.device_seconds, 3)) == (4, 1, 1.0)
+    assert usage.device_class_id == DEVICE.device_class.device_class_id
+    progress = [event.data for event in store.events(TENANT, job.job_id) if event.kind == "progress"]
+    assert progress
+    assert {"trials_done", "best_latency_s", "trials_per_s", "seconds_left"} <= set(progress[0])
+
+
+def test_more_urgent_jobs_go_first_and_tenants_take_turns(store: Store, tuner: Tuner) -> None:
+    begun: list[tuple[str, str]] = []
+    greedy = [measure_job(store, f"greedy {number}", tenant="greedy") for number in range(3)]
+    modest = measure_job(store, "modest", tenant="modest")
+    urgent = measure_job(store, "urgent", tenant="greedy", priority=5)
+
+    def farm_for(lease, job) -> InstantFarm:
+        begun.append((job.tenant, job.job_id))
+        return InstantFarm()
+
+    with tuner(farm_for, jobs_at_once=1):
+        wait_finished(store, *greedy, modest, urgent)
+    assert begun[0][1] == urgent.job_id
+    assert begun[1][0] == "modest"
+
+
+def test_a_job_without_a_device_stays_queued_says_why_and_leaves_its_place_to_others(
+    store: Store, tuner: Tuner
+) -> None:
+    there = threading.Event()
+    stuck = measure_job(store, "for a board", priority=9, device_class_id="board")
+    others = [measure_job(store, f"other {number}") for number in range(3)]
+
+    def farm_for(lease, job) -> InstantFarm | NoDevice:
+        if job.spec.device_class_id and not there.is_set():
+            return NoDevice("no live device of class board")
+        return InstantFarm()
+
+    with tuner(farm_for, jobs_at_once=1):
+        wait_finished(store, *others)
+        waiting = store.job(TENANT, stuck.job_id)
+        assert (waiting.state, waiting.message) == (JobState.QUEUED, "no live device of class board")
+        there.set()
+        wait_finished(store, stuck)
+    said = [
+        event for event in store.events(TENANT, stuck.job_id) if event.data.get("message", "").startswith("no live")
+    ]
+    assert len(said) == 1, "each look for a device must not be an event"
+
+
+def test_stopping_gives_jobs_back_with_what_was_measured(store: Store, tuner: Tuner) -> None:
+    made: list[InstantFarm] = []
+    job = measure_job(store, *"abcdefgh")
+    held = threading.Event()
+    with tuner(instant_farms(made, held)):
+        wait_for(lambda: made and made[0].submitted)
+        began_s = time.monotonic()
+    assert time.monotonic() - began_s < 2.0
+    assert state_of(store, job) is JobState.QUEUED
+    assert store.lease_next("anybody", 1.0) is not None, "the lease was not given back"
+    time.sleep(1.1)
+    with tuner(instant_farms(made)):
+        wait_finished(store, job)
+    assert [task["best_latency_s"] for task in summary_of(store, job.job_id)["tasks"]].count(None) == 0
+
+
+def test_pause_resume_and_cancel_take_effect_soon(store: Store, tuner: Tuner) -> None:
+    made: list[InstantFarm] = []
+    paused, canceled = measure_job(store, "a", "b"), measure_job(store, "c", "d")
+    held = threading.Event()
+    with tuner(instant_farms(made, held)):
+        wait_for(lambda: len(made) == 2 and all(farm.submitted for farm in made))
+        store.request_pause(TENANT, paused.job_id)
+        store.request_cancel(TENANT, canceled.job_id)
+        wait_for(lambda: state_of(store, paused) is JobState.PAUSED, within_s=2.0)
+        wait_for(lambda: state_of(store, canceled) is JobState.FINISHED, within_s=2.0)
+        assert store.job(TENANT, canceled.job_id).outcome is JobOutcome.CANCELED
+        wait_for(lambda: all(farm.closed for farm in made), within_s=2.0)
+        held.set()
+        store.request_resume(TENANT, paused.job_id)
+        wait_finished(store, paused)
+    assert store.job(TENANT, paused.job_id).outcome is JobOutcome.SUCCEEDED
+
+
+def test_a_store_that_goes_away_and_comes_back_costs_nothing(
+    store: Store, watcher: Store, tuner: Tuner, monkeypatch
+) -> None:
+    """The connection is cut exactly when results are to be stored, and stays so for a while."""
+    made: list[InstantFarm] = []
+    jobs = [measure_job(store, *f"{number}xyz") for number in range(3)]
+    back_at_s: list[float] = []
+    for name in ("commit_measurements", "renew", "lease_next", "job"):
+        monkeypatch.setattr(store, name, _cut(getattr(store, name), name, back_at_s))
+    with tuner(instant_farms(made)):
+        wait_finished(watcher, *jobs)
+    monkeypatch.undo()
+    assert sum(len(farm.submitted) for farm in made) == 12, "nothing is measured twice"
+    for job in jobs:
+        assert store.job(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
+        for exploration in store.explorations_of_job(TENANT, job.job_id):
+            assert exploration.spent.trials == 1
+
+
+def _cut(method: Callable[..., object], name: str, back_at_s: list[float]) -> Callable[..., object]:
+    def away(*words: object, **named: object) -> object:
+        if not back_at_s and name == "commit_measurements":
+            back_at_s.append(time.monotonic() + 1.0)
+        if back_at_s and time.monotonic() < back_at_s[0]:
+            raise StoreUnavailable("The connection was cut.", "Wait.")
+        return method(*words, **named)
+
+    return away
+
+
+def test_two_tuners_share_the_queue_and_nothing_is_done_twice(store: Store, tuner: Tuner) -> None:
+    made: list[InstantFarm] = []
+    jobs = [measure_job(store, f"{number} one", f"{number} two") for number in range(10)]
+    with tuner(instant_farms(made), jobs_at_once=2), tuner(instant_farms(made), jobs_at_once=2):
+        wait_finished(store, *jobs)
+    assert len(made) == 10
+    assert sum(len(farm.submitted) for farm in made) == 20
+    for job in jobs:
+        states = [event.data["state"] for event in store.events(TENANT, job.job_id) if event.kind == "state"]
+        assert states == ["running", "finished"]
+
+
+def test_a_job_on_which_the_tuner_itself_fails_ends_after_three_times(store: Store, tuner: Tuner) -> None:
+    broken, sound = measure_job(store, "broken"), measure_job(store, "sound")
+
+    def farm_for(lease, job) -> InstantFarm:
+        if job.job_id == broken.job_id:
+            raise RuntimeError("a fault of this software")
+        return InstantFarm()
+
+    with tuner(farm_for):
+        wait_finished(store, sound, broken)
+    ended = store.job(TENANT, broken.job_id)
+    assert ended.outcome is JobOutcome.FAILED
+    assert "poisoned" in ended.message
