@@ -1,19 +1,50 @@
-"""What a user imports and types: the command line, and the composition of one machine's parts into a tuner.
+"""What a user imports and types: the command line, a client of a service, and one machine's parts put together.
 
-Importing this package loads neither TVM nor SQLAlchemy; commands import what they need when they run, and
-``tunefarm.embedded`` is loaded when it is first used.
+Importing this package loads neither TVM nor SQLAlchemy nor HTTP: each name below is loaded when it is first used.
 """
 
 import importlib
-from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from tunefarm import embedded
+    from tunefarm.async_client import AsyncClient
+    from tunefarm.client import Client
+    from tunefarm.farm_builder import FarmBuilder
+    from tunefarm.farm_runner import FarmRunner
+    from tunefarm.remote.api_error import ApiError, ServiceUnreachable
+    from tunefarm.remote_database import RemoteDatabase
+
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "Client",
+    "FarmBuilder",
+    "FarmRunner",
+    "RemoteDatabase",
+    "ServiceUnreachable",
+    "embedded",
+]
+
+_MODULES: Final = {
+    "ApiError": "tunefarm.remote.api_error",
+    "AsyncClient": "tunefarm.async_client",
+    "Client": "tunefarm.client",
+    "FarmBuilder": "tunefarm.farm_builder",
+    "FarmRunner": "tunefarm.farm_runner",
+    "RemoteDatabase": "tunefarm.remote_database",
+    "ServiceUnreachable": "tunefarm.remote.api_error",
+}
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Load ``tunefarm.embedded`` on first use.
+def __getattr__(name: str) -> Any:
+    """Load a name on first use.
 
     Raises:
-        AttributeError: for every other name that is not defined here.
+        AttributeError: for a name that is not one of ``__all__``.
     """
     if name == "embedded":
         return importlib.import_module("tunefarm.embedded")
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'tunefarm' has no attribute {name!r}")

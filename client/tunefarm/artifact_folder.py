@@ -1,6 +1,7 @@
 """A compiled library, its manifest and its function as files, the form in which an artifact leaves the store."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -10,21 +11,31 @@ from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.input_spec import InputExample, example_name
 
 MANIFEST_NAME: Final = "manifest.json"
 WORKLOAD_NAME: Final = "workload.json"
 
 
-def write_artifact(folder: Path, manifest: ArtifactManifest, library: bytes, module_json: str) -> Path:
+def write_artifact(
+    folder: Path,
+    manifest: ArtifactManifest,
+    library: bytes,
+    module_json: str,
+    examples: Sequence[InputExample] = (),
+) -> Path:
     """Write the files into ``folder``; the path of the library, whose name is made from its digest.
 
-    ``module_json`` is the function that was compiled, against which the library can be checked later.
+    ``module_json`` is the function that was compiled, against which the library can be checked later, on ``examples``
+    where the manifest's input specs name some.
     """
     folder.mkdir(parents=True, exist_ok=True)
     named = manifest.model_copy(update={"library_name": library_name(manifest)})
     path = folder / named.library_name
     path.write_bytes(library)
     (folder / WORKLOAD_NAME).write_text(module_json, encoding="utf-8")
+    for example in examples:
+        (folder / example_name(example.example_digest)).write_bytes(example.content)
     (folder / MANIFEST_NAME).write_text(named.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return path
 

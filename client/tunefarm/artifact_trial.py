@@ -16,6 +16,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_workers.artifact_check import check_artifact
 from tunefarm_workers.child_answer import ChildFailed
+from tunefarm_workers.example_files import read_examples
 from tunefarm_workers.fresh_process import package_folders
 
 TIMEOUT_S: Final = 120.0
@@ -47,9 +48,10 @@ def try_and_compare(manifest: ArtifactManifest, library: Path, module_json: str)
     Raises:
         BadInput: the library does not load or run here, or the function gives nothing to compare with.
     """
+    examples = read_examples(library.parent, manifest.input_specs)
     with start_zygote() as zygote:
         try:
-            check = check_artifact(zygote, manifest, module_json, library, LIMITS)
+            check = check_artifact(zygote, manifest, module_json, library, LIMITS, examples)
         except ChildFailed as failed:
             message = failed.failure.message
             told = message.partition(" It wrote: ")[0]

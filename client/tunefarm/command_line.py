@@ -56,13 +56,22 @@ def application() -> "typer.Typer":
 
     from tunefarm.commands.artifact import artifact
     from tunefarm.commands.database import database
+    from tunefarm.commands.devices import devices
     from tunefarm.commands.doctor import doctor
+    from tunefarm.commands.job_control import cancel, logs, pause, resume, watch
+    from tunefarm.commands.jobs import jobs
     from tunefarm.commands.records import records
     from tunefarm.commands.report import report
+    from tunefarm.commands.serve import serve
+    from tunefarm.commands.submit import submit
+    from tunefarm.commands.token import token
     from tunefarm.commands.tune import tune
+    from tunefarm.commands.tuner import tuner
+    from tunefarm.commands.usage import usage
+    from tunefarm.commands.worker import worker
 
     root = typer.Typer(
-        help="Find the fastest schedule of a tensor program on this machine.",
+        help="Find the fastest schedule of a tensor program, on this machine or on a farm.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         add_completion=False,
@@ -73,6 +82,16 @@ def application() -> "typer.Typer":
     root.command()(report)
     root.command()(doctor)
     root.add_typer(database, name="db")
+    root.command()(submit)
+    root.add_typer(jobs, name="jobs")
+    for one_job in (watch, logs, pause, resume, cancel):
+        root.command()(one_job)
+    root.add_typer(devices, name="devices")
+    root.command()(usage)
+    root.command()(serve)
+    root.command()(tuner)
+    root.add_typer(token, name="token")
+    root.add_typer(worker, name="worker")
     return root
 
 

@@ -1,14 +1,13 @@
 """Records to and from TVM's JSON database."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tunefarm.confined.call import call
 from tunefarm.confined.tvm_exchange import READ_ENTRY, WRITE_ENTRY, DatabaseText, Entries, Entry, Refusal
-from tunefarm.intake.module_source import readable_file
 from tunefarm.job_options import output_folder
 from tunefarm.record_queries import listed, named_record
+from tunefarm.tvm_database_folder import read_database, write_database
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import Frozen, canonical_json, digest
@@ -18,8 +17,6 @@ from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
 if TYPE_CHECKING:
     from tunefarm.machine import Machine
 
-WORKLOADS_NAME: Final = "database_workload.json"
-RECORDS_NAME: Final = "database_tuning_record.json"
 UNKNOWN: Final = "unknown"
 """In the key of an imported record: a TVM database tells neither the device nor how time was taken."""
 MOST_RECORDS: Final = 100_000
@@ -40,7 +37,7 @@ def export_records(machine: "Machine", folder_text: str, record_ids: Sequence[st
     Raises:
         BadInput: a record is not known, has an ABI of ours only, or the folder cannot be written.
     """
-    folder = output_folder(folder_text, field="folder")
+    output_folder(folder_text, field="folder")
     store = machine.store
     if record_ids:
         records: Sequence[TuningRecord] = [_exportable(named_record(store, each)) for each in record_ids]
@@ -49,8 +46,7 @@ def export_records(machine: "Machine", folder_text: str, record_ids: Sequence[st
         records = [record for record in verified if record.key.abi == "stable"]
     entries = Entries(accepted=tuple(_entry(store, record) for record in records))
     text = call(machine.zygote, WRITE_ENTRY, entries, DatabaseText, field="record", timeout_s=TIMEOUT_S)
-    (folder / WORKLOADS_NAME).write_text(text.workloads, encoding="utf-8")
-    (folder / RECORDS_NAME).write_text(text.records, encoding="utf-8")
+    write_database(folder_text, text.workloads, text.records)
     return len(records)
 
 
@@ -60,12 +56,8 @@ def import_database(machine: "Machine", folder_text: str) -> ImportOutcome:
     Raises:
         BadInput: there is no database in the folder, or reading it crashes TVM.
     """
-    folder = Path(folder_text).expanduser()
-    fix = f"Give a folder with {WORKLOADS_NAME} and {RECORDS_NAME}."
-    text = DatabaseText(
-        workloads=_text_of(readable_file("folder", str(folder / WORKLOADS_NAME), fix=fix)),
-        records=_text_of(readable_file("folder", str(folder / RECORDS_NAME), fix=fix)),
-    )
+    workloads, records = read_database(folder_text)
+    text = DatabaseText(workloads=workloads, records=records)
     entries = call(machine.zygote, READ_ENTRY, text, Entries, field="folder", timeout_s=TIMEOUT_S)
     taken = [_take_in(machine.store, entry) for entry in entries.accepted]
     return ImportOutcome(
@@ -127,7 +119,3 @@ def _claim(record_id: str, key: RecordKey, entry: Entry) -> TuningRecord:
         exploration_id=None,
         created_at=utc_now(),
     )
-
-
-def _text_of(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 NEED_TVM: Final = frozenset(
     {("tune",), ("records", "best"), ("records", "show"), ("records", "export"), ("records", "import")}
 )
+SENDS: Final = frozenset({"submit"})
+"""Only read a module and send it on, so that neither the tuner nor the workers have to be installed."""
 NEVER: Final = frozenset({"--help", "-h"})
 
 _begun: "list[ForkServer]" = []
@@ -27,6 +29,10 @@ def begin_loading(words: Sequence[str]) -> None:
         from tunefarm.zygote import start_zygote
 
         _begun.append(start_zygote())
+    elif words[0] in SENDS:
+        from tunefarm.zygote import start_intake_zygote
+
+        _begun.append(start_intake_zygote())
 
 
 def take_zygote() -> "ForkServer | None":

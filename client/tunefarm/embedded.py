@@ -1,10 +1,11 @@
 """Tuning from Python, on this machine."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tunefarm.host_cores import usable_physical_cores
+from tunefarm.input_option import inputs_of_python
 from tunefarm.job_options import JobOptions
 from tunefarm.machine import Machine
 from tunefarm.python_input import PythonInput
@@ -28,6 +29,8 @@ def tune(
     seconds: float | None = None,
     fresh: bool = False,
     abi: Abi = "stable",
+    inputs: Mapping[str, Any] | None = None,
+    protocol: str = JobOptions.model_fields["protocol"].default,
     on_progress: "Callable[[Progress], None]" = lambda _: None,
     settings: Settings | None = None,
 ) -> TuningResult:
@@ -46,6 +49,9 @@ def tune(
         seconds: the longest the search may take.
         fresh: ignore what the store knows.
         abi: whether constant arguments keep their layout.
+        inputs: what arguments hold, by name: ``uniform:0:1``, ``integers:0:1000``, ``normal``, ``positive``,
+            ``@FILE.npy``, or an array. Usual numbers, and indices inside what they address, for all others.
+        protocol: how time is taken: ``cpu-hot-cache`` or ``cpu-cold-cache``.
         on_progress: called several times a second.
         settings: where to keep everything; read from the environment when None.
 
@@ -53,12 +59,15 @@ def tune(
         BadInput: any part of it cannot be tuned.
     """
     began_s = time.time()
-    options = JobOptions(trials=trials, seconds=seconds, strategy=strategy, seed=seed, fresh=fresh, abi=abi)
-    options.effort()
+    options = JobOptions(
+        trials=trials, seconds=seconds, strategy=strategy, seed=seed, fresh=fresh, abi=abi, protocol=protocol
+    )
+    options.require_usable()
     with Machine(settings) as machine:
         machine.prepare_farm()
         given = PythonInput.of(module, target=target, function=function, space=space, seed_traces=seed_traces, abi=abi)
-        answer = given.complete(machine.understand(given.request(usable_physical_cores())))
+        request = given.request(usable_physical_cores()).model_copy(update={"inputs": inputs_of_python(inputs or {})})
+        answer = given.complete(machine.understand(request))
         job = machine.create_job(answer, options)
         summary = machine.work(machine.supervisor(started_at_s=began_s, on_progress=on_progress), job)
         return TuningResult.of(machine.store, summary)

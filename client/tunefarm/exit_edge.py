@@ -30,10 +30,14 @@ AS_TYPED: Final[Mapping[str, str]] = MappingProxyType(
         "job": "JOB",
         "folder": "DIR",
         "file": "FILE",
+        "api": "--api",
+        "device_seconds": "--device-seconds",
+        "deadline_s": "--deadline",
     }
 )
 """What a field is called on the command line, where Python has another name for it."""
 
+SERVER_ERROR: Final = 500
 STORAGE_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -67,10 +71,27 @@ def _known(error: Exception) -> int | None:
     fork_failed = getattr(sys.modules.get("tunefarm_sandbox.fork_server"), "ForkFailed", None)
     if fork_failed is not None and isinstance(error, fork_failed):
         return _tell("sandbox", f"{error} See: tunefarm doctor", ExitCode.BAD_INPUT)
+    code = _of_service(error)
+    if code is not None:
+        return code
     pydantic = sys.modules.get("pydantic")
     if pydantic is not None and isinstance(error, pydantic.ValidationError) and error.title.endswith("Settings"):
         details = "; ".join(f"TUNEFARM_{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors())
         return _tell("settings", f"{details}. Correct the environment variable.", ExitCode.BAD_INPUT)
+    return None
+
+
+def _of_service(error: Exception) -> int | None:
+    """The exit status of a service's refusal or silence, once told; None for any other error."""
+    errors = sys.modules.get("tunefarm.remote.api_error")
+    if errors is None:
+        return None
+    if isinstance(error, errors.ServiceUnreachable):
+        return _tell("service", f"{error}. Start it with tunefarm serve, or check --api.", ExitCode.UNREACHABLE)
+    if isinstance(error, errors.ApiError):
+        field = AS_TYPED.get(error.field, error.field) or "service"
+        gone = error.status >= SERVER_ERROR
+        return _tell(field, str(error), ExitCode.UNREACHABLE if gone else ExitCode.BAD_INPUT)
     return None
 
 

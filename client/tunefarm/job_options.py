@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import Field
 
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.device import HOT_CACHE, PROTOCOLS
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.job import Effort, Strategy
 from tunefarm_schemas.workload import Abi
@@ -22,7 +23,18 @@ class JobOptions(Frozen):
     seed: int = 0
     fresh: bool = False
     abi: Abi = "stable"
+    protocol: str = HOT_CACHE.protocol_id
     labels: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def protocol_id(self) -> str:
+        """The id of the protocol. Raises ``BadInput``."""
+        return require_protocol(self.protocol)
+
+    def require_usable(self) -> None:
+        """Raise ``BadInput`` for what cannot be asked for."""
+        self.effort()
+        require_protocol(self.protocol)
 
     def effort(self) -> Effort:
         """The bounds of the job.
@@ -44,6 +56,19 @@ class JobOptions(Frozen):
             plateau_trials=self.plateau_trials,
             target_latency_s=None if self.target_latency_us is None else self.target_latency_us * 1e-6,
         )
+
+
+def require_protocol(text: str) -> str:
+    """The id of a protocol, which may be asked for without its version: the latest is meant then.
+
+    Raises:
+        BadInput: there is no such protocol.
+    """
+    named = [known for known in PROTOCOLS.values() if text in (known.protocol_id, known.name)]
+    if not named:
+        fix = f"Use one of: {', '.join(PROTOCOLS)}."
+        raise BadInput("protocol", f"there is no protocol {text[:80]!r}.", fix)
+    return max(named, key=lambda known: known.version).protocol_id
 
 
 def output_folder(text: str, *, field: str = "output") -> Path:

@@ -5,18 +5,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from tunefarm.confined.call import call
 from tunefarm.installation import open_store, private_folder
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
-from tunefarm.intake.module_source import PythonSource
+from tunefarm.intake.understanding import understand
 from tunefarm.job_options import JobOptions
 from tunefarm.scratch_folder import ScratchFolder
 from tunefarm.zygote import start_zygote
 from tunefarm_sandbox.fork_server import Child, ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.device import HOT_CACHE
 from tunefarm_schemas.job import Job, JobSpec, JobState
 from tunefarm_schemas.record import TuningRecord
 from tunefarm_schemas.workload import Task
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     from tunefarm_services.tuner.summary import JobSummary, Progress
     from tunefarm_services.tuner.supervisor import Supervisor
     from tunefarm_workers.local_farm import LocalFarm
-
-INTAKE_ENTRY: Final = "tunefarm.intake.child:main"
 
 
 class Machine(AbstractContextManager["Machine"]):
@@ -104,9 +100,7 @@ class Machine(AbstractContextManager["Machine"]):
         Raises:
             BadInput: any part of the request cannot be tuned.
         """
-        return call(
-            self.zygote, INTAKE_ENTRY, request, IntakeAnswer, field="module", readable=readable_folders(request)
-        )
+        return understand(self.zygote, request)
 
     def create_job(self, answer: IntakeAnswer, options: JobOptions) -> Job:
         """Store a job over everything that was understood."""
@@ -123,13 +117,14 @@ class Machine(AbstractContextManager["Machine"]):
             strategy=options.strategy,
             space=answer.space,
             seed_traces=answer.seed_traces,
-            protocol_id=HOT_CACHE.protocol_id,
+            protocol_id=options.protocol_id,
             abi=options.abi,
             seed=options.seed,
             fresh=options.fresh,
             labels=options.labels,
+            input_specs=answer.input_specs,
         )
-        return self.store.create_job(LOCAL_TENANT, spec)
+        return self.store.create_job(LOCAL_TENANT, spec, examples=answer.input_examples)
 
     def unfinished_job(self, job_id: str | None, labels: Mapping[str, str]) -> Job:
         """The job to go on with: the one named, or the latest unfinished one that carries ``labels``.
@@ -199,12 +194,3 @@ class Machine(AbstractContextManager["Machine"]):
 
     def _keep_search_child(self, child: Child | None) -> None:
         self._search_child = child
-
-
-def readable_folders(request: IntakeRequest) -> tuple[Path, ...]:
-    """Folders that the intake child has to read: those of the files named, for files import their neighbours."""
-    paths = [request.module.path] if isinstance(request.module, PythonSource) else []
-    paths += [
-        source.path for source in (request.space, *(seed.function for seed in request.seeds)) if source is not None
-    ]
-    return tuple(sorted({Path(path).parent for path in paths}))

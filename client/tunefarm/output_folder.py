@@ -17,7 +17,7 @@ def write_outputs(store: Store, summary: JobSummary, folder: Path, numpy_latency
             manifest, library = store.artifact(LOCAL_TENANT, task.artifact_id)
             place = folder if len(summary.tasks) == 1 else folder / f"task-{position + 1}"
             module_json = store.workload(LOCAL_TENANT, manifest.workload_id).module_json
-            write_artifact(place, manifest, library, module_json)
+            write_artifact(place, manifest, library, module_json, store.input_examples(manifest.input_specs))
     report = job_report(store, store.job(LOCAL_TENANT, summary.job_id))
     write_report(report.model_copy(update={"numpy_latency_s": numpy_latency_s}), folder)
 

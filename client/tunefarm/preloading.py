@@ -3,7 +3,11 @@
 import importlib
 from typing import Final
 
-MODULES: Final = ("tunefarm.intake.child", "tunefarm_services.tuner.search_child")
+MODULES: Final = (
+    "tunefarm.intake.child",
+    "tunefarm_services.tuner.search_child",
+    "tunefarm_services.tuner.training_child",
+)
 
 
 def load() -> None:
@@ -12,4 +16,18 @@ def load() -> None:
 
     preload()
     for name in MODULES:
+        importlib.import_module(name)
+
+
+def load_intake() -> None:
+    """Load only what understands modules, for clients of a service."""
+    importlib.import_module(MODULES[0])
+
+
+def load_search() -> None:
+    """Load only what searches, for tuners whose candidates are measured by workers."""
+    from tunefarm_search.intrinsics import load_intrinsics
+
+    load_intrinsics("llvm")
+    for name in MODULES[1:]:
         importlib.import_module(name)

@@ -4,20 +4,27 @@ import sys
 import time
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Final, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeAlias
 
 from tunefarm.quantities import duration_text, failures_text, latency_text, ratio_text
-from tunefarm_services.tuner.summary import Progress
+
+if TYPE_CHECKING:
+    from tunefarm.remote.remote_progress import RemoteProgress
+    from tunefarm_services.tuner.summary import Progress
 
 PLAIN_LINE_INTERVAL_S: Final = 5.0
 BAR_CELLS: Final = 30
 REFRESH_HZ: Final = 4
 
 
+ShownProgress: TypeAlias = "Progress | RemoteProgress"
+"""Of a job on this machine, or of one at a service."""
+
+
 class ProgressDisplay(AbstractContextManager["ProgressDisplay"], Protocol):
     """Something a job's progress can be shown on."""
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: ShownProgress) -> None:
         """Show the latest state. Called often; must be cheap."""
 
     def say(self, text: str) -> None:
@@ -46,7 +53,7 @@ class PlainLines:
     ) -> None:
         """Nothing to put back."""
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: ShownProgress) -> None:
         """Print a line when there is news, or when none was printed for a while."""
         now_s = time.monotonic()
         mark = (progress.stage, progress.task_name, progress.best_latency_s)
@@ -79,7 +86,7 @@ class LivePanel:
     ) -> None:
         self._live.stop()
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: ShownProgress) -> None:
         """Put the latest state into the panel."""
         from rich.panel import Panel
         from rich.text import Text
@@ -92,23 +99,27 @@ class LivePanel:
         self._console.print(text, markup=False, highlight=False)
 
 
-def panel_lines(progress: Progress) -> list[str]:
+def panel_lines(progress: ShownProgress) -> list[str]:
     """The lines of the panel: how far, how fast, how good, what failed."""
     filled = round(BAR_CELLS * min(1.0, progress.trials_done / max(1, progress.trials_budget)))
     bar = "#" * filled + "." * (BAR_CELLS - filled)
     accuracy = "" if progress.model_rank_accuracy is None else f"   model accuracy {progress.model_rank_accuracy:.2f}"
+    about, digits = ("about ", 2) if progress.untuned_is_rough else ("", 4)
     return [
         f"[{bar}] {progress.trials_done}/{progress.trials_budget} trials   {progress.trials_per_s:.1f}/s   "
         f"{duration_text(progress.elapsed_s)} gone, {duration_text(progress.seconds_left)} left",
-        f"best {latency_text(progress.best_latency_s)}   untuned {latency_text(progress.untuned_latency_s)}   "
-        f"{ratio_text(progress.untuned_latency_s, progress.best_latency_s)} faster",
+        f"best {latency_text(progress.best_latency_s)}   "
+        f"untuned {about}{latency_text(progress.untuned_latency_s, digits)}   "
+        f"{about}{ratio_text(progress.untuned_latency_s, progress.best_latency_s, min(digits, 3))} faster",
         f"failures {failures_text(progress.failures)}{accuracy}",
     ]
 
 
-def progress_line(progress: Progress) -> str:
+def progress_line(progress: ShownProgress) -> str:
     """One line for logs: words a person reads and ``name=value`` pairs a machine finds."""
-    speedup = ratio_text(progress.untuned_latency_s, progress.best_latency_s)
+    speedup = ratio_text(progress.untuned_latency_s, progress.best_latency_s, 2 if progress.untuned_is_rough else 3)
+    if progress.untuned_is_rough and speedup != "-":
+        speedup = f"~{speedup}"
     return (
         f"{progress.elapsed_s:7.1f}s {progress.stage} {progress.task_name} "
         f"trials={progress.trials_done}/{progress.trials_budget} rate={progress.trials_per_s:.1f}/s "

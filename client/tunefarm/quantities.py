@@ -1,14 +1,14 @@
 """Numbers as people read them."""
 
 
-def latency_text(latency_s: float | None) -> str:
-    """A latency in seconds with the unit that suits it; a dash for None."""
+def latency_text(latency_s: float | None, digits: int = 4) -> str:
+    """A latency in seconds with the unit that suits it, to so many digits; a dash for None."""
     if latency_s is None:
         return "-"
     for limit_s, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
         if latency_s < limit_s:
-            return f"{latency_s * factor:.4g} {unit}"
-    return f"{latency_s:.4g} s"
+            return f"{_rounded(latency_s * factor, digits)} {unit}"
+    return f"{_rounded(latency_s, digits)} s"
 
 
 def duration_text(seconds: float | None) -> str:
@@ -20,9 +20,14 @@ def duration_text(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def ratio_text(slow_s: float | None, fast_s: float | None) -> str:
+def ratio_text(slow_s: float | None, fast_s: float | None, digits: int = 3) -> str:
     """How many times faster ``fast_s`` is than ``slow_s``; a dash when either is not known."""
-    return "-" if not slow_s or not fast_s else f"{slow_s / fast_s:.3g}x"
+    return "-" if not slow_s or not fast_s else f"{_rounded(slow_s / fast_s, digits)}x"
+
+
+def _rounded(value: float, digits: int) -> str:
+    """To so many digits, and never with an exponent where that would surprise, such as 1.2e+02 for 120."""
+    return f"{float(f'{value:.{digits}g}'):.12g}"
 
 
 def bytes_text(count: int) -> str:

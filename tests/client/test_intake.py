@@ -9,7 +9,8 @@ import pytest
 from tunefarm.confined.call import call
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.module_source import parse_module_source
-from tunefarm.machine import INTAKE_ENTRY, readable_folders
+from tunefarm.intake.understanding import ENTRY as INTAKE_ENTRY
+from tunefarm.intake.understanding import readable_folders
 from tunefarm.python_input import schedule_source, seed_source_of_text
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput

@@ -70,6 +70,27 @@ def test_the_page_shows_every_plot_and_needs_nothing_else() -> None:
     assert not re.search(r"<script|<link|<img|@import|src=", page)
 
 
+def test_what_there_is_nothing_to_draw_of_is_said_in_words() -> None:
+    report = report_of("matmul")
+    empty = report.tasks[0].model_copy(update={"steps": (), "trials": (), "failures": {}, "accuracy": ()})
+    page = render_page(report.model_copy(update={"tasks": (empty,), "seconds": {"total": 3.0}}))
+    for words in ("No trial failed.", "Too few trials", "Nothing was measured."):
+        assert words in page
+    assert page.count("<svg") == 2
+
+
+def test_a_page_on_several_tasks_has_a_part_for_each() -> None:
+    report = report_of("first")
+    second = report.tasks[0].model_copy(update={"name": "second"})
+    page = render_page(report.model_copy(update={"tasks": (report.tasks[0], second)}))
+    assert "first and 1 more" in page
+    assert "<h2>second</h2>" in page
+
+
+def test_each_plot_says_what_it_shows_to_those_who_do_not_see_it() -> None:
+    assert render_page(report_of("matmul")).count('role="img" aria-label="') == 5
+
+
 def test_nothing_of_a_user_is_markup() -> None:
     page = render_page(report_of("<script>alert(1)</script>", message="<img src=x onerror=alert(1)>"))
     assert "<script" not in page

@@ -119,9 +119,11 @@ def test_a_report_is_written_for_the_latest_job(tunefarm: Run, tmp_path: Path) -
 def test_the_store_is_sound_and_can_be_copied(tunefarm: Run, environment: dict[str, str], tmp_path: Path) -> None:
     assert json.loads(tunefarm("db", "check", "--json").out)["problems"] == []
     assert tunefarm("db", "gc", "--json").code == 0
-    assert tunefarm("db", "backup", "copy").code == 0
+    assert tunefarm("db", "backup", "copy.tar").code == 0
     before = json.loads(tunefarm("db", "stats", "--json").out)
     environment["TUNEFARM_HOME"] = str(tmp_path / "copy")
+    restored = tunefarm("db", "restore", "copy.tar")
+    assert restored.code == 0, restored.err
     assert json.loads(tunefarm("db", "stats", "--json").out) == before
     assert json.loads(tunefarm("db", "check", "--json").out)["problems"] == []
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tunefarm.commands.remote_options import Api, Remote
 from tunefarm.exit_code import ExitCode
 from tunefarm.quantities import latency_text
 from tunefarm.tables import print_json
@@ -21,22 +22,19 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def build(
     record_id: Annotated[str, typer.Argument(metavar="RECORD", help="Id of a record, or its first characters.")],
     output: Annotated[str, typer.Option(help="Folder for the library and its manifest.")],
+    api: Api = None,
+    remote: Remote = False,
     as_json: AsJson = False,
 ) -> int:
     """Write the library of a record, the very one that was measured, with its manifest and its function."""
-    from tunefarm.artifact_folder import write_artifact
     from tunefarm.job_options import output_folder
-    from tunefarm.machine import Machine
-    from tunefarm.record_queries import named_record, stored_artifact
-    from tunefarm_services.store import LOCAL_TENANT
+    from tunefarm.record_place import record_place
 
     folder = output_folder(output)
-    with Machine() as machine:
-        manifest, library = stored_artifact(machine.store, named_record(machine.store, record_id))
-        module_json = machine.store.workload(LOCAL_TENANT, manifest.workload_id).module_json
-    path = write_artifact(folder, manifest, library, module_json)
+    with record_place(api, remote=remote) as place:
+        artifact_id, path = place.write_artifact(place.named(record_id), folder)
     if as_json:
-        print_json({"artifact_id": manifest.artifact_id, "library": str(path)})
+        print_json({"artifact_id": artifact_id, "library": str(path)})
     else:
         print(f"{path}\n{path.parent / 'manifest.json'}")
     return ExitCode.FINE

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from tunefarm.commands.backup import backup, restore
 from tunefarm.exit_code import ExitCode
 from tunefarm.quantities import bytes_text
 from tunefarm.tables import print_json, print_rows
@@ -14,12 +15,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @database.command()
-def upgrade(as_json: AsJson = False) -> int:
+def upgrade(
+    create: Annotated[bool, typer.Option("--create", help="Make the database where there is none.")] = False,
+    as_json: AsJson = False,
+) -> int:
     """Bring the database to the schema of this version."""
     from tunefarm.store_care import upgrade_store
     from tunefarm_services.settings import Settings
 
-    revision = upgrade_store(Settings())
+    revision = upgrade_store(Settings(), create=create)
     if as_json:
         print_json({"revision": revision})
     else:
@@ -75,18 +79,5 @@ def stats(as_json: AsJson = False) -> int:
     return ExitCode.FINE
 
 
-@database.command()
-def backup(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder to make; must not exist or be empty.")],
-    as_json: AsJson = False,
-) -> int:
-    """Copy the database and its blobs into a folder, while others may be working."""
-    from tunefarm.store_care import back_up
-    from tunefarm_services.settings import Settings
-
-    place = back_up(Settings(), folder)
-    if as_json:
-        print_json({"folder": str(place)})
-    else:
-        print(f"backup is in {place}; use it with TUNEFARM_HOME={place}")
-    return ExitCode.FINE
+database.command()(backup)
+database.command()(restore)

@@ -1,12 +1,14 @@
 """``tunefarm records``: look at what was learnt, carry it elsewhere, take it back."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import typer
 
-from tunefarm.early_zygote import take_zygote
+from tunefarm.commands.remote_options import Api, Remote
 from tunefarm.exit_code import ExitCode
 from tunefarm.quantities import latency_text, ratio_text
+from tunefarm.record_place import ModuleQuery, RecordPlace, record_place
 from tunefarm.tables import print_json, print_rows
 from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
 
@@ -23,15 +25,14 @@ AbiName = Literal["stable", "packed"]
 def list_records(
     status: Annotated[RecordStatus | None, typer.Option(help="Only records in this status.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10000, help="At most so many.")] = 50,
+    api: Api = None,
+    remote: Remote = False,
     as_json: AsJson = False,
 ) -> int:
     """List tuning records, the newest first."""
-    from tunefarm.machine import Machine
-    from tunefarm.record_queries import listed
-
-    with Machine() as machine:
-        found = listed(machine.store, status, limit)
-        names = {record.key.workload_id: machine.workload_name(record) for record in found}
+    with record_place(api, remote=remote) as place:
+        found = place.listed(status, limit)
+        names = {} if as_json else _names(place, found)
     if as_json:
         print_json([record.model_dump(mode="json") for record in found])
     else:
@@ -46,15 +47,14 @@ def best(
     function: Annotated[str | None, typer.Option(help="Which of the module's functions.")] = None,
     target: TargetText = "",
     abi: Annotated[AbiName, typer.Option(help="Of the record.")] = "stable",
+    api: Api = None,
+    remote: Remote = False,
     as_json: AsJson = False,
 ) -> int:
-    """Find the best record for a module on this machine, and what matched."""
-    from tunefarm.machine import Machine
-    from tunefarm.record_queries import best_matches
-
-    with Machine(zygote=take_zygote()) as machine:
-        matches = best_matches(machine, module, function=function, target=target, abi=abi)
-        names = {match.record.key.workload_id: machine.workload_name(match.record) for match in matches}
+    """Find the best record for a module, and what matched: on this machine, or at a service."""
+    with record_place(api, remote=remote, needs_tvm=True) as place:
+        matches = place.best(ModuleQuery(module=module, function=function, target=target, abi=abi))
+        names = {} if as_json else _names(place, [match.record for match in matches])
     if as_json:
         print_json([match.model_dump(mode="json") for match in matches])
     else:
@@ -64,15 +64,12 @@ def best(
 
 
 @records.command()
-def show(record_id: RecordId, as_json: AsJson = False) -> int:
+def show(record_id: RecordId, api: Api = None, remote: Remote = False, as_json: AsJson = False) -> int:
     """Show a record: the scheduled program, its trace as Python, and what changed."""
-    from tunefarm.machine import Machine
-    from tunefarm.record_queries import named_record, schedule_view
-
-    with Machine(zygote=take_zygote()) as machine:
-        record = named_record(machine.store, record_id)
-        view = schedule_view(machine, record)
-        name = machine.workload_name(record)
+    with record_place(api, remote=remote, needs_tvm=True) as place:
+        record = place.named(record_id)
+        view = place.view(record)
+        name = place.workload_name(record)
     if as_json:
         print_json({"record": record.model_dump(mode="json"), "view": view.model_dump(mode="json")})
         return ExitCode.FINE
@@ -86,14 +83,13 @@ def show(record_id: RecordId, as_json: AsJson = False) -> int:
 def export(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder to write TVM's JSON database into.")],
     record_ids: Annotated[list[str] | None, typer.Option("--record", help="Only this record. Repeatable.")] = None,
+    api: Api = None,
+    remote: Remote = False,
     as_json: AsJson = False,
 ) -> int:
     """Write records as a TVM MetaSchedule JSON database."""
-    from tunefarm.database_exchange import export_records
-    from tunefarm.machine import Machine
-
-    with Machine(zygote=take_zygote()) as machine:
-        written = export_records(machine, folder, record_ids or ())
+    with record_place(api, remote=remote, needs_tvm=True) as place:
+        written = place.export(folder, record_ids or ())
     if as_json:
         print_json({"records": written, "folder": folder})
     else:
@@ -104,14 +100,13 @@ def export(
 @records.command("import")
 def import_records(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder that holds TVM's JSON database.")],
+    api: Api = None,
+    remote: Remote = False,
     as_json: AsJson = False,
 ) -> int:
     """Take in records of a TVM MetaSchedule JSON database, as claims that seed later searches."""
-    from tunefarm.database_exchange import import_database
-    from tunefarm.machine import Machine
-
-    with Machine(zygote=take_zygote()) as machine:
-        outcome = import_database(machine, folder)
+    with record_place(api, remote=remote, needs_tvm=True) as place:
+        outcome = place.take_in(folder)
     if as_json:
         print_json(outcome.model_dump(mode="json"))
         return ExitCode.FINE
@@ -126,21 +121,24 @@ def import_records(
 def retract(
     record_id: RecordId,
     reason: Annotated[str, typer.Option(help="Why it must not be used any more.")],
+    api: Api = None,
+    remote: Remote = False,
     as_json: AsJson = False,
 ) -> int:
     """Take a record back. It stays, with the reason, and is never used again."""
-    from tunefarm.machine import Machine
-    from tunefarm.record_queries import named_record
-    from tunefarm_services.store import LOCAL_TENANT
-
-    with Machine() as machine:
-        record = named_record(machine.store, record_id)
-        machine.store.retract(LOCAL_TENANT, record.record_id, reason)
+    with record_place(api, remote=remote) as place:
+        record = place.named(record_id)
+        place.retract(record, reason)
     if as_json:
         print_json({"record_id": record.record_id, "status": RecordStatus.RETRACTED.value})
     else:
         print(f"record {record.record_id} is retracted")
     return ExitCode.FINE
+
+
+def _names(place: RecordPlace, records: Sequence[TuningRecord]) -> dict[str, str]:
+    firsts = {record.key.workload_id: record for record in records}
+    return {workload_id: place.workload_name(record) for workload_id, record in firsts.items()}
 
 
 HEADINGS = ("record", "workload", "latency", "gain", "status", "abi", "source", "created")

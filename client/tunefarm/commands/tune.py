@@ -9,6 +9,7 @@ import typer
 from tunefarm.early_zygote import take_zygote
 from tunefarm.exit_code import ExitCode
 from tunefarm.host_cores import usable_physical_cores
+from tunefarm.input_option import inputs_of_texts
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import ModuleSource, parse_module_source
 from tunefarm.job_options import JobOptions, output_folder
@@ -46,6 +47,15 @@ def tune(
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     resume: Annotated[str | None, typer.Option(metavar="[JOB]", help="Go on with that or the latest job.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ignore what the store knows.")] = False,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", help="NAME=uniform:LOW:HIGH, integers:LOW:HIGH, normal, positive or @FILE.npy. Repeatable."
+        ),
+    ] = None,
+    protocol: Annotated[
+        str, typer.Option(help="How time is taken: cpu-hot-cache or cpu-cold-cache.")
+    ] = "cpu-hot-cache",
     abi: Annotated[AbiName, typer.Option(help="packed: constant arguments may change layout.")] = "stable",
     output: Annotated[str | None, typer.Option(help="Folder for the library, a plot and a report.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -63,9 +73,10 @@ def tune(
         seed=seed,
         fresh=fresh,
         abi=abi,
+        protocol=protocol,
         labels={} if module is None else {"module": module},
     )
-    options.effort()
+    options.require_usable()
     folder = None if output is None else output_folder(output)
     source = None if resume is not None else _module_source(module)
     request = None
@@ -79,6 +90,7 @@ def tune(
             space=None if space is None else schedule_source("space", space),
             seeds=tuple(seed_source_of_text("seed_traces", text) for text in seed_trace or ()),
             host_cores=usable_physical_cores(),
+            inputs=inputs_of_texts(inputs or ()),
         )
     return _tune(request, options, resume, folder, as_json=as_json)
 

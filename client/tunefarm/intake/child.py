@@ -13,6 +13,7 @@ from tunefarm.intake.schedule_function import schedule_function_of, seed_trace, 
 from tunefarm.intake.target_text import parse_target_text
 from tunefarm_sandbox.channel import Channel
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.input_spec import InputExample, InputSpec
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space, Trace
 from tunefarm_schemas.workload import Workload
@@ -34,27 +35,30 @@ def understand(request: IntakeRequest) -> IntakeAnswer:
     Raises:
         BadInput: any part of it cannot be tuned.
     """
-    target, notes = understand_target(request.target, request.host_cores)
+    target, notes = understand_target(request.target, request.host_cores, elsewhere=request.elsewhere)
     module, name = read_module(request.module)
     workloads = chosen_workloads(module, name, request.function, all_functions=request.all_functions)
+    specs, examples = _inputs(request, workloads)
     return IntakeAnswer(
         workloads=workloads,
         target=target,
         space=_space(request, workloads, target),
         seed_traces=_seed_traces(request, workloads),
         notes=notes,
+        input_specs=specs,
+        input_examples=examples,
     )
 
 
-def understand_target(text: str, host_cores: int) -> tuple[Target, tuple[str, ...]]:
+def understand_target(text: str, host_cores: int, *, elsewhere: bool = False) -> tuple[Target, tuple[str, ...]]:
     """The canonical target that ``text`` names, and notes on what was filled in.
 
     Raises:
-        BadInput: TVM does not know it, or this machine cannot run it.
+        BadInput: TVM does not know it, or this machine, where it is to be measured, cannot run it.
     """
     attributes, notes = parse_target_text(text, host_cores=host_cores, host_cpu=str(codegen.llvm_get_system_cpu()))
     known = canonical_target(attributes, host_cores)
-    reason = reason_it_cannot_run_here(known.target)
+    reason = None if elsewhere else reason_it_cannot_run_here(known.target)
     if reason is not None:
         raise BadInput("target", f"{reason}.", "Tune on a machine that can run it, or for this one: --target host.")
     return known.target, (*notes, *known.notes)
@@ -73,6 +77,17 @@ def chosen_workloads(module: Any, name: str, function: str | None, *, all_functi
         fix = "Say --function NAME or --all-functions."
         raise BadInput("module", f"it has several functions: {', '.join(sorted(present))}.", fix)
     return (workload_of(module, function, name=name if function is None else function),)
+
+
+def _inputs(
+    request: IntakeRequest, workloads: Sequence[Workload]
+) -> tuple[tuple[InputSpec, ...], tuple[InputExample, ...]]:
+    if not request.inputs:
+        return (), ()
+    # Not at the top: what only sends modules to a service has no workers installed.
+    from tunefarm.intake.input_reader import read_inputs
+
+    return read_inputs(request.inputs, workloads)
 
 
 def _space(request: IntakeRequest, workloads: Sequence[Workload], target: Target) -> Space:

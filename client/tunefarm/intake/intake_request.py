@@ -2,8 +2,11 @@
 
 from typing import Literal
 
+from pydantic import ConfigDict, Field
+
 from tunefarm.intake.module_source import ModuleSource
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.input_spec import InputExample, InputKind, InputSpec
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space, Trace
 from tunefarm_schemas.workload import Abi, Workload
@@ -24,6 +27,18 @@ class SeedSource(Frozen):
     function: ScheduleSource | None = None
 
 
+class InputRequest(Frozen):
+    """What one argument holds; ``npy`` is the file of an example as NumPy wrote it, not yet looked at."""
+
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+    argument: str
+    kind: InputKind
+    low: float | None = None
+    high: float | None = None
+    npy: bytes | None = Field(default=None, repr=False)
+
+
 class IntakeRequest(Frozen):
     """Everything of a job that only a process with TVM can understand."""
 
@@ -37,6 +52,9 @@ class IntakeRequest(Frozen):
     space: ScheduleSource | None
     seeds: tuple[SeedSource, ...]
     host_cores: int
+    elsewhere: bool = False
+    """Whether other machines measure it, so that this one need not be able to run it."""
+    inputs: tuple[InputRequest, ...] = ()
 
 
 class IntakeAnswer(Frozen):
@@ -48,3 +66,5 @@ class IntakeAnswer(Frozen):
     space: Space
     seed_traces: tuple[Trace, ...]
     notes: tuple[str, ...]
+    input_specs: tuple[InputSpec, ...] = ()
+    input_examples: tuple[InputExample, ...] = ()

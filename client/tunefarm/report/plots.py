@@ -4,18 +4,33 @@ import io
 import os
 import re
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tunefarm.quantities import latency_text
 from tunefarm.report.job_report import Step, TaskReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SIZE_INCHES: Final = (7.0, 3.4)
-BLUE, GREY, RED, GREEN = "#1f6feb", "#8b949e", "#cf222e", "#1a7f37"
-RUN_SECONDS: Final = ("start", "search", "build", "wait", "run", "verify")
+WIDTH_INCHES: Final = 7.6
+HEIGHT_INCHES: Final = 3.4
+BAR_INCHES: Final = 0.34
+AXIS_INCHES: Final = 0.62
+INK, BLUE, GREY, RED, GREEN = "#1f2328", "#0b5cad", "#57606a", "#b42318", "#116329"
+PALE_BLUE: Final = "#6ea8d9"
+SECONDS_SPENT: Final = {
+    "start": "starting",
+    "search": "searching",
+    "build": "building",
+    "wait": "waiting for the device",
+    "run": "running",
+    "verify": "verifying",
+}
+WALL: Final = frozenset({"start", "search", "verify"})
+NICE_STEPS: Final = (1.0, 2.0, 5.0)
 
 
 def prepare_matplotlib(cache: Path) -> None:
@@ -23,56 +38,74 @@ def prepare_matplotlib(cache: Path) -> None:
     os.environ.setdefault("MPLCONFIGDIR", str(cache))
 
 
-def latency_over_time(task: TaskReport, end_s: float, numpy_latency_s: float | None = None) -> "Figure":
-    """Best latency so far, in microseconds, over seconds since the command began."""
-    return _staircase(
-        task, [(step.elapsed_s, step) for step in task.steps], max(end_s, 1e-3), "seconds since start", numpy_latency_s
-    )
+def latency_over_time(
+    task: TaskReport, end_s: float, numpy_latency_s: float | None = None, *, titled: bool = True
+) -> "Figure":
+    """Best latency so far over seconds since the command began."""
+    end = max(end_s, *(step.elapsed_s for step in task.steps), 1e-3)
+    figure, axes = _staircase(task, [(step.elapsed_s, step) for step in task.steps], end, numpy_latency_s)
+    axes.set_xlabel("seconds since the start")
+    return _finished(figure, axes, task, titled=titled)
 
 
-def latency_over_trials(task: TaskReport, numpy_latency_s: float | None = None) -> "Figure":
-    """Best latency so far, in microseconds, over trials, with every timed trial as a dot."""
+def latency_over_trials(task: TaskReport, numpy_latency_s: float | None = None, *, titled: bool = True) -> "Figure":
+    """Best latency so far over trials, with every timed trial as a dot."""
     end = max([number for number, _ in task.trials] + [step.trials for step in task.steps] + [1])
-    figure = _staircase(task, [(step.trials, step) for step in task.steps], end, "trials", numpy_latency_s)
-    axes = figure.axes[0]
-    axes.plot([n for n, _ in task.trials], [s * 1e6 for _, s in task.trials], ".", color=GREY, alpha=0.5, zorder=1)
-    return figure
+    figure, axes = _staircase(task, [(step.trials, step) for step in task.steps], end, numpy_latency_s)
+    if task.trials:
+        numbers, latencies = [n for n, _ in task.trials], [latency_s for _, latency_s in task.trials]
+        axes.plot(numbers, latencies, "o", color=PALE_BLUE, markersize=3.5, zorder=1, label="each timed trial")
+    _whole_numbers(axes.xaxis)
+    axes.set_xlabel("trials")
+    return _finished(figure, axes, task, titled=titled)
 
 
 def failures_by_reason(failures: Mapping[str, int]) -> "Figure":
-    """A bar for each reason."""
-    figure, axes = _figure()
-    names = sorted(failures, key=lambda name: failures[name])
-    axes.barh(names, [failures[name] for name in names], color=RED)
+    """A bar for each reason, the most frequent on top."""
+    names = sorted(failures, key=lambda name: (failures[name], name))
+    figure, axes = _bars(
+        [name.replace("_", " ") for name in names],
+        [float(failures[name]) for name in names],
+        [RED] * len(names),
+        "{:g}",
+    )
+    _whole_numbers(axes.xaxis)
     axes.set_xlabel("trials")
     return figure
 
 
-def model_accuracy(accuracy: Sequence[tuple[int, float]]) -> "Figure":
-    """Share of pairs that the cost model ordered right before it saw them, over trials."""
-    figure, axes = _figure()
-    axes.plot([n for n, _ in accuracy], [share for _, share in accuracy], color=GREEN, marker=".")
-    axes.axhline(0.5, color=GREY, linestyle=":")
+def model_accuracy(accuracy: Sequence[tuple[int, float]], trials: int) -> "Figure":
+    """Share of pairs that the cost model ordered right before it saw them, over ``trials`` trials."""
+    figure, axes = _figure(HEIGHT_INCHES)
+    axes.plot([n for n, _ in accuracy], [share for _, share in accuracy], color=GREEN, marker="o", markersize=4)
+    axes.axhline(0.5, color=GREY, linestyle="--")
+    axes.annotate("chance", (0, 0.5), xytext=(4, 4), textcoords="offset points", color=GREY)
+    axes.set_xlim(0, max(trials, max((n for n, _ in accuracy), default=1)) * 1.02)
     axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    _whole_numbers(axes.xaxis)
     axes.set_xlabel("trials")
     axes.set_ylabel("pairs ordered right")
     return figure
 
 
 def seconds_spent(seconds: Mapping[str, float]) -> "Figure":
-    """A bar for each stage; build, wait and run are summed over lanes that work side by side."""
-    figure, axes = _figure()
-    names = [name for name in RUN_SECONDS if name in seconds][::-1]
-    axes.barh(names, [seconds[name] for name in names], color=BLUE)
+    """A bar for each stage; wall time in one colour, what is summed over lanes in another."""
+    names = [name for name in SECONDS_SPENT if name in seconds][::-1]
+    colours = [BLUE if name in WALL else PALE_BLUE for name in names]
+    figure, axes = _bars(
+        [SECONDS_SPENT[name] for name in names], [seconds[name] for name in names], colours, "{:.3g} s"
+    )
     axes.set_xlabel("seconds")
     return figure
 
 
-def as_svg(figure: "Figure") -> str:
-    """The SVG element alone, fit to stand inside a page."""
+def as_svg(figure: "Figure", label: str = "") -> str:
+    """The SVG element alone, fit to stand inside a page; ``label`` says to those who do not see it what it shows."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), flags=re.DOTALL)
+    svg = re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), flags=re.DOTALL)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1) if label else svg
 
 
 def as_png(figure: "Figure") -> bytes:
@@ -83,39 +116,85 @@ def as_png(figure: "Figure") -> bytes:
 
 
 def _staircase(
-    task: TaskReport, points: list[tuple[float, Step]], end: float, label: str, numpy_latency_s: float | None
-) -> "Figure":
-    figure, axes = _figure()
+    task: TaskReport, points: list[tuple[float, Step]], end: float, numpy_latency_s: float | None
+) -> tuple["Figure", "Axes"]:
+    figure, axes = _figure(HEIGHT_INCHES)
     if points:
         # Before the first kernel there was the untuned one.
         before = [] if task.summary.untuned_latency_s is None else [(0.0, task.summary.untuned_latency_s)]
         held = [*before, *((x, step.latency_s) for x, step in points)]
+        best = [latency_s for _, latency_s in held]
         at = [x for x, _ in held] + [max(end, held[-1][0])]
-        best_us = [latency_s * 1e6 for _, latency_s in held]
-        axes.step(at, [*best_us, best_us[-1]], where="post", color=BLUE, label="best so far", zorder=2)
+        axes.step(at, [*best, best[-1]], where="post", color=BLUE, linewidth=2, label="best so far", zorder=3)
     _level(axes, task.summary.untuned_latency_s, GREY, "untuned")
     _level(axes, numpy_latency_s, GREEN, "numpy")
-    axes.set_yscale("log")
-    axes.set_xlim(left=0)
-    axes.set_xlabel(label)
-    axes.set_ylabel("latency in us")
-    axes.set_title(task.name.replace("$", r"\$"))
+    axes.set_xlim(0, end * 1.02)
+    return figure, axes
+
+
+def _finished(figure: "Figure", axes: "Axes", task: TaskReport, *, titled: bool) -> "Figure":
+    _latency_axis(axes)
+    if titled:
+        axes.set_title(_shown(task.name), loc="left")
     if axes.get_legend_handles_labels()[0]:
-        axes.legend()
+        figure.legend(loc="outside upper right", ncols=4, frameon=False)  # beside what is drawn, never on it
+    else:
+        axes.annotate("no kernel was timed", (0.5, 0.5), xycoords="axes fraction", ha="center", color=GREY)
     return figure
+
+
+def _latency_axis(axes: "Axes") -> None:
+    """A logarithmic axis whose ticks have units, such as 200 us and 1 ms."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    steps: tuple[float, ...] = NICE_STEPS if high / low < 1e3 else (1.0,)
+    if high / low < 4:
+        steps = tuple(float(step) for step in range(1, 10))
+    axes.yaxis.set_major_locator(LogLocator(base=10, subs=steps, numticks=12))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda latency_s, _: latency_text(latency_s, 2)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylabel("latency (logarithmic)")
 
 
 def _level(axes: "Axes", latency_s: float | None, color: str, label: str) -> None:
     if latency_s is not None:
-        axes.axhline(latency_s * 1e6, color=color, linestyle="--", label=label)
+        axes.axhline(latency_s, color=color, linestyle="--", linewidth=1.5, label=f"{label}: {latency_text(latency_s)}")
 
 
-def _figure() -> tuple["Figure", "Axes"]:
+def _bars(names: list[str], values: list[float], colors: list[str], form: str) -> tuple["Figure", "Axes"]:
+    """Bars of the same thickness, however few there are, each with its value at its end."""
+    figure, axes = _figure(AXIS_INCHES + BAR_INCHES * max(len(names), 1))
+    drawn = axes.barh(names, values, color=colors, height=0.7)
+    axes.bar_label(drawn, [form.format(value) for value in values], padding=4, color=INK)
+    axes.set_xlim(0, max([*values, 1e-9]) * 1.15)
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    axes.grid(visible=False, axis="y")
+    return figure, axes
+
+
+def _whole_numbers(axis: object) -> None:
+    from matplotlib.axis import Axis
+    from matplotlib.ticker import MaxNLocator
+
+    assert isinstance(axis, Axis), "an axis of a plot"
+    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+def _shown(name: str) -> str:
+    short = name if len(name) <= 60 else f"{name[:57]}..."
+    return short.replace("$", r"\$")
+
+
+def _figure(height_inches: float) -> tuple["Figure", "Axes"]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=SIZE_INCHES, layout="constrained")
+    figure = Figure(figsize=(WIDTH_INCHES, height_inches), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.grid(alpha=0.3)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
     return figure, axes

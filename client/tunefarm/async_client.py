@@ -1,0 +1,132 @@
+"""A client of a service, for Python programs that run an event loop."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from tunefarm.remote.async_nouns import (
+    AsyncArtifacts,
+    AsyncDevices,
+    AsyncJobs,
+    AsyncRecords,
+    AsyncTargets,
+    AsyncTokens,
+    AsyncUploads,
+    AsyncWorkers,
+    AsyncWorkloads,
+)
+from tunefarm.remote.async_transport import AsyncTransport
+from tunefarm.remote.conversion import Conversion, Converter
+from tunefarm.remote.job_options import RemoteJobOptions
+from tunefarm.remote.job_submission import measurement_submission, measurements, submission
+from tunefarm.remote.measured_module import MeasuredModule
+from tunefarm.remote.remote_job import AsyncRemoteJob
+from tunefarm.remote.retrying import RetryPolicy
+from tunefarm.remote.service_address import ClientSettings, service_address
+from tunefarm.remote.tune_request import TuneArguments, TuneRequest
+from tunefarm.remote.usage_calls import usage_list
+from tunefarm_schemas.usage import Usage
+
+if TYPE_CHECKING:
+    from tunefarm_sandbox.fork_server import ForkServer
+
+
+class AsyncClient:
+    """A client of a service. Use it in an ``async with`` statement, or close it. It belongs to one event loop.
+
+    Requests are sent again, with the same idempotency key, while the service restarts or asks for patience.
+
+    Attributes:
+        jobs, records, workloads, targets, devices, workers, artifacts, uploads, tokens: what the service holds.
+        converter: turns what users name into what is sent.
+
+    Raises:
+        BadInput: no service is known.
+        ApiError: the service refuses; of every method.
+        ServiceUnreachable: it does not answer; of every method.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        retry: RetryPolicy | None = None,
+        zygote: "ForkServer | None" = None,
+    ) -> None:
+        """Find the service.
+
+        Args:
+            url: of the service; from ``TUNEFARM_API_URL``, or the one that runs on this machine, when None.
+            token: from ``TUNEFARM_API_TOKEN``, or what that service left for its user, when None.
+            retry: how patient to be; ``TUNEFARM_API_PATIENCE_S`` when None.
+            zygote: a process with TVM that was started earlier; it is ended with the client.
+        """
+        self.converter = Converter(zygote)
+        settings = ClientSettings()
+        address = service_address(url, token, settings)
+        self.transport = AsyncTransport(address, retry or RetryPolicy(patience_s=settings.api_patience_s))
+        self.jobs = AsyncJobs(self.transport)
+        self.records = AsyncRecords(self.transport)
+        self.workloads = AsyncWorkloads(self.transport)
+        self.targets = AsyncTargets(self.transport)
+        self.devices = AsyncDevices(self.transport)
+        self.workers = AsyncWorkers(self.transport)
+        self.artifacts = AsyncArtifacts(self.transport)
+        self.uploads = AsyncUploads(self.transport)
+        self.tokens = AsyncTokens(self.transport)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End what the client has begun on this machine; jobs go on."""
+        await self.transport.close()
+        await asyncio.to_thread(self.converter.close)
+
+    async def tune(self, module: Any, **arguments: Unpack[TuneArguments]) -> AsyncRemoteJob:
+        """Have a function, or several, tuned.
+
+        Args:
+            module: an IRModule, a PrimFunc, a list of te tensors, or text as the command line takes it: a file,
+                ``FILE.py:FUNCTION``, ``te:NAME``, ``builtin:NAME``.
+            arguments: see ``TuneArguments``.
+
+        Raises:
+            BadInput: any part of it cannot be tuned.
+        """
+        request = TuneRequest.of(module, **arguments)
+        # Converting waits for a process; the event loop does not.
+        conversion = await asyncio.to_thread(self.converter.convert, request.intake, request.given)
+        return await self.submit(conversion, request.options)
+
+    async def submit(self, conversion: Conversion, options: RemoteJobOptions) -> AsyncRemoteJob:
+        """Have what was converted tuned."""
+        return AsyncRemoteJob(self.transport, await self.transport.run(submission(conversion, options)))
+
+    async def measure(
+        self,
+        modules: Sequence[str],
+        *,
+        target: str,
+        device_class_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> list[MeasuredModule]:
+        """Have scheduled modules, as TVM JSON, measured as they are, and wait for it; one result for each.
+
+        ``target`` is JSON of an object.
+        """
+        flow = measurement_submission(modules, target, device_class_id=device_class_id, labels=labels or {})
+        job = AsyncRemoteJob(self.transport, await self.transport.run(flow))
+        await job.wait()
+        return measurements(job.view, job.summary, modules)
+
+    async def usage(self, since: str | None = None) -> list[Usage]:
+        """What was used of the farm, by day; from the day ``since`` on, such as ``2026-01-31``."""
+        return await self.transport.run(usage_list(since))

@@ -1,0 +1,1 @@
+"""Copies of the whole store in one file, and the way back."""

@@ -1,0 +1,102 @@
+"""Copying a PostgreSQL database with PostgreSQL's own tools."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import URL, MetaData, create_engine, func, inspect, select, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_services.store.database import parse_url
+
+_DEFAULT_FOLDER: Final = Path("/usr/lib/postgresql")
+
+
+class PostgresqlDump:
+    """A database of a PostgreSQL server."""
+
+    def __init__(self, url: str) -> None:
+        self._url = parse_url(url)
+
+    def write(self, destination: Path) -> None:
+        """Dump the database as it is at one moment. Raises BadInput when pg_dump is missing or fails."""
+        self._run("pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={destination}")
+
+    def rows(self) -> int:
+        """How many rows the database has; 0 when it has no tables."""
+        engine = create_engine(self._url)
+        try:
+            tables = MetaData()
+            tables.reflect(engine)
+            counted = [table for name, table in tables.tables.items() if name != "alembic_version"]
+            with engine.connect() as connection:
+                return sum(connection.execute(select(func.count()).select_from(one)).scalar_one() for one in counted)
+        except SQLAlchemyError as error:
+            raise self._unreachable(error) from error
+        finally:
+            engine.dispose()
+
+    def read(self, source: Path) -> None:
+        """Make the database what the dump is.
+
+        Raises:
+            BadInput: pg_restore is missing or fails, or others are connected.
+        """
+        # Before anything is dropped: is the dump one that pg_restore can read?
+        self._run("pg_restore", "--list", str(source), connected=False)
+        self._drop_tables()
+        self._run("pg_restore", "--no-owner", "--no-privileges", "--single-transaction", "--exit-on-error", str(source))
+
+    def _drop_tables(self) -> None:
+        engine = create_engine(self._url)
+        others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        try:
+            with engine.begin() as connection:
+                number = connection.execute(text(f"{others} AND backend_type = 'client backend'")).scalar_one()
+                if number:
+                    problem = f"{number} other connections use the database."
+                    raise BadInput("TUNEFARM_DATABASE_URL", problem, "Stop every API, tuner and command first.")
+                for name in inspect(connection).get_table_names():
+                    quoted = connection.dialect.identifier_preparer.quote(name)
+                    connection.execute(text(f"DROP TABLE {quoted} CASCADE"))
+        except SQLAlchemyError as error:
+            raise self._unreachable(error) from error
+        finally:
+            engine.dispose()
+
+    def _run(self, tool: str, *arguments: str, connected: bool = True) -> None:
+        url = self._url.set(drivername="postgresql", password=None)
+        where = [f"--dbname={url.render_as_string(hide_password=False)}"] if connected else []
+        environment = {**os.environ, "PGCONNECT_TIMEOUT": "10"}
+        if self._url.password is not None:
+            # On the command line every user of this host could read it.
+            environment["PGPASSWORD"] = str(self._url.password)
+        done = subprocess.run(
+            [str(_tool(tool)), *where, *arguments], env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+            problem = f"{tool} failed: {lines[0].removeprefix(f'{tool}: ')}."
+            raise BadInput("TUNEFARM_DATABASE_URL", problem, f"Use a {tool} that is as new as the server.")
+
+    def _unreachable(self, error: SQLAlchemyError) -> BadInput:
+        reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
+        where = _shown(self._url)
+        return BadInput("TUNEFARM_DATABASE_URL", f"{where} does not answer: {reason}.", "Check that it is running.")
+
+
+def _shown(url: URL) -> str:
+    return url.render_as_string(hide_password=True)
+
+
+def _tool(name: str) -> Path:
+    """The newest of PostgreSQL's tools of that name on this host. Raises BadInput when there is none."""
+    versions = sorted(_DEFAULT_FOLDER.glob(f"*/bin/{name}"), key=lambda path: path.parts[-3].zfill(4), reverse=True)
+    found = versions[0] if versions else shutil.which(name)
+    if found is None:
+        fix = "Install PostgreSQL's client programs, version of the server or newer; or back it up on its own host."
+        raise BadInput("TUNEFARM_DATABASE_URL", f"a PostgreSQL database needs {name}, which is not here.", fix)
+    return Path(found)

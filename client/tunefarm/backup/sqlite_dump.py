@@ -1,0 +1,54 @@
+"""Copying a SQLite database while others use it."""
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+from tunefarm_schemas.bad_input import BadInput
+
+
+class SqliteDump:
+    """The database in a file of this machine."""
+
+    def __init__(self, path: Path, busy_timeout_s: float) -> None:
+        self._path = path
+        self._busy_timeout_s = busy_timeout_s
+
+    def write(self, destination: Path) -> None:
+        """Copy the database as it is at one moment, without holding up those who write to it."""
+        with self._connected(self._path) as source, self._connected(destination) as copy:
+            source.backup(copy)
+
+    def rows(self) -> int:
+        """How many rows the database has; 0 when there is none."""
+        if not self._path.exists():
+            return 0
+        with self._connected(self._path) as connection:
+            tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            counted = (name for name in tables if name != "alembic_version" and not name.startswith("sqlite_"))
+            # The names are the database's own.
+            return sum(connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in counted)  # noqa: S608
+
+    def read(self, source: Path) -> None:
+        """Make the database what the copy is, in one transaction: whoever reads sees the old one or the new one."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._connected(source) as copy, self._connected(self._path) as database:
+            self._check(copy)
+            try:
+                # All pages at once: a writer between two steps would have the copy begin again.
+                copy.backup(database, pages=-1)
+            except sqlite3.OperationalError as error:
+                problem = f"{self._path} cannot be replaced: {error}."
+                raise BadInput("TUNEFARM_HOME", problem, "Stop the processes that use it.") from error
+
+    @staticmethod
+    def _check(copy: sqlite3.Connection) -> None:
+        try:
+            (found,) = copy.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.DatabaseError as error:
+            found = str(error)
+        if found != "ok":
+            raise BadInput("file", f"the database in it is damaged: {found}.", "Take another backup.")
+
+    def _connected(self, path: Path) -> "contextlib.closing[sqlite3.Connection]":
+        return contextlib.closing(sqlite3.connect(path, timeout=self._busy_timeout_s))

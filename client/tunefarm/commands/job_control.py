@@ -1,0 +1,65 @@
+"""``tunefarm watch``, ``logs``, ``pause``, ``resume`` and ``cancel``: one job of a service while it runs."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from tunefarm.commands.remote_options import Api, AsJson, JobId
+from tunefarm.exit_code import ExitCode
+from tunefarm.tables import print_json
+
+
+def watch(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
+    """Show a job's progress until it ends. Ctrl-C leaves the job alone."""
+    from tunefarm.client import Client
+    from tunefarm.remote.job_report import tell_end
+
+    with Client(api) as client:
+        job = client.jobs.get(job_id)
+        job.wait()
+    return tell_end(job, as_json=as_json)
+
+
+def logs(
+    job_id: JobId,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for what is still to come.")] = False,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> int:
+    """Print what has happened to a job, a line each."""
+    from tunefarm.client import Client
+    from tunefarm.remote.event_text import event_line
+
+    with Client(api) as client:
+        job = client.jobs.get(job_id)
+        for event in job.events() if follow else job.past_events():
+            print(json.dumps(event.model_dump(mode="json")) if as_json else event_line(event), flush=True)
+    return ExitCode.FINE
+
+
+def pause(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
+    """Pause a job; what was measured is kept."""
+    return _ask("pause", job_id, api, as_json=as_json)
+
+
+def resume(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
+    """Let a paused job go on."""
+    return _ask("resume", job_id, api, as_json=as_json)
+
+
+def cancel(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
+    """Cancel a job; what was measured is kept."""
+    return _ask("cancel", job_id, api, as_json=as_json)
+
+
+def _ask(verb: str, job_id: str, api: str | None, *, as_json: bool) -> int:
+    from tunefarm.client import Client
+
+    with Client(api) as client:
+        view = {"pause": client.jobs.pause, "resume": client.jobs.resume, "cancel": client.jobs.cancel}[verb](job_id)
+    if as_json:
+        print_json(view.model_dump(mode="json"))
+    else:
+        print(f"job {job_id} is asked to {verb}; it is {view.outcome or view.state}")
+    return ExitCode.FINE

@@ -1,0 +1,76 @@
+"""Turns what a user says of inputs into specs that fit the functions. Only ever called inside a confined child."""
+
+import io
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import tvm
+
+from tunefarm.intake.intake_request import InputRequest
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.input_spec import InputExample, InputSpec
+from tunefarm_schemas.workload import Workload
+from tunefarm_workers.argument import Argument
+from tunefarm_workers.element_type import numpy_type
+from tunefarm_workers.input_check import require_fitting, require_names
+from tunefarm_workers.signature import arguments_of
+
+FIELD: Final = "input"
+
+
+def read_inputs(
+    requests: Sequence[InputRequest], workloads: Sequence[Workload]
+) -> tuple[tuple[InputSpec, ...], tuple[InputExample, ...]]:
+    """The specs with the examples that they name.
+
+    Raises:
+        BadInput: a name, a shape, a type or a range does not fit any, or one, of the functions.
+    """
+    functions = [arguments_of(tvm.ir.load_json(workload.module_json)) for workload in workloads]
+    specs, examples = [], []
+    for request in requests:
+        if request.npy is None:
+            specs.append(InputSpec(argument=request.argument, kind=request.kind, low=request.low, high=request.high))
+            continue
+        named = [
+            argument for function in functions for argument in function if argument.tensor.name == request.argument
+        ]
+        example = InputExample(content=_elements(request, named[0]) if named else b"")
+        digest = example.example_digest
+        specs.append(InputSpec(argument=request.argument, kind="example", example_digest=digest))
+        examples.append(example)
+    require_names(functions, specs)
+    for function in functions:
+        require_fitting(function, specs, examples)
+    return tuple(specs), tuple(examples)
+
+
+def _elements(request: InputRequest, argument: Argument) -> bytes:
+    array, name = _array(request), argument.tensor.name
+    wanted = numpy_type(argument.tensor.dtype)
+    if array.shape != argument.tensor.shape:
+        problem = f"the example for {name} has the shape {array.shape}, its argument {argument.tensor.shape}."
+        raise BadInput(FIELD, problem, f"Save an array of shape {argument.tensor.shape}.")
+    # A file of NumPy's own types cannot hold bfloat16 and the like: those are given as float32.
+    has_no_file_form = wanted.kind == "V" or not wanted.isbuiltin
+    given = array.dtype.newbyteorder("=")
+    if given != wanted and not (has_no_file_form and given == np.float32):
+        if argument.tensor.dtype == "bool" and given == np.bool_:
+            return np.ascontiguousarray(array).astype(wanted).tobytes()
+        usual = "float32, which is rounded," if has_no_file_form else argument.tensor.dtype
+        problem = f"the example for {name} is of {array.dtype}, its argument of {argument.tensor.dtype}."
+        raise BadInput(FIELD, problem, f"Save an array of {usual} instead.")
+    return np.ascontiguousarray(array).astype(wanted).tobytes()
+
+
+def _array(request: InputRequest) -> Any:
+    assert request.npy is not None, "an example has content"
+    fix = "Give a file that numpy.save has written, of numbers and not of objects."
+    try:
+        array = np.load(io.BytesIO(request.npy), allow_pickle=False)
+    except (ValueError, EOFError, OSError, MemoryError, SyntaxError, TypeError) as error:
+        raise BadInput(FIELD, f"the file for {request.argument} is not an array ({str(error)[:200]}).", fix) from error
+    if not isinstance(array, np.ndarray):
+        raise BadInput(FIELD, f"the file for {request.argument} holds several arrays.", fix)
+    return array

@@ -1,0 +1,29 @@
+"""Asks the intake child. Runs in the command or the caller's process, and loads no TVM."""
+
+from pathlib import Path
+from typing import Final
+
+from tunefarm.confined.call import call
+from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
+from tunefarm.intake.module_source import PythonSource
+from tunefarm_sandbox.fork_server import ForkServer
+
+ENTRY: Final = "tunefarm.intake.child:main"
+
+
+def understand(zygote: ForkServer, request: IntakeRequest) -> IntakeAnswer:
+    """Read a module, a target and a space in a confined child.
+
+    Raises:
+        BadInput: any part of the request cannot be tuned.
+    """
+    return call(zygote, ENTRY, request, IntakeAnswer, field="module", readable=readable_folders(request))
+
+
+def readable_folders(request: IntakeRequest) -> tuple[Path, ...]:
+    """Folders that the intake child has to read: those of the files named, for files import their neighbours."""
+    paths = [request.module.path] if isinstance(request.module, PythonSource) else []
+    paths += [
+        source.path for source in (request.space, *(seed.function for seed in request.seeds)) if source is not None
+    ]
+    return tuple(sorted({Path(path).parent for path in paths}))

@@ -1,0 +1,141 @@
+"""Where the record commands look: in this machine's store, or at a service."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from tunefarm.early_zygote import take_zygote
+from tunefarm.remote.service_address import is_service_named
+from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.workload import Abi
+
+if TYPE_CHECKING:
+    from tunefarm.confined.record_view import RecordView
+    from tunefarm.database_exchange import ImportOutcome
+    from tunefarm.machine import Machine
+    from tunefarm.remote.views import ImportView
+
+
+@dataclass(frozen=True)
+class ModuleQuery:
+    """Which module's records are asked for, as typed."""
+
+    module: str
+    function: str | None
+    target: str
+    abi: Abi
+
+
+class RecordPlace(Protocol):
+    """Records, wherever they are. Raises BadInput, and what its store or service raises."""
+
+    def listed(self, status: RecordStatus | None, limit: int) -> Sequence[TuningRecord]:
+        """Records, the newest first."""
+
+    def best(self, query: ModuleQuery) -> Sequence[RecordMatch]:
+        """The best records for a module, and what matched."""
+
+    def named(self, record_id: str) -> TuningRecord:
+        """The record whose id is, or begins with, ``record_id``."""
+
+    def workload_name(self, record: TuningRecord) -> str:
+        """What the record's workload is called."""
+
+    def view(self, record: TuningRecord) -> "RecordView":
+        """What its trace makes of its workload."""
+
+    def export(self, folder: str, record_ids: Sequence[str]) -> int:
+        """Write records as TVM's JSON database; how many."""
+
+    def take_in(self, folder: str) -> "ImportOutcome | ImportView":
+        """Take records of TVM's JSON database in, as claims."""
+
+    def retract(self, record: TuningRecord, reason: str) -> None:
+        """Take a record back."""
+
+    def write_artifact(self, record: TuningRecord, folder: Path) -> tuple[str, Path]:
+        """Write the record's library, its manifest and its function; the artifact's id and the library's path."""
+
+
+@contextmanager
+def record_place(api: str | None, *, remote: bool, needs_tvm: bool = False) -> Iterator[RecordPlace]:
+    """The service that ``api`` or the environment names, or the known one if ``remote``; this machine otherwise."""
+    zygote = take_zygote() if needs_tvm else None
+    if remote or is_service_named(api):
+        from tunefarm.client import Client
+        from tunefarm.remote.remote_records import RemoteRecords
+
+        with Client(api, zygote=zygote) as client:
+            yield RemoteRecords(client)
+    else:
+        from tunefarm.machine import Machine
+
+        with Machine(zygote=zygote) as machine:
+            yield LocalRecords(machine)
+
+
+class LocalRecords:
+    """The records of this machine's store."""
+
+    def __init__(self, machine: "Machine") -> None:
+        self._machine = machine
+
+    def listed(self, status: RecordStatus | None, limit: int) -> Sequence[TuningRecord]:
+        """Records, the newest first."""
+        from tunefarm.record_queries import listed
+
+        return listed(self._machine.store, status, limit)
+
+    def best(self, query: ModuleQuery) -> Sequence[RecordMatch]:
+        """The best records for a module, and what matched."""
+        from tunefarm.record_queries import best_matches
+
+        return best_matches(self._machine, query.module, function=query.function, target=query.target, abi=query.abi)
+
+    def named(self, record_id: str) -> TuningRecord:
+        """The record whose id is, or begins with, ``record_id``."""
+        from tunefarm.record_queries import named_record
+
+        return named_record(self._machine.store, record_id)
+
+    def workload_name(self, record: TuningRecord) -> str:
+        """What the record's workload is called."""
+        return self._machine.workload_name(record)
+
+    def view(self, record: TuningRecord) -> "RecordView":
+        """What its trace makes of its workload."""
+        from tunefarm.record_queries import schedule_view
+
+        return schedule_view(self._machine, record)
+
+    def export(self, folder: str, record_ids: Sequence[str]) -> int:
+        """Write records as TVM's JSON database; how many."""
+        from tunefarm.database_exchange import export_records
+
+        return export_records(self._machine, folder, record_ids)
+
+    def take_in(self, folder: str) -> "ImportOutcome":
+        """Take records of TVM's JSON database in, as claims."""
+        from tunefarm.database_exchange import import_database
+
+        return import_database(self._machine, folder)
+
+    def retract(self, record: TuningRecord, reason: str) -> None:
+        """Take a record back."""
+        from tunefarm_services.store import LOCAL_TENANT
+
+        self._machine.store.retract(LOCAL_TENANT, record.record_id, reason)
+
+    def write_artifact(self, record: TuningRecord, folder: Path) -> tuple[str, Path]:
+        """Write the record's library, its manifest and its function; the artifact's id and the library's path."""
+        from tunefarm.artifact_folder import write_artifact
+        from tunefarm.record_queries import stored_artifact
+        from tunefarm_services.store import LOCAL_TENANT
+
+        store = self._machine.store
+        manifest, library = stored_artifact(store, record)
+        module_json = store.workload(LOCAL_TENANT, manifest.workload_id).module_json
+        examples = store.input_examples(manifest.input_specs)
+        return manifest.artifact_id, write_artifact(folder, manifest, library, module_json, examples)

@@ -1,0 +1,69 @@
+"""Calls about artifacts, and an artifact as it arrives."""
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tunefarm.artifact_folder import write_artifact
+from tunefarm.remote.paging import listed
+from tunefarm.remote.request import Flow, Reply, Request
+from tunefarm.remote.workload_calls import workload_module
+from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import digest
+
+DOWNLOAD_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True)
+class RemoteArtifact:
+    """A compiled library with its manifest, and the function that it was compiled from, as TVM JSON."""
+
+    manifest: ArtifactManifest
+    library: bytes = field(repr=False)
+    module_json: str = field(repr=False)
+
+    def write(self, folder: Path) -> Path:
+        """Write the library, its manifest and its function into ``folder``; the path of the library."""
+        return write_artifact(folder, self.manifest, self.library, self.module_json)
+
+    def compile(self) -> Any:
+        """The library as a TVM runtime module, the very one that was measured."""
+        import tvm
+
+        with tempfile.TemporaryDirectory(prefix="tunefarm-") as folder:
+            return tvm.runtime.load_module(str(self.write(Path(folder))))
+
+
+def artifacts(record_id: str | None = None, limit: int | None = 100) -> Flow[list[ArtifactManifest]]:
+    """Manifests, of one record where it is named."""
+    return listed("/artifacts", ArtifactManifest, {"record_id": record_id}, limit)
+
+
+def artifact(artifact_id: str) -> Flow[RemoteArtifact]:
+    """An artifact, its library checked against the digest in its manifest.
+
+    Raises:
+        BadInput: the library is not the one that the manifest describes.
+    """
+    reply: Reply = yield Request("GET", f"/artifacts/{artifact_id}")
+    manifest = reply.read(ArtifactManifest)
+    content: Reply = yield Request("GET", f"/artifacts/{artifact_id}/library", timeout_s=DOWNLOAD_TIMEOUT_S)
+    if digest(content.content) != manifest.library_digest:
+        problem = "the library that arrived is not the one its manifest describes."
+        raise BadInput("artifact", problem, "Ask again; do not load it.")
+    module_json = yield from workload_module(manifest.workload_id)
+    return RemoteArtifact(manifest=manifest, library=content.content, module_json=module_json)
+
+
+def artifact_of_record(record_id: str) -> Flow[RemoteArtifact]:
+    """The artifact of a record.
+
+    Raises:
+        BadInput: the record has none, because it was never verified.
+    """
+    found = yield from artifacts(record_id, limit=1)
+    if not found:
+        raise BadInput("record", f"{record_id} was never built.", "Tune its workload: tunefarm submit MODULE")
+    return (yield from artifact(found[0].artifact_id))

@@ -1,0 +1,56 @@
+"""Events of a job as lines, and on a display."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tunefarm.progress_display import ProgressDisplay
+from tunefarm.quantities import failures_text, latency_text, ratio_text
+from tunefarm.remote.event_stream import RemoteEvent
+from tunefarm.remote.remote_progress import RemoteProgress
+
+PROGRESS: Final = "progress"
+
+
+def show(event: RemoteEvent, display: ProgressDisplay) -> None:
+    """Put an event on a display: progress into its panel, all else as a line."""
+    if event.kind == PROGRESS:
+        display.show(RemoteProgress.of(event.data))
+    elif event.kind != "summary":
+        display.say(event_line(event))
+
+
+def event_line(event: RemoteEvent) -> str:
+    """One line: when, what, and its data as words."""
+    return f"{event.at[:19]} {event.kind} {_words(event)}".rstrip()
+
+
+def _words(event: RemoteEvent) -> str:
+    data: Mapping[str, Any] = event.data
+    match event.kind:
+        case "state":
+            parts = (data.get("state"), data.get("outcome"), data.get("message"))
+            return " ".join(str(part) for part in parts if part)
+        case "improved":
+            return f"{data.get('task')} to {latency_text(data.get('latency_s'))} after {data.get('trials')} trials"
+        case "progress":
+            progress = RemoteProgress.of(data)
+            return (
+                f"{progress.stage} {progress.task_name} trials={progress.trials_done}/{progress.trials_budget} "
+                f"best={latency_text(progress.best_latency_s).replace(' ', '')}"
+            )
+        case "summary":
+            return "; ".join(_task_words(task) for task in data.get("tasks", ()))
+        case _:
+            return " ".join(f"{name}={_plain(value)}" for name, value in data.items())
+
+
+def _task_words(task: Mapping[str, Any]) -> str:
+    best_s, untuned_s = task.get("best_latency_s"), task.get("untuned_latency_s")
+    gain = f", {ratio_text(untuned_s, best_s)} faster than untuned" if untuned_s and best_s else ""
+    failures = task.get("failures") or {}
+    failed = f", failures {failures_text(failures)}" if failures else ""
+    return f"{task.get('name')} {latency_text(best_s)}{gain} after {task.get('trials')} trials{failed}"
+
+
+def _plain(value: object) -> str:
+    return " ".join(str(value).split())[:300]

@@ -1,0 +1,25 @@
+"""What is asked of a service's job, as typed: more than of a job on this machine."""
+
+from tunefarm.job_options import JobOptions
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.job import Effort
+
+
+class RemoteJobOptions(JobOptions):
+    """Everything of a service's job but its module, its target and its space."""
+
+    device_seconds: float | None = None
+    deadline_s: float | None = None
+    priority: int = 0
+    device_class_id: str | None = None
+
+    def effort(self) -> Effort:
+        """The bounds of the job.
+
+        Raises:
+            BadInput: one of them is not positive.
+        """
+        for field, value in (("device_seconds", self.device_seconds), ("deadline_s", self.deadline_s)):
+            if value is not None and not value > 0:
+                raise BadInput(field, f"{value:g} is not a positive number.", "Give at least 1, or leave it out.")
+        return super().effort().model_copy(update={"device_seconds": self.device_seconds})

@@ -1,0 +1,46 @@
+"""What a job ended with."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tunefarm.remote.artifact_calls import RemoteArtifact, artifact
+from tunefarm.remote.job_calls import job_events
+from tunefarm.remote.paging import listed
+from tunefarm.remote.request import Flow
+from tunefarm.remote.views import TrialView
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.record import TuningRecord
+
+
+def job_summary(job_id: str) -> Flow[Mapping[str, Any]]:
+    """How the job ended, task by task: its last summary; empty before there is one."""
+    events = yield from job_events(job_id)
+    return next((event.data for event in reversed(events) if event.kind == "summary"), {})
+
+
+def job_records(job_id: str) -> Flow[list[TuningRecord]]:
+    """The best verified record of each of the job's tasks, once there is one."""
+    return listed(f"/jobs/{job_id}/records", TuningRecord, {}, None)
+
+
+def job_trials(job_id: str, *, failed_only: bool = False, limit: int | None = None) -> Flow[list[TrialView]]:
+    """What was tried for the job, with what came of each; only what gave no time if ``failed_only``."""
+    return listed(f"/jobs/{job_id}/trials", TrialView, {"failed_only": failed_only}, limit)
+
+
+def artifact_of_job(job_id: str, task: str | None = None) -> Flow[RemoteArtifact]:
+    """The compiled library of the job's task; of the one called ``task``, where it has several.
+
+    Raises:
+        BadInput: it has none, or several and none was named.
+    """
+    summary = yield from job_summary(job_id)
+    built = {
+        str(each["name"]): str(each["artifact_id"]) for each in summary.get("tasks", ()) if each.get("artifact_id")
+    }
+    if task is None and len(built) == 1:
+        task = next(iter(built))
+    if task not in built:
+        problem = f"job {job_id} has no library" + (f" of {task!r}." if task else " yet." if not built else " alone.")
+        raise BadInput("task", problem, f"Name one of: {', '.join(built)}." if built else "Wait until it succeeds.")
+    return (yield from artifact(built[task]))

@@ -1,0 +1,103 @@
+"""Asking for a job, and reading what a job of measurements gave."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tunefarm.quantities import failures_text
+from tunefarm.remote.conversion import Conversion
+from tunefarm.remote.job_options import RemoteJobOptions
+from tunefarm.remote.measured_module import MeasuredModule
+from tunefarm.remote.request import Flow, Reply, Request
+from tunefarm.remote.upload_calls import INLINE_BYTES, module_field
+from tunefarm.remote.views import JobView
+from tunefarm_schemas.frozen import JsonValue
+from tunefarm_schemas.trace import Space
+
+BODY_BYTES: Final = 8 << 20
+"""What the modules of one request may take together; the rest is uploaded."""
+
+
+def submission(conversion: Conversion, options: RemoteJobOptions) -> Flow[JobView]:
+    """Ask for modules to be tuned."""
+    modules: list[JsonValue] = []
+    for module in conversion.modules:
+        task = dict((yield from module_field(module.text)))
+        if module.name:
+            task["name"] = module.name
+        if conversion.function is not None:
+            task["function"] = conversion.function
+        if conversion.all_functions:
+            task["all_functions"] = True
+        modules.append(task)
+    body: dict[str, JsonValue] = {
+        "modules": modules,
+        "effort": options.effort().model_dump(mode="json", exclude_none=True),
+        "space": _space(conversion.space),
+        "seed_traces": [trace.text for trace in conversion.seed_traces],
+        "strategy": options.strategy,
+        "abi": options.abi,
+        "protocol_id": options.protocol_id,
+        "seed": options.seed,
+        "fresh": options.fresh,
+        "priority": options.priority,
+        "labels": options.labels,
+        "input_specs": [spec.model_dump(mode="json", exclude_none=True) for spec in conversion.input_specs],
+    }
+    chosen = {
+        "target": None if conversion.target is None else json.loads(conversion.target),
+        "device_class_id": options.device_class_id,
+        "deadline_s": options.deadline_s,
+    }
+    body |= {name: value for name, value in chosen.items() if value is not None}
+    reply: Reply = yield Request("POST", "/jobs", body=body, creates=True)
+    return reply.read(JobView)
+
+
+def measurement_submission(
+    modules: Sequence[str], target: str, *, device_class_id: str | None, labels: Mapping[str, str]
+) -> Flow[JobView]:
+    """Ask for scheduled modules, as TVM JSON, to be measured as they are; each different one once."""
+    different = list(dict.fromkeys(modules))
+    inline_bytes = min(INLINE_BYTES, BODY_BYTES // max(1, len(different)))
+    tasks: list[JsonValue] = []
+    for text in different:
+        tasks.append(dict((yield from module_field(text, inline_bytes))))  # noqa: PERF401 - comprehensions cannot yield
+    body: dict[str, JsonValue] = {
+        "kind": "measure",
+        "modules": tasks,
+        "target": json.loads(target),
+        "labels": dict(labels),
+        "effort": {"trials": len(tasks)},
+    }
+    if device_class_id is not None:
+        body["device_class_id"] = device_class_id
+    reply: Reply = yield Request("POST", "/jobs", body=body, creates=True)
+    return reply.read(JobView)
+
+
+def measurements(job: JobView, summary: Mapping[str, Any], modules: Sequence[str]) -> list[MeasuredModule]:
+    """What the job's summary says of each of ``modules``, in their order."""
+    different = list(dict.fromkeys(modules))
+    tasks = list(summary.get("tasks", ()))
+    if len(tasks) != len(different):
+        reason = job.message or f"the job is {job.outcome or job.state}"
+        return [MeasuredModule(failure=f"not measured: {reason}")] * len(modules)
+    found = dict(zip(different, map(_measured, tasks), strict=True))
+    return [found[text] for text in modules]
+
+
+def _measured(task: Mapping[str, Any]) -> MeasuredModule:
+    samples_s = tuple(float(each) for each in task.get("samples_s") or ())
+    if not samples_s and task.get("best_latency_s"):
+        samples_s = (float(task["best_latency_s"]),)
+    if samples_s:
+        return MeasuredModule(samples_s=samples_s)
+    message = str(task.get("first_failure_message") or "").strip()
+    return MeasuredModule(failure=message or failures_text(dict(task.get("failures") or {})) or "not measured")
+
+
+def _space(space: Space) -> JsonValue:
+    if space.automatic:
+        return "auto"
+    return {"sketches": [sketch.text for sketch in space.sketches]}

@@ -1,0 +1,100 @@
+"""Calls about records."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tunefarm.remote.paging import listed
+from tunefarm.remote.request import Answer, Flow, Reply, Request
+from tunefarm.remote.upload_calls import module_field
+from tunefarm.remote.views import ExportView, ImportView
+from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.workload import Abi
+
+IMPORT_TIMEOUT_S: Final = 300.0
+Target = str | Mapping[str, Any] | None
+"""A TVM target as an object or its JSON text, the name of a preset, or None for the service's default."""
+
+
+class _Matches(Answer):
+    items: tuple[RecordMatch, ...]
+
+
+def record(record_id: str) -> Flow[TuningRecord]:
+    """One record."""
+    reply: Reply = yield Request("GET", f"/records/{record_id}")
+    return reply.read(TuningRecord)
+
+
+def records(
+    workload_id: str | None = None,
+    target_id: str | None = None,
+    device_class_id: str | None = None,
+    status: RecordStatus | None = None,
+    limit: int | None = 100,
+) -> Flow[list[TuningRecord]]:
+    """Records by id, at most ``limit``; all when that is None."""
+    query = {
+        "workload_id": workload_id,
+        "target_id": target_id,
+        "device_class_id": device_class_id,
+        "status": None if status is None else status.value,
+    }
+    return listed("/records", TuningRecord, query, limit)
+
+
+def best_records(
+    module: str | None = None,
+    *,
+    workload_id: str | None = None,
+    function: str | None = None,
+    target: Target = None,
+    device_class_id: str | None = None,
+    abi: Abi = "stable",
+    limit: int = 8,
+) -> Flow[list[RecordMatch]]:
+    """What is known for a module, as TVM JSON, or a stored workload; the most trustworthy first, with what matched."""
+    which = {"workload_id": workload_id} if module is None else dict((yield from module_field(module)))
+    body = {
+        **which,
+        "function": function,
+        "target": target,
+        "device_class_id": device_class_id,
+        "abi": abi,
+        "limit": limit,
+    }
+    reply: Reply = yield Request("POST", "/records:best", body={n: v for n, v in body.items() if v is not None})
+    return list(reply.read(_Matches).items)
+
+
+def publication(
+    module: str, *, target: Target, trace: Trace, latency_s: float, name: str | None = None
+) -> Flow[TuningRecord]:
+    """Publish a schedule of a module, as TVM JSON, with the latency that is claimed for it, in seconds."""
+    which = dict((yield from module_field(module)))
+    body = {**which, "target": target, "trace": trace.text, "latency_s": latency_s, **({"name": name} if name else {})}
+    reply: Reply = yield Request("POST", "/records", body=body, creates=True)
+    return reply.read(TuningRecord)
+
+
+def retraction(record_id: str, reason: str) -> Flow[None]:
+    """Take a record back. It stays, with the reason, and is never used again."""
+    yield Request("POST", f"/records/{record_id}:retract", body={"reason": reason})
+
+
+def database_import(workloads: str, records: str) -> Flow[ImportView]:
+    """Take in the usable lines of a TVM database, given the text of its two files, as claims."""
+    body = {"workloads": workloads, "records": records}
+    reply: Reply = yield Request("POST", "/records:import", body=body, creates=True, timeout_s=IMPORT_TIMEOUT_S)
+    return reply.read(ImportView)
+
+
+def database_export(
+    record_ids: Sequence[str] = (), *, workload_id: str | None = None, include_claimed: bool = False
+) -> Flow[ExportView]:
+    """The named records, or all verified ones of the stable ABI, as the text of a TVM database's two files."""
+    body: dict[str, Any] = {"record_ids": list(record_ids), "include_claimed": include_claimed}
+    if workload_id is not None:
+        body["workload_id"] = workload_id
+    reply: Reply = yield Request("POST", "/records:export", body=body, timeout_s=IMPORT_TIMEOUT_S)
+    return reply.read(ExportView)

@@ -1,0 +1,96 @@
+"""The records of a service, as the record commands look at them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tunefarm.host_cores import usable_physical_cores
+from tunefarm.intake.intake_request import IntakeRequest
+from tunefarm.intake.module_source import parse_module_source
+from tunefarm.remote.views import ImportView
+from tunefarm.tvm_database_folder import read_database, write_database
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
+
+if TYPE_CHECKING:
+    from tunefarm.client import Client
+    from tunefarm.confined.record_view import RecordView
+    from tunefarm.record_place import ModuleQuery
+
+ID_LENGTH = 32
+MOST_LISTED = 10_000
+"""A service lists records by their ids, so the newest of them are found among so many."""
+
+
+class RemoteRecords:
+    """The records of a service."""
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+
+    def listed(self, status: RecordStatus | None, limit: int) -> Sequence[TuningRecord]:
+        """Records, the newest first."""
+        found = self._client.records.list(status=status, limit=MOST_LISTED)
+        return sorted(found, key=lambda record: record.created_at, reverse=True)[:limit]
+
+    def best(self, query: "ModuleQuery") -> Sequence[RecordMatch]:
+        """The best records for a module, and what matched."""
+        request = IntakeRequest(
+            module=parse_module_source(query.module),
+            function=query.function,
+            all_functions=False,
+            target=query.target,
+            abi=query.abi,
+            space=None,
+            seeds=(),
+            host_cores=usable_physical_cores(),
+        )
+        conversion = self._client.converter.convert(request)
+        return self._client.records.best(
+            conversion.modules[0].text, function=conversion.function, target=conversion.target, abi=query.abi
+        )
+
+    def named(self, record_id: str) -> TuningRecord:
+        """The record whose id is, or begins with, ``record_id``."""
+        if len(record_id) >= ID_LENGTH:
+            return self._client.records.get(record_id)
+        listed = self._client.records.list(limit=MOST_LISTED)
+        found = [each for each in listed if each.record_id.startswith(record_id)]
+        if len(found) == 1 and record_id:
+            return found[0]
+        problem = f"several records begin with {record_id!r}." if found else f"no record is called {record_id!r}."
+        raise BadInput("record", problem, "See: tunefarm records list")
+
+    def workload_name(self, record: TuningRecord) -> str:
+        """What the record's workload is called."""
+        return self._client.workloads.view(record.key.workload_id).name
+
+    def view(self, record: TuningRecord) -> "RecordView":
+        """What its trace makes of its workload. The trace is applied on this machine, in a confined process."""
+        from tunefarm.confined.call import call
+        from tunefarm.confined.record_view import ENTRY, RecordView, ViewRequest
+
+        module_json = self._client.workloads.module(record.key.workload_id)
+        request = ViewRequest(module_json=module_json, trace=record.trace)
+        return call(self._client.converter.zygote, ENTRY, request, RecordView, field="record")
+
+    def export(self, folder: str, record_ids: Sequence[str]) -> int:
+        """Write records as TVM's JSON database; how many."""
+        full_ids = [self.named(each).record_id for each in record_ids]
+        exported = self._client.records.export(full_ids)
+        write_database(folder, exported.workloads, exported.records)
+        return exported.exported
+
+    def take_in(self, folder: str) -> ImportView:
+        """Take records of TVM's JSON database in, as claims."""
+        workloads, records = read_database(folder)
+        return self._client.records.import_(workloads, records)
+
+    def retract(self, record: TuningRecord, reason: str) -> None:
+        """Take a record back."""
+        self._client.records.retract(record.record_id, reason)
+
+    def write_artifact(self, record: TuningRecord, folder: Path) -> tuple[str, Path]:
+        """Write the record's library, its manifest and its function; the artifact's id and the library's path."""
+        built = self._client.artifacts.of_record(record.record_id)
+        return built.manifest.artifact_id, built.write(folder)

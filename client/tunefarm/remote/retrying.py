@@ -1,0 +1,70 @@
+"""When to send a request again: after an answer that asks for it, or none at all."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Final
+
+WORTH_ANOTHER_TRY: Final = frozenset(
+    {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
+)
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How patient a client is: waits double from ``first_wait_s`` to ``longest_wait_s``, ``patience_s`` in all.
+
+    A stream of events was there before, so its service is waited for longer: ``stream_patience_s``.
+    """
+
+    patience_s: float = 10.0
+    stream_patience_s: float = 120.0
+    first_wait_s: float = 0.1
+    longest_wait_s: float = 5.0
+
+    def of_streams(self) -> "RetryPolicy":
+        """The patience with streams."""
+        return replace(self, patience_s=max(self.patience_s, self.stream_patience_s))
+
+
+class Retrying:
+    """The waits of one request, or of one connection that has to hold."""
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._policy = policy
+        self._waited_s = 0.0
+        self._next_wait_s = policy.first_wait_s
+
+    def begin_again(self) -> None:
+        """Forget earlier trouble: something came through."""
+        self._waited_s, self._next_wait_s = 0.0, self._policy.first_wait_s
+
+    def wait_after_answer(
+        self, status: int, headers: Mapping[str, str], *, says_try_again: bool = False
+    ) -> float | None:
+        """Seconds to wait before the request is sent again; None when the answer stands.
+
+        Does what ``Retry-After`` says, where it says it in seconds and patience suffices. Too many requests, or too
+        much used, is worth another try only if the service says when.
+        """
+        asked = headers.get("retry-after", "")
+        asked_s = float(asked) if asked.isascii() and asked.isdigit() else None
+        is_asked_to_wait = status == HTTPStatus.TOO_MANY_REQUESTS and asked_s is not None
+        if not (status in WORTH_ANOTHER_TRY or says_try_again or is_asked_to_wait):
+            return None
+        return self._wait_s(asked_s)
+
+    def wait_after_failure(self) -> float | None:
+        """Seconds to wait after no answer came; None when patience is at its end."""
+        return self._wait_s(None)
+
+    def _wait_s(self, asked_s: float | None) -> float | None:
+        # Spread out, so that many clients of a service that restarts do not come back in one moment.
+        own_s = self._next_wait_s * random.uniform(0.5, 1.0)
+        wait_s = own_s if asked_s is None else max(asked_s, own_s)
+        if self._waited_s + wait_s > self._policy.patience_s:
+            return None
+        self._next_wait_s = min(self._policy.longest_wait_s, 2 * self._next_wait_s)
+        self._waited_s += wait_s
+        return wait_s

@@ -1,0 +1,95 @@
+"""What ``Client.tune`` is called with."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict, Unpack
+
+from pydantic import ValidationError
+
+from tunefarm.host_cores import usable_physical_cores
+from tunefarm.input_option import inputs_of_python
+from tunefarm.intake.intake_request import IntakeRequest
+from tunefarm.python_input import PythonInput
+from tunefarm.remote.job_options import RemoteJobOptions
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.job import Strategy
+from tunefarm_schemas.workload import Abi
+
+
+class TuneArguments(TypedDict, total=False):
+    """The arguments of ``Client.tune`` besides the module; each may be left out.
+
+    target: a TVM target as a dictionary or its JSON, or ``host`` for this one; the service's choice when left out.
+    function, all_functions: which of the module's functions, where it has several.
+    space: a schedule function that samples its decisions, or ``FILE.py:FUNCTION``; TVM's rules when left out.
+    seed_traces: schedules to measure first: traces (TVM's, their JSON, or ours) or schedule functions.
+    trials, seconds, plateau_trials, target_latency_us, device_seconds: bounds; the first that is met ends the search.
+    deadline_s: seconds after which the job ends with what it has, waiting included.
+    strategy, seed, fresh, abi, protocol: as of ``tunefarm tune``.
+    inputs: what arguments hold, by name: ``uniform:0:1``, ``integers:0:1000``, ``normal`` or ``positive``.
+    priority: jobs of higher priority are begun first.
+    device_class_id: where to measure; the service's choice when left out.
+    labels: names and values to find the job by.
+    """
+
+    target: str | dict[str, object] | None
+    function: str | None
+    all_functions: bool
+    space: str | Callable[[Any], Any] | None
+    seed_traces: Sequence[Any]
+    trials: int
+    seconds: float | None
+    plateau_trials: int | None
+    target_latency_us: float | None
+    device_seconds: float | None
+    deadline_s: float | None
+    strategy: Strategy
+    seed: int
+    fresh: bool
+    abi: Abi
+    protocol: str
+    inputs: Mapping[str, Any]
+    priority: int
+    device_class_id: str | None
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """A call of ``tune``, sorted out: what has to be converted, and what is only sent."""
+
+    given: PythonInput
+    intake: IntakeRequest
+    options: RemoteJobOptions
+
+    @classmethod
+    def of(cls, module: Any, **arguments: Unpack[TuneArguments]) -> "TuneRequest":
+        """Sort out the arguments.
+
+        Raises:
+            BadInput: one of them cannot be used.
+        """
+        of_input = {"target", "function", "all_functions", "space", "seed_traces", "inputs"}
+        given = PythonInput.of(
+            module,
+            target=arguments.get("target"),
+            function=arguments.get("function"),
+            space=arguments.get("space"),
+            seed_traces=arguments.get("seed_traces", ()),
+            abi=arguments.get("abi", "stable"),
+        )
+        options = _options({name: value for name, value in arguments.items() if name not in of_input})
+        options.require_usable()
+        intake = given.request(usable_physical_cores())
+        all_functions = arguments.get("all_functions", False)
+        inputs = inputs_of_python(arguments.get("inputs", {}))
+        return cls(given, intake.model_copy(update={"all_functions": all_functions, "inputs": inputs}), options)
+
+
+def _options(values: Mapping[str, object]) -> RemoteJobOptions:
+    try:
+        return RemoteJobOptions.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise BadInput(field, f"{first['msg']}.", "See the documentation of tune.") from error

@@ -1,0 +1,188 @@
+"""A service's records as a TVM MetaSchedule database."""
+
+import importlib
+import math
+import statistics
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import tvm
+from tvm.ir.utils import derived_object
+from tvm.s_tir import Schedule
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+from tvm.s_tir.meta_schedule.database import PyDatabase, TuningRecord, Workload
+from tvm.s_tir.schedule import Trace as TvmTrace
+
+from tunefarm.client import Client
+from tunefarm.remote.tvm_workload import is_same, target_attributes, target_of, workloads_of
+from tunefarm_schemas import record as ours
+from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.workload import Workload as OurWorkload
+from tunefarm_search.tvm_errors import TVM_ERRORS
+from tunefarm_search.tvm_trace import plain
+
+CACHED_FOR_S: Final = 60.0
+TENSORIZES: Final = '"Tensorize"'
+LONGEST_LATENCY_S: Final = 1e4
+"""TVM writes 1e10 s for a run that failed."""
+
+
+@derived_object
+class RemoteDatabase(PyDatabase):  # type: ignore[misc]
+    """Stands where TVM takes a database: ``with RemoteDatabase(), target: MetaScheduleApplyDatabase()(module)``.
+
+    Knows records of the stable ABI only. A query is answered for its target, by the fastest verified record, then by
+    the fastest that is only claimed. Answers are kept for a minute. What is committed is published as claimed.
+
+    Args:
+        url: of the service; from the environment, or this machine's own, when None.
+        token: for it; likewise.
+        device_class_id: prefer what was measured on this class of devices; any class when None.
+        verified_only: whether to answer only with what the service has verified itself.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        device_class_id: str | None = None,
+        verified_only: bool = False,
+    ) -> None:
+        self._client = Client(url, token)
+        self._device_class_id = device_class_id
+        self._verified_only = verified_only
+        self._answers: dict[tuple[str, str], tuple[float, ours.TuningRecord | None]] = {}
+        self._workloads: dict[str, OurWorkload] = {}
+        self._targets: dict[str, Any] = {}
+
+    def has_workload(self, mod: Any) -> bool:
+        """Whether the service knows the function."""
+        return any(self._stored(each) is not None for each in workloads_of(mod))
+
+    def commit_workload(self, mod: Any) -> Workload:
+        """TVM's workload for the function. The service learns of it with its first record."""
+        return Workload(mod)
+
+    def commit_tuning_record(self, record: Any) -> None:
+        """Publish a record as claimed. One of a run that failed is left out."""
+        latency_s = _latency_s(record.run_secs)
+        workload = next(workloads_of(record.workload.mod), None)
+        if latency_s is None or workload is None or record.target is None:
+            return
+        self._client.records.publish(
+            workload.module_json,
+            target=target_attributes(record.target),
+            trace=Trace.from_json(plain(record.trace.as_json())),
+            latency_s=latency_s,
+            name=workload.name,
+        )
+        self._answers.clear()
+
+    def get_top_k(self, workload: Any, top_k: int) -> list[TuningRecord]:
+        """The fastest records of a function: for the current target, where there is one, else for any."""
+        target = tvm.target.Target.current(allow_none=True)
+        target_id = None if target is None else target_of(target).target_id
+        found = [
+            record
+            for each in workloads_of(workload.mod)
+            if (stored := self._stored(each)) is not None
+            for record in self._records(stored.workload_id, target_id)
+        ]
+        fastest = sorted(found, key=lambda record: record.latency_s)
+        return list(_first(top_k, self._as_tvm(fastest, workload)))
+
+    def get_all_tuning_records(self) -> list[TuningRecord]:
+        """Every record that may be used, with its function."""
+        return [
+            converted
+            for record in self._records()
+            for converted in self._as_tvm([record], Workload(self._module(record.key.workload_id)))
+        ]
+
+    def query_tuning_record(self, mod: Any, target: Any, workload_name: str | None = None) -> TuningRecord | None:
+        """The best record of a function for a target; None when there is none."""
+        del workload_name
+        for workload in workloads_of(mod):
+            record = self._best(workload, target)
+            if record is not None:
+                return next(self._as_tvm([record], Workload(mod)), None)
+        return None
+
+    def __len__(self) -> int:
+        """How many records may be used."""
+        return len(self._records())
+
+    def _best(self, workload: OurWorkload, target: Any) -> ours.TuningRecord | None:
+        wanted = target_of(target)
+        now_s = time.monotonic()
+        kept_until_s, record = self._answers.get((workload.workload_id, wanted.target_id), (0.0, None))
+        if now_s < kept_until_s:
+            return record
+        record = self._asked(workload, wanted.target_id)
+        self._answers[workload.workload_id, wanted.target_id] = (now_s + CACHED_FOR_S, record)
+        return record
+
+    def _asked(self, workload: OurWorkload, target_id: str) -> ours.TuningRecord | None:
+        stored = self._stored(workload)
+        if stored is None:
+            return None
+        return min(self._records(stored.workload_id, target_id), key=self._preference, default=None)
+
+    def _records(self, workload_id: str | None = None, target_id: str | None = None) -> list[ours.TuningRecord]:
+        """The records that may be used."""
+        found = self._client.records.list(workload_id=workload_id, target_id=target_id, limit=None)
+        allowed = {ours.RecordStatus.VERIFIED} | (set() if self._verified_only else {ours.RecordStatus.CLAIMED})
+        return [record for record in found if record.key.abi == "stable" and record.status in allowed]
+
+    def _preference(self, record: ours.TuningRecord) -> tuple[bool, bool, float]:
+        is_elsewhere = self._device_class_id not in {None, record.key.device_class_id}
+        return (record.status is not ours.RecordStatus.VERIFIED, is_elsewhere, record.latency_s)
+
+    def _stored(self, workload: OurWorkload) -> OurWorkload | None:
+        """The workload of the service that is structurally equal to this one."""
+        known = self._workloads.get(workload.workload_id)
+        if known is not None:
+            return known
+        candidates = self._client.workloads.like(workload)
+        found = next((each for each in candidates if is_same(workload, each)), None)
+        if found is not None:
+            self._workloads[workload.workload_id] = found
+        return found
+
+    def _module(self, workload_id: str) -> Any:
+        if workload_id not in self._workloads:
+            self._workloads[workload_id] = self._client.workloads.get(workload_id)
+        return tvm.ir.load_json(self._workloads[workload_id].module_json)
+
+    def _as_tvm(self, records: Iterable[ours.TuningRecord], workload: Any) -> Iterator[TuningRecord]:
+        """TVM's records on TVM's workload; without those whose traces do not apply to it."""
+        arguments = ArgInfo.from_entry_func(workload.mod, False)
+        for record in records:
+            target = self._target(record.key.target_id)
+            if TENSORIZES in record.trace.text:
+                # Takes seconds, and registers the intrinsics that such a trace names.
+                importlib.import_module("tvm.s_tir.tensor_intrin")
+            schedule = Schedule(workload.mod)
+            try:
+                TvmTrace.apply_json_to_schedule(record.trace.as_json(), schedule)
+            except TVM_ERRORS:
+                continue
+            yield TuningRecord(schedule.trace, workload, [record.latency_s], target, arguments)
+
+    def _target(self, target_id: str) -> Any:
+        if target_id not in self._targets:
+            self._targets[target_id] = tvm.target.Target(self._client.targets.get(target_id).attributes())
+        return self._targets[target_id]
+
+
+def _first(count: int, records: Iterator[TuningRecord]) -> Iterator[TuningRecord]:
+    return (record for _, record in zip(range(count), records, strict=False))
+
+
+def _latency_s(run_secs: Any) -> float | None:
+    if not run_secs:
+        return None
+    latency_s = statistics.median(float(each) for each in run_secs)
+    return latency_s if math.isfinite(latency_s) and 0 < latency_s < LONGEST_LATENCY_S else None

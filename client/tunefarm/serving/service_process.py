@@ -1,0 +1,75 @@
+"""The whole service behind one command: the API here, the tuner in a child that is started again when it dies."""
+
+import os
+import sys
+from contextlib import ExitStack
+
+from tunefarm.installation import open_store
+from tunefarm.serving.api_server import api_server, serve
+from tunefarm.serving.connection_files import ConnectionFiles
+from tunefarm.serving.listening import Listening
+from tunefarm.serving.single_service import SingleService
+from tunefarm.serving.tuner_child import TunerChild
+from tunefarm_services.settings import Settings
+
+
+def run_service(settings: Settings, listening: Listening, tuner_words: list[str] | None) -> None:
+    """Serve until SIGINT or SIGTERM. ``tuner_words`` are the tuner's options; None starts no tuner.
+
+    Raises:
+        BadInput, StoreError: an address, a folder or the database cannot be used.
+    """
+    from tunefarm_services.api.app import create_app
+    from tunefarm_services.api.settings import ApiSettings
+    from tunefarm_services.telemetry.farm_collector import FarmCollector
+    from tunefarm_services.telemetry.request_spans import RequestSpans
+    from tunefarm_services.telemetry.settings import TelemetrySettings
+    from tunefarm_services.telemetry.telemetry import telemetry_of
+
+    listening.check()
+    with ExitStack() as parts:
+        # The API answers /metrics itself; the address in the environment is the tuner's.
+        own = TelemetrySettings().model_copy(update={"metrics_listen": None})
+        telemetry = parts.enter_context(telemetry_of("api", own))
+        if tuner_words is not None:
+            parts.enter_context(SingleService(settings))
+        listener = parts.enter_context(listening.bind())
+        store = open_store(settings)
+        parts.callback(store.close)
+        telemetry.metrics.collect_from(FarmCollector(store))
+        api_settings = ApiSettings()
+        app = create_app(store, api_settings, metrics=telemetry.metrics)
+        url = listening.url(listener)
+        files = None
+        if listening.is_loopback:
+            files = ConnectionFiles(settings)
+            files.leave_token(store)
+            files.leave_address(url)
+            parts.callback(files.withdraw_address)
+        if tuner_words is not None:
+            child = TunerChild(tuner_words, _tuner_environment())
+            child.start()
+            parts.callback(child.end)
+        _greet(url, files, with_tuner=tuner_words is not None)
+        serve(api_server(RequestSpans(app, telemetry.traces), listening, api_settings.connections), listener)
+
+
+def _tuner_environment() -> dict[str, str]:
+    """The tuner's: on a terminal it speaks only of trouble, in words for people."""
+    environment = dict(os.environ)
+    if sys.stderr.isatty():
+        environment.setdefault("TUNEFARM_LOG_FORMAT", "text")
+        environment.setdefault("TUNEFARM_LOG_LEVEL", "warning")
+    return environment
+
+
+def _greet(url: str, files: ConnectionFiles | None, *, with_tuner: bool) -> None:
+    print(f"tunefarm serves at {url}")
+    if files is not None:
+        print(f"commands on this machine find it by themselves; the token is in {files.token_path}")
+        print("next: tunefarm submit builtin:matmul:128x128x128 --wait")
+    else:
+        print("next: tunefarm token create NAME, then on another machine set TUNEFARM_API_URL and TUNEFARM_API_TOKEN")
+    if not with_tuner:
+        print("no tuner runs here; start one with: tunefarm tuner")
+    sys.stdout.flush()

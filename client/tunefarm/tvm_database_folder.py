@@ -1,0 +1,36 @@
+"""The folder in which TVM keeps a JSON database."""
+
+from pathlib import Path
+from typing import Final
+
+from tunefarm.intake.module_source import readable_file
+from tunefarm.job_options import output_folder
+
+WORKLOADS_NAME: Final = "database_workload.json"
+RECORDS_NAME: Final = "database_tuning_record.json"
+
+
+def write_database(folder_text: str, workloads: str, records: str) -> None:
+    """Write both files.
+
+    Raises:
+        BadInput: the folder cannot be written.
+    """
+    folder = output_folder(folder_text, field="folder")
+    (folder / WORKLOADS_NAME).write_text(workloads, encoding="utf-8")
+    (folder / RECORDS_NAME).write_text(records, encoding="utf-8")
+
+
+def read_database(folder_text: str) -> tuple[str, str]:
+    """The text of both files: workloads, records.
+
+    Raises:
+        BadInput: there is no database in the folder.
+    """
+    folder = Path(folder_text).expanduser()
+    fix = f"Give a folder with {WORKLOADS_NAME} and {RECORDS_NAME}."
+    return _text(folder / WORKLOADS_NAME, fix), _text(folder / RECORDS_NAME, fix)
+
+
+def _text(path: Path, fix: str) -> str:
+    return readable_file("folder", str(path), fix=fix).read_text(encoding="utf-8", errors="replace")

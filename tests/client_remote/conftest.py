@@ -1,0 +1,115 @@
+"""A service as a user starts it, one for all tests of a session that need one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.client_remote.scripted_server import ScriptedServer
+
+ROOT = Path(__file__).parents[2]
+START_S = 60.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class Service:
+    """``tunefarm serve`` in a home of its own."""
+
+    url: str
+    home: Path
+
+    @property
+    def token(self) -> str:
+        return (self.home / "token").read_text().strip()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of a user on the same machine: nothing but the home says where the service is."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
+        return {**kept, "TUNEFARM_HOME": str(self.home)}
+
+    def command(self, *words: str, folder: Path | None = None, timeout_s: float = 120.0) -> Ended:
+        return tunefarm(*words, environment=self.environment, folder=folder, timeout_s=timeout_s)
+
+
+def tunefarm(
+    *words: str, environment: Mapping[str, str], folder: Path | None = None, timeout_s: float = 120.0
+) -> Ended:
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tunefarm.command_line", *words],
+        env=dict(environment),
+        cwd=folder or ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A running service that has a tuner and measures on this host."""
+    home = tmp_path_factory.mktemp("service") / "home"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
+    log_path = home.parent / "log"
+    with log_path.open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tunefarm.command_line", "serve", "--port", "0"],
+            env={**environment, "TUNEFARM_HOME": str(home)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield Service(_url(process, home, log_path), home)
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(10.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _url(process: "subprocess.Popen[bytes]", home: Path, log_path: Path) -> str:
+    until_s = time.monotonic() + START_S
+    while time.monotonic() < until_s:
+        assert process.poll() is None, log_path.read_text()
+        if (home / "api.json").exists():
+            url = str(json.loads((home / "api.json").read_text())["url"])
+            try:
+                if httpx.get(f"{url}/readyz").status_code == 200:
+                    return url
+            except httpx.TransportError:
+                pass
+        time.sleep(0.1)
+    raise AssertionError(f"the service did not start: {log_path.read_text()}")
+
+
+@pytest.fixture
+def scripted() -> Iterator[ScriptedServer]:
+    """A server on loopback that answers what a test tells it to."""
+    with ScriptedServer() as server:
+        yield server

@@ -1,0 +1,182 @@
+"""How calls get through: retries, keys, refusals, and streams over lost connections. Real sockets."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.client_remote.scripted_server import Prepared, ScriptedServer
+from tunefarm import ApiError, AsyncClient, Client, ServiceUnreachable
+from tunefarm.remote.retrying import RetryPolicy
+from tunefarm_schemas.frozen import digest
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+
+QUICK = RetryPolicy(patience_s=3.0, first_wait_s=0.01, longest_wait_s=0.05)
+JOB = {"job_id": "j1", "state": "queued", "created_at": "2027-01-01T00:00:00Z", "something": "newer"}
+PROBLEM = {
+    "type": "urn:tunefarm:problem:bad-input",
+    "title": "The input cannot be used",
+    "status": 422,
+    "detail": "the module has 2 functions. Choose one of: a, b.",
+    "field": "function",
+    "fix": "Choose one of: a, b.",
+}
+
+TOKEN = {
+    "token_id": "a",
+    "tenant": "local",
+    "name": "ci",
+    "scopes": ["jobs:read"],
+    "created_at": "2027-01-01T00:00:00Z",
+}
+
+
+@pytest.fixture
+def client(scripted: ScriptedServer) -> Client:
+    return Client(scripted.url, "tfk_x", retry=QUICK)
+
+
+def problem(kind: str, status: int, **headers: str) -> Prepared:
+    return Prepared(status, {**PROBLEM, "type": f"urn:tunefarm:problem:{kind}", "status": status}, headers)
+
+
+def test_a_request_is_sent_again_with_the_same_key_until_the_service_is_there(
+    scripted: ScriptedServer, client: Client
+) -> None:
+    scripted.answers(problem("unavailable", 503), problem("in-progress", 409), Prepared(202, JOB))
+    with client:
+        assert client.jobs.get("j1").job_id == "j1"
+    assert len(scripted.asked) == 3
+    assert all(asked.headers["authorization"] == "Bearer tfk_x" for asked in scripted.asked)
+
+
+def test_whatever_creates_carries_one_key_over_all_attempts(scripted: ScriptedServer, client: Client) -> None:
+    token = {"token": TOKEN, "text": "tfk_new"}
+    scripted.answers(problem("unavailable", 503), Prepared(201, token))
+    with client:
+        assert client.tokens.create("ci", ["jobs:read"]).text == "tfk_new"
+        client.tokens.create("ci", ["jobs:read"])
+    keys = [asked.headers["idempotency-key"] for asked in scripted.asked]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_too_many_requests_are_tried_again_when_the_service_says_when(scripted: ScriptedServer, client: Client) -> None:
+    scripted.answers(problem("rate-limited", 429, **{"Retry-After": "1"}), Prepared(200, JOB))
+    with client:
+        assert client.jobs.get("j1").state == "queued"
+        assert len(scripted.asked) == 2
+        scripted.answers(problem("quota-exceeded", 429))
+        with pytest.raises(ApiError) as refused:
+            client.jobs.get("j1")
+    assert refused.value.status == 429
+
+
+def test_a_refusal_has_its_parts_and_is_not_repeated(scripted: ScriptedServer, client: Client) -> None:
+    scripted.answers(Prepared(422, PROBLEM))
+    with client, pytest.raises(ApiError) as refused:
+        client.jobs.get("j1")
+    error = refused.value
+    assert (error.status, error.field, error.fix) == (422, "function", "Choose one of: a, b.")
+    assert str(error).count("Choose one of") == 1
+    assert len(scripted.asked) == 1
+
+
+def test_a_service_that_is_not_there_is_unreachable(unused_port: int) -> None:
+    url = f"http://127.0.0.1:{unused_port}"
+    policy = RetryPolicy(patience_s=0.05, first_wait_s=0.01)
+    with Client(url, "t", retry=policy) as client, pytest.raises(ServiceUnreachable, match=url):
+        client.jobs.list()
+
+
+def test_lists_are_read_page_by_page(scripted: ScriptedServer, client: Client) -> None:
+    first = {"items": [JOB], "next_page_token": "more"}
+    scripted.answers(Prepared(200, first), Prepared(200, {"items": [{**JOB, "job_id": "j2"}], "next_page_token": None}))
+    with client:
+        jobs = client.jobs.list(labels={"model": "resnet", "a": "b"})
+    assert [job.job_id for job in jobs] == ["j1", "j2"]
+    assert "label=model%3Dresnet&label=a%3Db" in scripted.asked[0].path
+    assert "page_token=more" in scripted.asked[1].path
+
+
+def stream(*events: tuple[int, str, dict[str, Any]], cut: bool = False) -> Prepared:
+    lines = []
+    for sequence, kind, data in events:
+        event = {"sequence": sequence, "job_id": "j1", "kind": kind, "at": "2027-01-01T00:00:00Z", "data": data}
+        lines.append(f": ping\n\nid: {sequence}\nevent: {kind}\ndata: {json.dumps(event)}\n\n")
+    return Prepared(200, headers={"Content-Type": "text/event-stream"}, text="".join(lines), cut=cut)
+
+
+ENDED = (4, "summary", {"outcome": "succeeded", "tasks": []})
+
+
+def test_events_come_once_and_in_order_over_lost_connections(scripted: ScriptedServer, client: Client) -> None:
+    with client:
+        scripted.answers(Prepared(200, JOB))
+        job = client.jobs.get("j1")
+        scripted.answers(
+            stream((1, "created", {}), (2, "state", {"state": "running"}), cut=True),
+            problem("unavailable", 503),
+            stream((2, "state", {"state": "running"}), (3, "improved", {"task": "t"}), cut=True),
+            stream((3, "improved", {}), ENDED),
+        )
+        assert [event.sequence for event in job.events()] == [1, 2, 3, 4]
+    seen = [asked.headers.get("last-event-id") for asked in scripted.asked[1:]]
+    assert seen == [None, "2", "2", "3"]
+    assert job.summary["outcome"] == "succeeded"
+
+
+def test_a_stream_that_ends_in_order_is_believed_only_when_the_job_is_over(
+    scripted: ScriptedServer, client: Client
+) -> None:
+    finished = {**JOB, "state": "finished", "outcome": "canceled"}
+    with client:
+        scripted.answers(Prepared(200, JOB))
+        job = client.jobs.get("j1")
+        scripted.answers(
+            stream((1, "created", {})),
+            Prepared(200, JOB),
+            stream((2, "state", {"state": "finished"})),
+            Prepared(200, finished),
+            stream(),
+            Prepared(200, finished),
+        )
+        assert job.wait(progress=False).outcome == "canceled"
+
+
+def test_the_awaited_client_says_the_same_things(scripted: ScriptedServer) -> None:
+    async def use() -> list[int]:
+        async with AsyncClient(scripted.url, "tfk_x", retry=QUICK) as client:
+            scripted.answers(problem("unavailable", 503), Prepared(200, JOB))
+            job = await client.jobs.get("j1")
+            scripted.answers(stream((1, "created", {}), cut=True), stream(ENDED))
+            seen = [event.sequence async for event in job.events()]
+            scripted.answers(Prepared(422, PROBLEM))
+            with pytest.raises(ApiError, match="2 functions"):
+                await client.records.get("r")
+            return seen
+
+    assert asyncio.run(use()) == [1, 4]
+
+
+def test_an_upload_goes_on_where_the_service_says(scripted: ScriptedServer, client: Client) -> None:
+    content = bytes(9 << 20)
+    scripted.answers(
+        Prepared(201, {"upload_id": "u1", "size_bytes": len(content), "received_bytes": 0}),
+        Prepared(204, text=""),
+        problem("wrong-offset", 409),
+        Prepared(200, headers={"Upload-Offset": str(8 << 20)}, text=""),
+        Prepared(204, text=""),
+    )
+    with client:
+        assert client.uploads.send(content) == "u1"
+    assert scripted.asked[0].json() == {"size_bytes": len(content), "digest": digest(content)}
+    offsets = [asked.headers["upload-offset"] for asked in scripted.asked if asked.method == "PATCH"]
+    assert offsets == ["0", str(4 << 20), str(8 << 20)]
+
+
+@pytest.fixture
+def unused_port() -> int:
+    with ScriptedServer() as server:
+        return int(server.url.rpartition(":")[2])

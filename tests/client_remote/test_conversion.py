@@ -1,0 +1,97 @@
+"""What of a module and of schedules is sent. Real files and a real confined child."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tunefarm.intake.intake_request import IntakeRequest
+from tunefarm.intake.module_source import parse_module_source
+from tunefarm.python_input import schedule_source, seed_source_of_text
+from tunefarm.remote.conversion import Conversion, Converter
+from tunefarm.remote.tune_request import TuneRequest
+from tunefarm_schemas.bad_input import BadInput
+
+PROGRAMS = Path(__file__).parents[1] / "client" / "programs"
+FOREIGN = '{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": 4}'
+
+Convert = Callable[..., Conversion]
+
+
+@pytest.fixture(scope="module")
+def converter() -> Iterator[Converter]:
+    with Converter() as made:
+        yield made
+
+
+@pytest.fixture
+def convert(converter: Converter) -> Convert:
+    def ask(module: str, *, target: str = "", space: str | None = None, seeds: tuple[str, ...] = ()) -> Conversion:
+        request = IntakeRequest(
+            module=parse_module_source(module),
+            function=None,
+            all_functions=False,
+            target=target,
+            abi="stable",
+            space=None if space is None else schedule_source("space", space),
+            seeds=tuple(seed_source_of_text("seed_traces", seed) for seed in seeds),
+            host_cores=2,
+        )
+        return converter.convert(request)
+
+    return ask
+
+
+def test_json_is_sent_as_it_is_and_needs_no_tvm(tmp_path: Path) -> None:
+    path = tmp_path / "net.json"
+    path.write_text('{"root_index": 0}')
+    request = TuneRequest.of(str(path), target={"kind": "llvm"}, seed_traces=[[[], []]], trials=3, priority=2)
+    with Converter() as unused:
+        sent = unused.convert(request.intake, request.given)
+        assert unused._zygote is None
+    assert sent.modules[0].text == '{"root_index": 0}'
+    assert json.loads(sent.target or "") == {"kind": "llvm"}
+    assert sent.seed_traces[0].as_json() == [[], []]
+    assert (request.options.trials, request.options.priority) == (3, 2)
+
+
+def test_python_becomes_tvm_json_for_a_machine_that_is_not_this_one(convert: Convert) -> None:
+    sent = convert(f"{PROGRAMS / 'matmul.py'}:Module", target=FOREIGN)
+    assert "root_index" in json.loads(sent.modules[0].text)
+    assert sent.modules[0].name == "Module"
+    assert json.loads(sent.target or "")["mcpu"] == "cortex-a72"
+
+
+def test_the_target_is_left_to_the_service_unless_it_is_named(convert: Convert) -> None:
+    assert convert("builtin:softmax:8x16").target is None
+    assert json.loads(convert("builtin:softmax:8x16", target="host:1").target or "")["num-cores"] == 1
+
+
+def test_of_a_schedule_function_only_traces_are_sent(convert: Convert) -> None:
+    programs = PROGRAMS / "matmul.py"
+    sent = convert(
+        f"{programs}:Module", space=f"{programs}:stochastic_schedule", seeds=(f"{programs}:schedule_by_hand",)
+    )
+    assert not sent.space.automatic
+    assert all(json.loads(sketch.text)[1] == [] for sketch in sent.space.sketches)
+    assert len(sent.seed_traces) == 1
+    assert "def " not in sent.model_dump_json()
+
+
+def test_options_that_do_not_exist_are_named() -> None:
+    with pytest.raises(BadInput, match="trails"):
+        TuneRequest.of("builtin:softmax:8x16", trails=3)  # type: ignore[call-arg]
+    with pytest.raises(BadInput, match="deadline_s"):
+        TuneRequest.of("builtin:softmax:8x16", deadline_s=-1.0)
+
+
+def test_an_example_of_an_input_stays_here(tmp_path: Path) -> None:
+    path = tmp_path / "net.json"
+    path.write_text("{}")
+    request = TuneRequest.of(str(path), inputs={"A": [1.0]})
+    with Converter() as unused, pytest.raises(BadInput, match="stays on this machine"):
+        unused.convert(request.intake, request.given)
+    ranged = TuneRequest.of(str(path), inputs={"A": "uniform:0:1"})
+    with Converter() as unused:
+        assert unused.convert(ranged.intake, ranged.given).input_specs[0].text == "A=uniform:0:1"

@@ -1,0 +1,146 @@
+"""A service's records where stock TVM takes a database."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.s_tir.meta_schedule.database import TuningRecord
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.script import tirx as T
+
+from tests.client_remote.conftest import Service
+from tunefarm import Client, RemoteDatabase
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+
+TARGET = {"kind": "llvm", "num-cores": 1}
+
+
+@I.ir_module
+class Model:
+    """A Relax function over one TIR function, as a frontend leaves it."""
+
+    @T.prim_func(private=True, s_tir=True)
+    def scaled(A: T.Buffer((32, 48), "float32"), B: T.Buffer((32, 48), "float32")):  # noqa: N805
+        for i, j in T.grid(32, 48):
+            with T.sblock("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(3)
+
+    @R.function
+    def main(x: R.Tensor((32, 48), "float32")) -> R.Tensor((32, 48), "float32"):  # noqa: N805
+        cls = Model
+        with R.dataflow():
+            y = R.call_tir(cls.scaled, (x,), out_ty=R.Tensor((32, 48), "float32"))
+            R.output(y)
+        return y
+
+
+def vectorised(schedule: Any) -> None:
+    _, j = schedule.get_loops(schedule.get_sblock("B"))
+    _, inner = schedule.split(j, [None, 16])
+    schedule.vectorize(inner)
+
+
+@pytest.fixture(scope="module")
+def target() -> Any:
+    return tvm.target.Target(TARGET)
+
+
+@pytest.fixture(scope="module")
+def published(service: Service, target: Any) -> str:
+    """Id of a record of ``scaled`` as the user wrote it, published from Python."""
+    from tunefarm_search.tvm_trace import trace_of
+    from tunefarm_search.workload import workload_of
+
+    module = tvm.IRModule({"main": Model["scaled"]})
+    workload = workload_of(module)
+    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
+    vectorised(schedule)
+    with Client(service.url, service.token) as client:
+        record = client.records.publish(
+            workload.module_json, target=TARGET, trace=trace_of(schedule), latency_s=2e-6, name="scaled"
+        )
+    return str(record.record_id)
+
+
+@pytest.fixture
+def database(service: Service) -> Any:
+    return RemoteDatabase(service.url, service.token)
+
+
+def test_stock_tvm_compiles_a_model_with_the_records_of_a_service(published: str, database: Any, target: Any) -> None:
+    with target, database:
+        applied = relax.transform.MetaScheduleApplyDatabase(enable_warning=True)(Model)
+    assert "vectorized" in applied["scaled"].script()
+    machine = relax.VirtualMachine(tvm.compile(applied, target=target), tvm.cpu())
+    given = np.random.default_rng(0).random((32, 48), dtype="float32")
+    np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(given)).numpy(), given * 3, rtol=1e-6)
+
+
+def test_a_query_answers_for_its_function_and_its_target_only(published: str, database: Any, target: Any) -> None:
+    module = tvm.IRModule({"main": Model["scaled"]})
+    assert database.has_workload(module)
+    assert database.query_tuning_record(module, target, "main") is not None
+    assert "vectorized" in str(database.query_ir_module(module, target, "main").script())
+    assert database.query_schedule(module, target, "main") is not None
+    assert database.query_tuning_record(module, tvm.target.Target({**TARGET, "num-cores": 7}), "main") is None
+    other = tvm.IRModule({"main": doubled})
+    assert not database.has_workload(other)
+    assert database.query_tuning_record(other, target, "main") is None
+
+
+def test_a_function_with_other_names_is_found_because_it_is_structurally_equal(
+    published: str, database: Any, target: Any
+) -> None:
+    assert database.query_tuning_record(tvm.IRModule({"main": renamed}), target, "main") is not None
+
+
+def test_what_is_committed_is_claimed_and_found_again(database: Any, service: Service, target: Any) -> None:
+    module = tvm.IRModule({"main": doubled})
+    schedule = tvm.s_tir.Schedule(module)
+    vectorised(schedule)
+    workload = database.commit_workload(module)
+    arguments = tvm.s_tir.meta_schedule.arg_info.ArgInfo.from_entry_func(module, False)
+    before = len(database)
+    database.commit_tuning_record(TuningRecord(schedule.trace, workload, [1e10], target, arguments))
+    assert len(database) == before
+    database.commit_tuning_record(TuningRecord(schedule.trace, workload, [3e-6, 4e-6, 5e-6], target, arguments))
+    assert len(database) == before + 1
+    [top] = database.get_top_k(workload, 3)
+    assert [float(each) for each in top.run_secs] == [4e-6]
+    assert database.query_tuning_record(module, target, "main") is not None
+    assert len(database.get_all_tuning_records()) == len(database)
+    careful = RemoteDatabase(service.url, service.token, verified_only=True)
+    assert careful.query_tuning_record(module, target, "main") is None
+    with Client(service.url, service.token) as client:
+        stored = {
+            json.loads(client.targets.get(each.key.target_id).canonical)["kind"] for each in client.records.list()
+        }
+    assert stored == {"llvm"}
+
+
+def test_a_refusal_of_the_service_is_raised_where_the_database_is_used(service: Service, target: Any) -> None:
+    stranger = RemoteDatabase(service.url, "tfk_wrong_token")
+    with pytest.raises(Exception, match="valid token"):
+        stranger.query_tuning_record(tvm.IRModule({"main": doubled}), target, "main")
+
+
+@T.prim_func(s_tir=True)
+def doubled(A: T.Buffer((32, 48), "float32"), B: T.Buffer((32, 48), "float32")):
+    for i, j in T.grid(32, 48):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + A[vi, vj]
+
+
+@T.prim_func(s_tir=True)
+def renamed(X: T.Buffer((32, 48), "float32"), Y: T.Buffer((32, 48), "float32")):
+    for row, column in T.grid(32, 48):
+        with T.sblock("B"):
+            v_row, v_column = T.axis.remap("SS", [row, column])
+            Y[v_row, v_column] = X[v_row, v_column] * T.float32(3)

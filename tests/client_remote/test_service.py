@@ -1,0 +1,181 @@
+"""The client and its commands against a running service, from a program to a library."""
+
+import asyncio
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.client_remote.conftest import ROOT, Service, tunefarm
+from tunefarm import ApiError, AsyncClient, Client
+from tunefarm_schemas.record import RecordStatus
+from tunefarm_schemas.trace import Trace
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+
+PROGRAMS = ROOT / "tests" / "client" / "programs"
+MODULE = "builtin:matmul_bias_relu:64x64x64"
+TRIALS = "6"
+SERVE_A_TEAM = "## Serve a team"
+FENCE = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def guide_commands() -> list[str]:
+    """The commands of the guide's section, without the one that starts the service."""
+    section = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8").split(SERVE_A_TEAM)[1].split("\n## ")[0]
+    lines = [line for block in FENCE.findall(section) for line in block.splitlines() if line.startswith("tunefarm")]
+    assert lines[0] == "tunefarm serve"
+    return lines[1:5]
+
+
+def test_the_guide_leads_from_a_service_to_a_library_in_five_commands(service: Service, tmp_path: Path) -> None:
+    record_id = ""
+    for line in guide_commands():
+        words = shlex.split(line.replace("RECORD", record_id))[1:]
+        if "--trials" in words:
+            words[words.index("--trials") + 1] = TRIALS
+        ended = service.command(*words, folder=tmp_path)
+        assert ended.code == 0, (line, ended.out, ended.err)
+        if words[:2] == ["records", "best"]:
+            record_id = ended.out.splitlines()[1].split()[1]
+    assert list((tmp_path / "tuned").glob("*.so"))
+    assert "correct" in ended.out
+
+
+@pytest.fixture(scope="module")
+def tuned(service: Service) -> str:
+    """Id of a job that has succeeded, over a space of the user's own and with a schedule written by hand."""
+    programs = PROGRAMS / "matmul.py"
+    options = ("--space", f"{programs}:stochastic_schedule", "--seed-trace", f"{programs}:schedule_by_hand")
+    options += ("--trials", TRIALS, "--label", "team=a", "--wait", "--json")
+    ended = service.command("submit", f"{programs}:Module", *options)
+    value = ended.json()
+    assert value["job"]["outcome"] == "succeeded"
+    assert value["summary"]["tasks"][0]["record_id"]
+    return str(value["job"]["job_id"])
+
+
+def test_a_job_is_listed_shown_and_told_as_events(service: Service, tuned: str) -> None:
+    listed = service.command("jobs", "list", "--json").json()
+    assert tuned in {job["job_id"] for job in listed}
+    shown = service.command("jobs", "show", tuned)
+    assert "tuned" in shown.out, shown.err
+    lines = service.command("logs", tuned, "--json").out.splitlines()
+    events = [json.loads(line) for line in lines]
+    assert [event["sequence"] for event in events] == sorted(event["sequence"] for event in events)
+    assert events[-1]["kind"] == "summary"
+    assert service.command("watch", tuned).code == 0
+
+
+def test_a_job_gives_its_record_and_its_library(service: Service, tuned: str, tmp_path: Path) -> None:
+    with Client(service.url, service.token) as client:
+        job = client.jobs.get(tuned)
+        assert job.wait(progress=False).is_finished
+        [record] = job.records()
+        assert record.status is RecordStatus.VERIFIED
+        built = job.artifact()
+        assert built.manifest.record_id == record.record_id
+        assert built.write(tmp_path).read_bytes() == built.library
+        matches = client.records.best(built.module_json)
+        assert [match.match.value for match in matches][:1] == ["exact"]
+        assert tuned in {each.job_id for each in client.jobs.list(labels={"team": "a"})}
+
+
+def test_a_schedule_function_tunes_as_sketches_and_a_schedule_by_hand_competes(service: Service, tuned: str) -> None:
+    with Client(service.url, service.token) as client:
+        job = client.jobs.get(tuned)
+        trials = job.trials()
+        assert "seed" in {trial.origin for trial in trials}
+        assert all("SamplePerfectTile" in trial.trace.text for trial in trials if trial.origin != "seed")
+        timed = [trial for trial in trials if trial.latency_s is not None]
+        [record] = job.records()
+        # What was written by hand may win, or what was sampled, or the function as it is.
+        assert record.trace.text in {"[[],[]]"} | {trial.trace.text for trial in timed}
+
+
+def test_a_claim_is_published_listed_exported_and_retracted(service: Service, tuned: str, tmp_path: Path) -> None:
+    with Client(service.url, service.token) as client:
+        [verified] = client.jobs.get(tuned).records()
+        workload = client.workloads.get(verified.key.workload_id)
+        target = client.targets.get(verified.key.target_id)
+        claim = client.records.publish(
+            workload.module_json, target=target.attributes(), trace=Trace(text=verified.trace.text), latency_s=1.0
+        )
+        assert claim.status is RecordStatus.CLAIMED
+        again = client.records.publish(
+            workload.module_json, target=target.attributes(), trace=Trace(text=verified.trace.text), latency_s=1.0
+        )
+        assert again.record_id == claim.record_id
+        exported = client.records.export([verified.record_id])
+        assert exported.exported == 1
+        imported = client.records.import_(exported.workloads, exported.records + '[0,["cut')
+        assert len(imported.refusals) == 1
+    ended = service.command("records", "retract", claim.record_id, "--reason", "a test", "--remote")
+    assert ended.code == 0, ended.err
+    listed = service.command("records", "list", "--remote", "--status", "retracted", "--json").json()
+    assert claim.record_id in {each["record_id"] for each in listed}
+    assert service.command("records", "export", str(tmp_path / "db"), "--remote").code == 0
+    assert "database_workload.json" in {path.name for path in (tmp_path / "db").iterdir()}
+    shown = service.command("records", "show", verified.record_id[:12], "--remote").out
+    assert all(title in shown for title in ("# Scheduled", "# Trace", "# Changes"))
+
+
+def test_a_job_is_paused_resumed_and_canceled(service: Service) -> None:
+    with Client(service.url, service.token) as client:
+        job = client.tune(MODULE, trials=100_000, fresh=True, labels={"kind": "long"})
+        assert service.command("pause", job.job_id).code == 0
+        assert service.command("resume", job.job_id).code == 0
+        assert service.command("cancel", job.job_id).code == 0
+        assert job.wait(progress=False).outcome == "canceled"
+        client.jobs.delete(job.job_id)
+        with pytest.raises(ApiError) as gone:
+            client.jobs.get(job.job_id)
+    assert gone.value.status == 404
+
+
+def test_devices_usage_and_tokens_are_shown(service: Service, tuned: str) -> None:
+    [device] = service.command("devices", "list", "--json").json()
+    assert device["kind"] == "cpu"
+    assert service.command("devices", "show", device["device_id"]).code == 0
+    assert sum(day["trials"] for day in service.command("usage", "--json").json()) >= int(TRIALS)
+
+    async def tokens() -> None:
+        async with AsyncClient(service.url, service.token) as client:
+            made = await client.tokens.create("ci", ["jobs:read"])
+            async with AsyncClient(service.url, made.text) as reader:
+                assert (await reader.jobs.get(tuned)).job_id == tuned
+                with pytest.raises(ApiError) as refused:
+                    await reader.tokens.list()
+                assert refused.value.status == 403
+            await client.tokens.revoke(made.token.token_id)
+
+    asyncio.run(tokens())
+
+
+def test_a_large_module_is_uploaded_first(service: Service, tuned: str, tmp_path: Path) -> None:
+    with Client(service.url, service.token) as client:
+        workload_id = client.jobs.get(tuned).view.spec.tasks[0].workload_id
+        large = tmp_path / "large.json"
+        large.write_text(client.workloads.module(workload_id) + " " * (2 << 20))
+        job = client.tune(str(large), trials=int(TRIALS))
+        assert job.view.spec.tasks[0].workload_id == workload_id
+        assert job.cancel().job_id == job.job_id
+
+
+def test_what_the_service_refuses_is_told_in_words_with_status_2(service: Service, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"root_index": 0, "nodes": []}')
+    ended = service.command("submit", str(bad))
+    assert ended.code == 2
+    assert "MODULE" in ended.err
+    assert "Traceback" not in ended.err
+    ended = service.command("jobs", "show", "nosuchjob")
+    assert ended.code == 2, ended.err
+
+
+def test_a_silent_service_ends_with_status_4(service: Service, tmp_path: Path) -> None:
+    environment = {**service.environment, "TUNEFARM_API_PATIENCE_S": "0.2"}
+    ended = tunefarm("jobs", "list", "--api", "http://127.0.0.1:9", environment=environment, folder=tmp_path)
+    assert ended.code == 4, (ended.out, ended.err)

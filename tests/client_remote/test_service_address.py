@@ -1,0 +1,59 @@
+"""Which service a client speaks to, and whom it tells its token."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tunefarm.remote.service_address import ClientSettings, service_address
+from tunefarm_schemas.bad_input import BadInput
+
+LOCAL = "http://127.0.0.1:8177"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClientSettings:
+    """Of a machine on which a service runs."""
+    for name in ("TUNEFARM_API_URL", "TUNEFARM_API_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "api.json").write_text(json.dumps({"url": LOCAL, "process": 1}))
+    (tmp_path / "token").write_text("tfk_local\n")
+    (tmp_path / "token").chmod(0o600)
+    return ClientSettings(home=tmp_path)
+
+
+def secret(url: str | None, token: str | None, settings: ClientSettings) -> str | None:
+    found = service_address(url, token, settings).token
+    return None if found is None else found.get_secret_value()
+
+
+def test_the_service_of_this_machine_is_found_with_its_token(settings: ClientSettings) -> None:
+    address = service_address(settings=settings)
+    assert address.url == LOCAL
+    assert secret(None, None, settings) == "tfk_local"
+    assert "tfk_local" not in repr(address)
+
+
+def test_the_environment_goes_before_the_files_and_arguments_before_both(settings: ClientSettings) -> None:
+    named = settings.model_copy(update={"api_url": "https://farm.example/v1/"})
+    assert service_address(settings=named).url == "https://farm.example"
+    assert service_address("http://other:1", settings=named).url == "http://other:1"
+
+
+def test_the_token_of_the_local_service_is_told_to_nobody_else(settings: ClientSettings) -> None:
+    assert secret("https://farm.example", None, settings) is None
+    assert secret(LOCAL + "/", None, settings) == "tfk_local"
+    assert secret("https://farm.example", "tfk_given", settings) == "tfk_given"
+
+
+def test_a_token_that_others_can_read_is_refused_with_the_command_that_helps(settings: ClientSettings) -> None:
+    (settings.home / "token").chmod(0o644)
+    with pytest.raises(BadInput, match="chmod 600"):
+        service_address(settings=settings)
+
+
+def test_no_service_and_no_url_are_bad_input(tmp_path: Path, settings: ClientSettings) -> None:
+    with pytest.raises(BadInput, match="no service is known"):
+        service_address(settings=settings.model_copy(update={"home": tmp_path / "elsewhere"}))
+    with pytest.raises(BadInput, match="not the URL"):
+        service_address("farm.example:80", settings=settings)

@@ -1,0 +1,76 @@
+"""Stock TVM's tuner, unchanged but for the names of its builder and its runner."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.client_remote.conftest import ROOT, Service
+from tunefarm import Client
+from tunefarm_sandbox.abilities import abilities
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+
+
+@pytest.fixture(scope="module")
+def stock() -> Any:
+    """TVM's names, loaded when a test needs them."""
+    from tvm.s_tir import meta_schedule
+
+    return meta_schedule
+
+
+@pytest.mark.faults
+def test_stock_tvm_tunes_on_the_farm_and_removes_only_the_tickets(service: Service, tmp_path: Path) -> None:
+    if not abilities().landlock_abi:
+        pytest.skip("this kernel cannot confine a process to a folder")
+    folder = tmp_path / "only here"
+    folder.mkdir()
+    (folder / "somebody's file").write_text("keep")
+    (tmp_path / "outside").write_text("keep")
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.client_remote.stock_tuning", str(folder), service.url, service.home / "token"],
+        env={**os.environ, "TMPDIR": str(folder), "HOME": str(folder)},
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    told = json.loads(ended.stdout.splitlines()[-1])
+    assert len(told["latencies_s"]) >= 4
+    assert all(0 < latency_s < 1 for latency_s in told["latencies_s"])
+    assert not [name for name in told["left"] if name.startswith("tunefarm-ticket-")]
+    assert (folder / "somebody's file").read_text() == "keep"
+    assert (tmp_path / "outside").read_text() == "keep"
+    with Client(service.url, service.token) as client:
+        jobs = client.jobs.list(labels={"source": "FarmRunner"})
+        assert [(job.view.spec.kind, job.outcome) for job in jobs] == [("measure", "succeeded")]
+        assert jobs[0].records() == []
+
+
+def test_a_runner_refuses_what_our_builder_has_not_built(service: Service, stock: Any, tmp_path: Path) -> None:
+    from tunefarm import FarmRunner
+
+    library = tmp_path / "lib.so"
+    library.write_bytes(b"not a library")
+    [future] = FarmRunner(service.url, service.token).run([stock.runner.RunnerInput(str(library), "cpu", [])])
+    assert future.done()
+    assert "FarmBuilder" in future.result().error_msg
+    assert library.exists()
+
+
+def test_a_builder_tells_what_cannot_be_measured(stock: Any) -> None:
+    import tvm
+
+    from tunefarm import FarmBuilder
+
+    target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
+    [result] = FarmBuilder().build([stock.builder.BuilderInput(tvm.IRModule(), target)])
+    assert result.artifact_path is None
+    assert "no functions" in result.error_msg

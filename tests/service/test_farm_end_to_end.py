@@ -1,0 +1,121 @@
+"""The whole farm as processes: API, two tuners, three workers, real Redis and PostgreSQL, many clients at once."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.farm.workers import Worker, await_ready
+from tests.servers.postgres_server import empty_database
+from tests.servers.redis_server import RedisServer
+from tests.service.conftest import Service, die_with_the_tests, environment_of, module_json
+from tunefarm_services.store import LOCAL_TENANT, Store
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+
+SIMULATED = "benchmarks.simulated_lane:build"
+CLIENTS = 5
+WORKERS = 3
+EXTENTS = (24, 32, 40, 48, 56)
+
+
+@contextmanager
+def whole_farm(home: Path, farm: str) -> Iterator[tuple[Service, Store]]:
+    """API, two tuners and three workers. ``farm`` names what the workers measure with; this host when empty."""
+    with ExitStack() as parts:
+        url = parts.enter_context(empty_database("service"))
+        broker = parts.enter_context(RedisServer())
+        environment = environment_of(home, TUNEFARM_DATABASE_URL=url, TUNEFARM_BROKER_URL=broker.url)
+        service = Service(home, environment, ("serve", "--port", "0", "--no-tuner"))
+        store = Store.open(url, home / "blobs")  # which makes the tables
+        parts.callback(store.close)
+        workers = [
+            parts.enter_context(Worker(broker.url, home, f"worker {number}", farm=farm)) for number in range(WORKERS)
+        ]
+        parts.enter_context(tuners(home, environment))
+        service.start()
+        parts.callback(service.end)
+        await_ready(store, *workers)
+        yield service, store
+
+
+@contextmanager
+def tuners(home: Path, environment: dict[str, str]) -> Iterator[None]:
+    command = [sys.executable, "-m", "tunefarm.command_line", "tuner", "--jobs-at-once", "3"]
+    logs = [home / f"tuner-{number}.log" for number in range(2)]
+    processes = []
+    for path in logs:
+        with path.open("wb") as log:
+            processes.append(
+                subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    preexec_fn=die_with_the_tests,
+                )
+            )
+    try:
+        yield
+        assert [process.poll() for process in processes] == [None, None], logs[0].read_text()[-3000:]
+    finally:
+        for process in processes:
+            process.terminate()
+        assert [process.wait(20) for process in processes] == [0, 0]
+
+
+def run_jobs(service: Service, store: Store, trials: int) -> None:
+    """Ten jobs of five clients, neighbours sharing an exploration; then what must hold of the store."""
+
+    def client(number: int) -> list[str]:
+        own, neighbours = EXTENTS[number], EXTENTS[(number + 1) % CLIENTS]
+        return [
+            service.submit(module_json(own), trials, labels={"client": str(number)}),
+            service.submit(module_json(neighbours), trials + trials // 2, labels={"client": str(number)}),
+        ]
+
+    for extent in EXTENTS:
+        module_json(extent)  # made here, because TVM is no friend of threads
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        job_ids = [job_id for made in clients.map(client, range(CLIENTS)) for job_id in made]
+    assert len(set(job_ids)) == 2 * CLIENTS
+    service.wait(lambda: all(service.job(job_id)["state"] == "finished" for job_id in job_ids), 75.0 + 5 * trials)
+    jobs = service.finish(*job_ids)
+    assert [job["outcome"] for job in jobs] == ["succeeded"] * len(jobs), [job["message"] for job in jobs]
+    explorations = set()
+    for job_id in job_ids:
+        records = service.get(f"/v1/jobs/{job_id}/records")["items"]
+        assert any(record["status"] == "verified" for record in records)
+        explorations |= {one.exploration_id for one in store.explorations_of_job(LOCAL_TENANT, job_id)}
+    assert len(explorations) == len(EXTENTS)
+    total = 0
+    for exploration_id in explorations:
+        kept = store.trials(exploration_id, tenant=LOCAL_TENANT)
+        assert all(trial.measurement is not None for trial in kept)
+        assert len({trial.candidate.number for trial in kept}) == len(kept)
+        assert len({trial.candidate.trace.text for trial in kept}) == len(kept), "a candidate was tried twice"
+        spent = store.exploration(LOCAL_TENANT, exploration_id).spent.trials
+        assert spent == len(kept) >= trials + trials // 2
+        total += spent
+    assert sum(usage.trials for usage in store.usage(LOCAL_TENANT)) == total
+
+
+def test_ten_jobs_of_five_clients_on_simulated_devices(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with whole_farm(home, SIMULATED) as (service, store):
+        run_jobs(service, store, trials=8)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+def test_ten_jobs_of_five_clients_on_real_devices(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with whole_farm(home, "") as (service, store):
+        run_jobs(service, store, trials=32)

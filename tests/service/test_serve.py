@@ -1,0 +1,143 @@
+"""``tunefarm serve``: one command that answers over HTTP, tunes on this machine, and survives being killed."""
+
+import signal
+import stat
+import subprocess
+import sys
+import time
+
+import httpx
+import psutil
+import pytest
+
+from tests.service.conftest import Service, module_json
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+
+
+def processes_of(service: Service) -> list[psutil.Process]:
+    assert service.process is not None
+    return psutil.Process(service.process.pid).children(recursive=True)
+
+
+def test_a_job_is_tuned_over_http_from_module_to_library(service: Service) -> None:
+    service.start()
+    assert stat.S_IMODE((service.home / "token").stat().st_mode) == 0o600
+    (job,) = service.finish(service.submit(module_json(64), 8))
+    assert job["outcome"] == "succeeded", job
+    trials = service.trials(job["job_id"])
+    assert len(trials) == 8
+    (record,) = service.get(f"/v1/jobs/{job['job_id']}/records")["items"]
+    assert record["status"] == "verified"
+    (artifact,) = service.get("/v1/artifacts", record_id=record["record_id"])["items"]
+    with service.client() as client:
+        library = client.get(f"/v1/artifacts/{artifact['artifact_id']}/library")
+    assert library.content.startswith(b"\x7fELF")
+    lanes = service.get("/v1/devices")["items"]
+    assert len(lanes) == 1
+    # The same again is answered from the store.
+    (again,) = service.finish(service.submit(module_json(64), 8))
+    assert (again["outcome"], again["message"]) == ("succeeded", "answered from the store")
+    measured = service.post("/v1/jobs", {"kind": "measure", "modules": [{"module": module_json(n)} for n in (32, 48)]})
+    (ended,) = service.finish(measured["job_id"])
+    assert ended["outcome"] == "succeeded"
+    tasks = summary_of(service, measured["job_id"])["tasks"]
+    assert all(task["best_latency_s"] > 0 and task["samples_s"] and not task["record_id"] for task in tasks)
+    canceled = service.submit(module_json(72), 4000)
+    service.wait(lambda: service.trials(canceled))
+    assert seconds_until(service, canceled, "cancel", "finished") < 2.0
+    took_s = service.end()
+    assert took_s < 2.5
+    assert not (service.home / "api.json").exists()
+    print(f"ready {service.ready_s:.2f} s, ended {took_s:.2f} s")
+
+
+def summary_of(service: Service, job_id: str) -> dict:
+    events = service.get("/v1/events", job_id=job_id, page_size=500)["items"]
+    return [event["data"] for event in events if event["kind"] == "summary"][-1]
+
+
+def test_killed_in_the_middle_it_leaves_nothing_running_and_goes_on(service: Service) -> None:
+    service.start()
+    job_id = service.submit(module_json(96), 12)
+    service.wait(lambda: len(service.trials(job_id)) >= 5)
+    orphans = processes_of(service)
+    service.end(signal.SIGKILL)
+    _, alive = psutil.wait_procs(orphans, timeout=2.0)
+    assert not alive, [process.cmdline() for process in alive]
+    service.start()
+    before = {trial["number"]: trial for trial in service.trials(job_id) if trial["result"] is not None}
+    (job,) = service.finish(job_id)
+    assert job["outcome"] == "succeeded", job
+    after = {trial["number"]: trial for trial in service.trials(job_id)}
+    assert len(after) == 12
+    assert all(after[number] == trial for number, trial in before.items())
+    service.end()
+
+
+@pytest.mark.faults
+def test_requests_take_effect_in_time_and_a_shared_exploration_is_searched_once(service: Service) -> None:
+    service.start()
+    first = service.submit(module_json(80), 4000)
+    second = service.submit(module_json(80), 12)
+    service.wait(lambda: len(service.trials(first)) >= 3)
+    pause_s = seconds_until(service, first, "pause", "paused")
+    (ended,) = service.finish(second)
+    assert ended["outcome"] == "succeeded"
+    assert {trial["exploration_id"] for trial in service.trials(first)} == {
+        trial["exploration_id"] for trial in service.trials(second)
+    }
+    service.post(f"/v1/jobs/{first}:resume")
+    service.wait(lambda: service.job(first)["state"] == "running", 20.0)
+    cancel_s = seconds_until(service, first, "cancel", "finished")
+    assert service.job(first)["outcome"] == "canceled"
+    assert pause_s < 2.0
+    assert cancel_s < 2.0
+    service.end()
+
+
+def seconds_until(service: Service, job_id: str, verb: str, state: str) -> float:
+    service.post(f"/v1/jobs/{job_id}:{verb}")
+    began_s = time.monotonic()
+    service.wait(lambda: service.job(job_id)["state"] == state, 5.0)
+    return time.monotonic() - began_s
+
+
+def run(service: Service, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "tunefarm.command_line", *words]
+    return subprocess.run(command, env=service.environment, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--host", "0.0.0.0"), "--tls-certificate"),
+        (("--port", "70000"), "--port"),
+        (("--tls-key", "missing.pem"), "--tls-certificate"),
+    ],
+)
+def test_an_address_that_must_not_be_served_is_refused(service: Service, words: tuple[str, ...], said: str) -> None:
+    ended = run(service, "serve", *words)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_tokens_are_made_listed_and_revoked_by_command(service: Service) -> None:
+    service.words = ("serve", "--port", "0", "--no-tuner")
+    service.start()
+    made = run(service, "token", "create", "a friend", "--tenant", "friends", "--scope", "jobs:read")
+    text = made.stdout.strip()
+    with service.client() as client:
+        headers = {"Authorization": f"Bearer {text}"}
+        assert client.get("/v1/jobs", headers=headers).json()["items"] == []
+        assert client.post("/v1/jobs", headers=headers, json={}).status_code == 403
+        listed = run(service, "token", "list", "--tenant", "friends")
+        assert "a friend" in listed.stdout
+        assert text.split("_")[2] not in listed.stdout
+        token_id = text.split("_")[1]
+        assert run(service, "token", "revoke", token_id, "--tenant", "friends").returncode == 0
+        assert client.get("/v1/jobs", headers=headers).status_code == 401
+    with httpx.Client() as stranger:
+        assert stranger.get(f"{client.base_url}/v1/jobs").status_code == 401
+    service.end()
