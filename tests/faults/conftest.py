@@ -3,6 +3,12 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.command import Tunefarm
+from tests.faults.killing import leave_out_present
+
+
+@pytest.fixture(autouse=True)
+def others_left_out() -> None:
+    leave_out_present()
 
 
 @pytest.fixture

@@ -23,6 +23,8 @@ RUN_S = 150.0
 MOST_SEARCH_DEATHS = 2
 """One more and the job is given up as poisoned, by design."""
 
+_shared: set[int] = set()
+
 
 @contextmanager
 def adopting_orphans() -> Iterator[None]:
@@ -35,12 +37,18 @@ def adopting_orphans() -> Iterator[None]:
         libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
+def leave_out_present() -> None:
+    """Count no process that runs now among ``running_children``: services that tests of other folders share."""
+    _shared.clear()
+    _shared.update(child.pid for child in psutil.Process().children(recursive=True))
+
+
 def running_children() -> list[psutil.Process]:
-    """Living descendants of this process, but for the database server that other tests share. Dead ones are reaped."""
+    """Living descendants of this process that the test began. Dead ones are reaped."""
     alive = []
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
-            if child.name() == "postgres":
+            if child.pid in _shared or child.name() == "postgres":
                 continue
             if child.status() != psutil.STATUS_ZOMBIE:
                 alive.append(child)

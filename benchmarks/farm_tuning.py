@@ -1,0 +1,50 @@
+"""One function tuned on a farm that is at hand, over a store that goes with it."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+from tunefarm_sandbox.fork_server import Child, ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.job import Effort, JobSpec
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.workload import Task, Workload
+from tunefarm_services.store import LOCAL_TENANT, Store
+from tunefarm_services.tuner.ports import Farm
+from tunefarm_services.tuner.summary import JobSummary
+from tunefarm_services.tuner.supervisor import LEASE_S, Supervisor
+
+
+def tune_on(
+    farm: Farm,
+    zygote: ForkServer,
+    workload: Workload,
+    target: Target,
+    protocol_id: str,
+    *,
+    trials: int,
+    seed: int = 0,
+    on_search_child: Callable[[Child | None], None] = lambda _: None,
+) -> JobSummary:
+    """Spend ``trials`` on ``workload`` and give the summary of the job. ``on_search_child`` as ``Supervisor`` says.
+
+    Raises:
+        BadInput: the workload cannot be verified on the farm.
+    """
+    with tempfile.TemporaryDirectory(prefix="tunefarm-tuning-") as folder:
+        store = Store.open(f"sqlite:///{folder}/tunefarm.db", Path(folder) / "blobs")
+        try:
+            store.put_target(LOCAL_TENANT, target)
+            store.put_workload(LOCAL_TENANT, workload)
+            task = Task(workload_id=workload.workload_id, target_id=target.target_id, name=workload.name)
+            spec = JobSpec(tasks=(task,), effort=Effort(trials=trials), protocol_id=protocol_id, seed=seed)
+            job = store.create_job(LOCAL_TENANT, spec)
+            store.put_device(LOCAL_TENANT, farm.device)
+            supervisor = Supervisor(store, farm, zygote, owner=uuid4().hex, on_search_child=on_search_child)
+            lease = store.lease_job(LOCAL_TENANT, job.job_id, supervisor.owner, LEASE_S)
+            if lease is None:
+                raise BadInput("job", "somebody else has it.", "Try again.")
+            return supervisor.run(lease)
+        finally:
+            store.close()

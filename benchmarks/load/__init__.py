@@ -1,0 +1,1 @@
+"""The service under load: a filled store, clients, streams of events."""

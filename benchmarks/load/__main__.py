@@ -1,0 +1,142 @@
+"""Latencies of the API under many clients.
+
+    python -m benchmarks.load --clients 200 --seconds 60
+
+starts ``tunefarm serve --no-tuner`` on loopback over a store that it fills with records and jobs, lets that many
+clients read and submit, and shows quantiles for each route. Leave the machine alone meanwhile.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import psutil
+from pydantic import SecretStr
+
+from benchmarks.load.filling import Filling, filled
+from benchmarks.load.load_figures import LoadFigures, by_route, route_figures, samples_in, table
+from benchmarks.load.load_plot import plot_load
+from benchmarks.load.server_clock import ServerClock
+from benchmarks.service_process import ServiceProcess
+from tunefarm_services.settings import Settings
+
+RAMP_S: Final = 5.0
+"""How long clients take to arrive; what they saw until then, and a while after, does not count."""
+_SETTLE_S: Final = 3.0
+_CLIENTS: Final = Path(__file__).with_name("clients.py")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fill, run, tell. 0 when no request failed."""
+    options = _options(arguments)
+    with tempfile.TemporaryDirectory(prefix="tunefarm-load-") as folder:
+        home = Path(folder) / "home"
+        home.mkdir()
+        given = {} if options.database is None else {"TUNEFARM_DATABASE_URL": options.database}
+        url = None if options.database is None else SecretStr(options.database)
+        settings = Settings(home=home, database_url=url)
+        filling = filled(settings, records=options.records, jobs=options.jobs, clients=options.clients)
+        allowed = {"TUNEFARM_OPEN_JOBS_PER_TENANT": "1000000", "TUNEFARM_METRICS_ON_LOOPBACK": "true"}
+        service = ServiceProcess(home, ["--no-tuner"], {**given, **allowed})
+        try:
+            service.start()
+            figures = _measured(service, filling, options, Path(folder))
+        finally:
+            service.stop()
+    print(table(figures))
+    for error in figures.first_errors:
+        print(f"error: {error}", file=sys.stderr)
+    if options.output is not None:
+        (options.output / "load.json").write_text(figures.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return 0 if figures.errors == 0 else 1
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=200, help="how many ask at the same time")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long they do")
+    parser.add_argument("--records", type=int, default=100_000, help="tuning records in the store")
+    parser.add_argument("--jobs", type=int, default=500, help="finished jobs in the store")
+    parser.add_argument(
+        "--database", default=None, help="URL of an empty PostgreSQL; SQLite in a new folder when absent"
+    )
+    parser.add_argument("--output", type=Path, default=None, help="folder for load.json, load.svg and load.png")
+    parser.add_argument("--profile", type=Path, default=None, help="file for a profile of the API that py-spy takes")
+    return parser.parse_args(arguments)
+
+
+def _measured(service: ServiceProcess, filling: Filling, options: argparse.Namespace, folder: Path) -> LoadFigures:
+    _await_intake(service)
+    state, samples_path = folder / "filling.json", folder / "samples.jsonl"
+    state.write_text(filling.model_dump_json(), encoding="utf-8")
+    command = [sys.executable, "-m", "locust", "-f", str(_CLIENTS), "--headless", "--host", service.url]
+    command += ["--users", str(options.clients), "--spawn-rate", str(options.clients / RAMP_S)]
+    command += ["--run-time", f"{options.seconds + RAMP_S + _SETTLE_S:.0f}s", "--only-summary", "--loglevel", "ERROR"]
+    own = {"LOAD_FILLING": str(state), "LOAD_SAMPLES": str(samples_path)}
+    with (folder / "locust.log").open("wb") as log:
+        clients = psutil.Popen(command, env={**os.environ, **own}, stdout=log, stderr=log)
+        _await_first_request(service, clients)
+        if clients.poll() is not None:
+            raise RuntimeError((folder / "locust.log").read_text(encoding="utf-8")[-3000:])
+        time.sleep(RAMP_S + _SETTLE_S)
+        began_s, before = time.time(), ServerClock.read(service, clients)
+        profiler = _profiler(service, options.profile, options.seconds)
+        time.sleep(options.seconds)
+        after, ended_s = ServerClock.read(service, clients), time.time()
+        clients.wait(60)
+    if profiler is not None:
+        profiler.wait(60)
+    samples = [sample for sample in samples_in(samples_path, began_s) if sample.at_s <= ended_s]
+    if options.output is not None:
+        options.output.mkdir(parents=True, exist_ok=True)
+        plot_load(samples, options.output / "load.svg")
+    used = after.since(before)
+    return LoadFigures(
+        clients=options.clients,
+        seconds=ended_s - began_s,
+        database="SQLite" if options.database is None else "PostgreSQL",
+        records=options.records,
+        jobs=options.jobs,
+        requests_per_s=len(samples) / (ended_s - began_s),
+        errors=sum(bool(sample.error) for sample in samples),
+        reads=route_figures("all reads", [sample for sample in samples if sample.route.startswith("GET")]),
+        routes=by_route(samples),
+        server_reads_within_goal=used.share_of_reads_within_goal,
+        api_cores=used.api_cores,
+        children_cores=used.children_cores,
+        clients_cores=used.clients_cores,
+        api_rss_bytes=service.process.memory_info().rss,
+        first_errors=tuple(dict.fromkeys(f"{s.route}: {s.status} {s.error}" for s in samples if s.error))[:10],
+    )
+
+
+def _await_intake(service: ServiceProcess) -> None:
+    """Wait until modules are read at once, so that the first submissions are like the later ones."""
+    with service.client() as client:
+        while client.get("/readyz").json()["intake"] != "ready":
+            time.sleep(0.1)
+
+
+def _await_first_request(service: ServiceProcess, clients: psutil.Popen) -> None:
+    """Wait until clients ask; also until they have ended, which is found out soon enough."""
+    with service.client() as client:
+        while b'route="/v1/jobs/{job_id}"' not in client.get("/metrics").content and clients.poll() is None:
+            time.sleep(0.1)
+
+
+def _profiler(service: ServiceProcess, path: Path | None, seconds: float) -> "subprocess.Popen[bytes] | None":
+    if path is None:
+        return None
+    program = Path(sys.executable).with_name("py-spy")
+    words = ["record", "--pid", str(service.process.pid), "--duration", str(int(seconds)), "--rate", "200"]
+    return subprocess.Popen([str(program), *words, "--format", "raw", "--output", str(path), "--gil"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

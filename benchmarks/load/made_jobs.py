@@ -1,0 +1,147 @@
+"""Jobs that nobody tuned, with the trials and events that tuning leaves, made through the store's port."""
+
+import random
+from typing import Final
+
+from benchmarks.made_records import TENANT, MadeRecords
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.job import Effort, ExplorationKey, Job, JobOutcome, JobSpec, JobState
+from tunefarm_schemas.measurement import (
+    Candidate,
+    CandidateOrigin,
+    Dispatch,
+    Failed,
+    Measurement,
+    Purpose,
+    Result,
+    Stages,
+    Timing,
+)
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.workload import Task, TensorArgument, Workload
+from tunefarm_services.store import Lease, Store
+
+TARGET: Final = Target(canonical='{"kind":"llvm","num-cores":2}', kind="llvm", num_cores=2)
+_EVENTS: Final = 40
+_LEASE_S: Final = 600.0
+
+
+class MadeJobs:
+    """Puts finished jobs into ``store``, all of the tenant of the made records, with traces as long as theirs."""
+
+    def __init__(self, store: Store, made: MadeRecords) -> None:
+        self._store = store
+        self._traces = [str(row[8]) for row, _ in zip(made.chunk(0), range(500), strict=False)]
+        self._chance = random.Random(0)
+        store.put_target(TENANT, TARGET)
+
+    def put(self, number: int, trials: int) -> tuple[str, str]:
+        """One finished job with so many trials; the ids of the job and of its exploration."""
+        job = self.queue(number, trials)
+        lease = self._store.lease_job(TENANT, job.job_id, "made", _LEASE_S)
+        assert lease is not None
+        exploration = self._store.open_exploration(lease, _key(job.spec.tasks[0]))
+        assert self._store.lease_exploration(lease, exploration.exploration_id)
+        self._measure(lease, exploration.exploration_id, trials)
+        self._tell(lease, job, trials)
+        self._store.release(lease)
+        return job.job_id, exploration.exploration_id
+
+    def queue(self, number: int, trials: int = 1) -> Job:
+        """One job that nobody works on yet."""
+        workload = self._store.put_workload(TENANT, _workload(number))
+        return self._store.create_job(TENANT, _spec(workload, trials))
+
+    def _measure(self, lease: Lease, exploration_id: str, trials: int) -> None:
+        dispatches = [self._dispatch(lease, exploration_id, number) for number in range(trials)]
+        self._store.put_trials(lease, [dispatch.candidate for dispatch in dispatches], dispatches)
+        self._store.commit_measurements(lease, [self._measurement(dispatch) for dispatch in dispatches])
+
+    def _dispatch(self, lease: Lease, exploration_id: str, number: int) -> Dispatch:
+        candidate = Candidate(
+            exploration_id=exploration_id,
+            number=number,
+            trace=Trace(text=self._chance.choice(self._traces)),
+            module_hash=str(self._chance.getrandbits(63)),
+            origin=CandidateOrigin.EVOLVED,
+            predicted_score=self._chance.random(),
+        )
+        identity = f"{exploration_id} {number}"
+        return Dispatch(
+            dispatch_id=digest(identity)[:32],
+            nonce=digest(f"nonce of {identity}")[:32],
+            fence=lease.fence,
+            attempt=1,
+            purpose=Purpose.SEARCH,
+            candidate=candidate,
+        )
+
+    def _measurement(self, dispatch: Dispatch) -> Measurement:
+        return Measurement(
+            dispatch_id=dispatch.dispatch_id,
+            nonce=dispatch.nonce,
+            fence=dispatch.fence,
+            exploration_id=dispatch.candidate.exploration_id,
+            candidate_number=dispatch.candidate.number,
+            attempt=dispatch.attempt,
+            purpose=dispatch.purpose,
+            result=self._result(),
+            stages=Stages(build_s=0.1),
+            device_fingerprint="made",
+        )
+
+    def _result(self) -> Result:
+        if self._chance.random() < 0.05:
+            failure = TrialFailure(reason=FailureReason.BUILD_ERROR, message="register pressure: " + "spill " * 20)
+            return Failed(failure=failure)
+        latency_s = self._chance.lognormvariate(-7.0, 0.8)
+        samples_s = tuple(latency_s * self._chance.uniform(0.99, 1.03) for _ in range(10))
+        return Timing(latency_s=latency_s, samples_s=samples_s)
+
+    def _tell(self, lease: Lease, job: Job, trials: int) -> None:
+        for number in range(_EVENTS):
+            told = {"stage": "search", "trials_done": number * trials // _EVENTS, "trials_budget": trials}
+            self._store.append_event(lease, "progress", {**told, "task": job.spec.tasks[0].name})
+        self._store.set_job_state(lease, JobState.FINISHED, JobOutcome.SUCCEEDED, "made")
+        self._store.append_event(lease, "summary", {"outcome": "succeeded", "tasks": []})
+
+
+def _workload(number: int) -> Workload:
+    module_json = f'{{"made": {number}}}'
+    shape = (128, 128 + number)
+    return Workload(
+        workload_id=digest(module_json),
+        structural_hash=str(number),
+        tvm_version="0.27.0.post1",
+        module_json=module_json,
+        name="matmul",
+        arguments=tuple(
+            TensorArgument(name=name, shape=shape, dtype="float32", is_output=name == "C") for name in ("A", "B", "C")
+        ),
+        floating_point_operations=2.0 * 128 * 128 * shape[1],
+    )
+
+
+def _spec(workload: Workload, trials: int) -> JobSpec:
+    task = Task(workload_id=workload.workload_id, target_id=TARGET.target_id, name=workload.name)
+    return JobSpec(
+        tasks=(task,),
+        effort=Effort(trials=max(trials, 1)),
+        protocol_id="cpu-hot-cache/1",
+        labels={"model": f"made-{workload.workload_id[:4]}"},
+    )
+
+
+def _key(task: Task) -> ExplorationKey:
+    return ExplorationKey(
+        tenant=TENANT,
+        workload_id=task.workload_id,
+        target_id=task.target_id,
+        device_class_id=digest("device class 0"),
+        code_generator="tvm-0.27.0.post1+llvm-22.1",
+        protocol_id="cpu-hot-cache/1",
+        space_id="automatic",
+        abi="stable",
+    )

@@ -1,0 +1,74 @@
+"""What the service, its children and the clients have used so far, and what the service says of its own latencies."""
+
+import re
+import time
+from dataclasses import dataclass
+from typing import Final, Self
+
+import psutil
+
+from benchmarks.load.load_figures import READ_GOAL_S
+from benchmarks.service_process import ServiceProcess
+
+_BUCKET: Final = re.compile(
+    r'tunefarm_http_request_seconds_bucket\{le="([^"]+)",method="GET",route="/v1/[^"]*"\} (\S+)'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Between two readings. Processor time is in cores."""
+
+    api_cores: float
+    children_cores: float
+    clients_cores: float
+    share_of_reads_within_goal: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerClock:
+    """One reading. Seconds of processor time, and numbers of reads."""
+
+    at_s: float
+    api_s: float
+    children_s: float
+    clients_s: float
+    reads: float
+    reads_within_goal: float
+
+    @classmethod
+    def read(cls, service: ServiceProcess, clients: psutil.Process) -> Self:
+        """Now."""
+        own = service.process.cpu_times()
+        children_s = own.children_user + own.children_system
+        for child in service.process.children(recursive=True):
+            try:
+                times = child.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            children_s += times.user + times.system + times.children_user + times.children_system
+        client_times = clients.cpu_times()
+        with service.client() as client:
+            text = client.get("/metrics").text
+        counts: dict[str, float] = {}
+        for bound, value in _BUCKET.findall(text):
+            counts[bound] = counts.get(bound, 0.0) + float(value)
+        return cls(
+            at_s=time.monotonic(),
+            api_s=own.user + own.system,
+            children_s=children_s,
+            clients_s=client_times.user + client_times.system,
+            reads=counts.get("+Inf", 0.0),
+            reads_within_goal=counts.get(str(READ_GOAL_S), 0.0),
+        )
+
+    def since(self, before: "ServerClock") -> Used:
+        """What was used after ``before``."""
+        seconds = self.at_s - before.at_s
+        return Used(
+            api_cores=(self.api_s - before.api_s) / seconds,
+            children_cores=(self.children_s - before.children_s) / seconds,
+            clients_cores=(self.clients_s - before.clients_s) / seconds,
+            share_of_reads_within_goal=(self.reads_within_goal - before.reads_within_goal)
+            / max(self.reads - before.reads, 1.0),
+        )

@@ -1,0 +1,108 @@
+"""``tunefarm serve`` as a process of its own, as a user starts it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import httpx
+import psutil
+
+READY_WITHIN_S: Final = 60.0
+_END_WITHIN_S: Final = 20.0
+
+
+class ServiceProcess:
+    """One service over one TUNEFARM_HOME, which may be started again after its end.
+
+    It stays in the session and the process group of whoever measures, so that a signal to all ends it too.
+
+    Attributes:
+        ready_s: seconds from its start until it answered that it is ready.
+    """
+
+    def __init__(self, home: Path, words: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
+        """``words`` follow ``tunefarm serve --port 0``, or the port that it had before; nothing is started yet."""
+        self._home = home
+        self._words = tuple(words)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
+        self._environment = {**kept, "TUNEFARM_HOME": str(home), **(environment or {})}
+        self._port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self.ready_s = 0.0
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def token(self) -> str:
+        """The token that it leaves for this machine's commands."""
+        return (self._home / "token").read_text(encoding="utf-8").strip()
+
+    @property
+    def process(self) -> psutil.Process:
+        """The process that listens."""
+        assert self._process is not None
+        return psutil.Process(self._process.pid)
+
+    @property
+    def log_path(self) -> Path:
+        """What it said, over all its starts."""
+        return self._home / "service.log"
+
+    def client(self) -> httpx.Client:
+        """A client with the local token."""
+        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=30.0)
+
+    def start(self) -> None:
+        """Start it and wait until it is ready. Raises RuntimeError with what it said if it ends, TimeoutError."""
+        began_s = time.monotonic()
+        (self._home / "api.json").unlink(missing_ok=True)
+        command = [sys.executable, "-m", "tunefarm.command_line", "serve", "--port", str(self._port), *self._words]
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        while not self._is_ready():
+            if self._process.poll() is not None:
+                raise RuntimeError(self.log_path.read_text(encoding="utf-8")[-3000:])
+            if time.monotonic() - began_s > READY_WITHIN_S:
+                raise TimeoutError(f"not ready within {READY_WITHIN_S:.0f} s")
+            time.sleep(0.02)
+        self.ready_s = time.monotonic() - began_s
+
+    def kill(self) -> None:
+        """End it as a power failure would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(_END_WITHIN_S)
+
+    def stop(self) -> None:
+        """End it in order; killed where that takes too long. Harmless when it has ended."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(_END_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def _is_ready(self) -> bool:
+        try:
+            self._port = int(
+                json.loads((self._home / "api.json").read_text(encoding="utf-8"))["url"].rpartition(":")[2]
+            )
+            return httpx.get(f"{self.url}/readyz", timeout=5.0).is_success
+        except (OSError, ValueError, httpx.HTTPError):
+            return False

@@ -1,0 +1,188 @@
+"""A lane without a device: each candidate takes a set time, and its latency follows from its trace."""
+
+import heapq
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Collection
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_schemas.device import Device, DeviceClass, Environment, ReferenceKernelTimes
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.measurement import (
+    Comparison,
+    ComparisonOrder,
+    Dispatch,
+    Exported,
+    ExportOrder,
+    ExportResult,
+    Failed,
+    Measurement,
+    MeasureTask,
+    Result,
+    Stages,
+    Timing,
+)
+from tunefarm_schemas.trace import Trace
+from tunefarm_workers.celery_worker.settings import WorkerSettings
+
+PRELOAD: Final = ()
+"""The fork server needs no TVM: nothing is compiled."""
+CODE_GENERATOR: Final = "tvm-simulated+none"
+SECONDS: Final = "TUNEFARM_SIMULATED_SECONDS"
+ROOM: Final = "TUNEFARM_SIMULATED_ROOM"
+
+
+def simulated_device(name: str = "simulated") -> Device:
+    """A device of the class that all simulated lanes of that name share."""
+    return Device(
+        fingerprint=digest(f"{name} {os.getpid()}"),
+        host_name=name,
+        device_class=DeviceClass(
+            kind="cpu",
+            vendor="simulated",
+            family="0",
+            model="0",
+            stepping="0",
+            name=name,
+            isa_flags_digest=digest(""),
+            caches_bytes=(),
+            cores=1,
+            compute_bucket=0,
+            bandwidth_bucket=0,
+            launch_bucket=0,
+        ),
+        reference=ReferenceKernelTimes(compute_s=1e-4, bandwidth_s=1e-4, launch_s=1e-6),
+    )
+
+
+class SimulatedFarm:
+    """One candidate at a time, ``seconds_each`` apiece."""
+
+    def __init__(self, device: Device, seconds_each: float, room: int) -> None:
+        self.device = device
+        self.code_generator = CODE_GENERATOR
+        self._seconds_each = seconds_each
+        self._room = room
+        self._free_s = 0.0
+        self._order = count()
+        self._due: list[tuple[float, int, Dispatch]] = []
+        self._lock = threading.Lock()
+        self._changed = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def open_task(self, task: MeasureTask) -> None:
+        """Nothing has to be prepared."""
+
+    def close_task(self, exploration_id: str) -> None:
+        """Nothing is held."""
+
+    def submit(self, dispatch: Dispatch) -> None:
+        """Queue one."""
+        with self._lock:
+            self._free_s = max(self._free_s, time.monotonic()) + self.seconds_of(dispatch.candidate.number)
+            heapq.heappush(self._due, (self._free_s, next(self._order), dispatch))
+        os.eventfd_write(self._changed, 1)
+
+    def set_incumbent(self, exploration_id: str, latency_s: float) -> None:
+        """Nothing is stopped early."""
+
+    def collect(self, timeout_s: float | None) -> list[Measurement]:
+        """What is done; waits for the first."""
+        deadline_s = time.monotonic() + (3600.0 if timeout_s is None else timeout_s)
+        waiting = select.poll()
+        waiting.register(self._changed, select.POLLIN)
+        while not (done := self._take_done()):
+            now_s = time.monotonic()
+            if now_s >= deadline_s:
+                return []
+            with self._lock:
+                next_s = min(self._due[0][0] if self._due else deadline_s, deadline_s)
+            if waiting.poll(max(next_s - now_s, 0.0) * 1000):
+                os.eventfd_read(self._changed)
+        return done
+
+    def cancel(self, dispatch_ids: Collection[str]) -> None:
+        """Those come back as canceled, at once."""
+        with self._lock:
+            wanted = frozenset(dispatch_ids)
+            self._due = [(0.0 if d.dispatch_id in wanted else due_s, n, d) for due_s, n, d in self._due]
+            heapq.heapify(self._due)
+        os.eventfd_write(self._changed, 1)
+
+    def suspects(self) -> list[Measurement]:
+        """The device is always in order."""
+        return []
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        """The latencies that the traces stand for."""
+        results: list[Result] = []
+        for trace in order.traces:
+            time.sleep(self._seconds_each)
+            if on_wait():
+                results.append(self.result_of(trace or Trace(text="[[],[]]")))
+            else:
+                results.append(Failed(failure=TrialFailure(reason=FailureReason.CANCELED, message="canceled")))
+        return Comparison(results=tuple(results))
+
+    def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
+        """A library that nobody can load."""
+        on_wait()
+        result = self.result_of(order.trace or Trace(text="[[],[]]"))
+        if isinstance(result, Failed):
+            return result
+        assert isinstance(result, Timing)
+        return Exported(library=b"simulated", entry="main", process_latencies_s=(result.latency_s,) * order.processes)
+
+    def room(self) -> int:
+        """How many it takes at once."""
+        return self._room
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+    def seconds_of(self, _number: int) -> float:
+        """How long the candidate of that number holds the device."""
+        return self._seconds_each
+
+    def result_of(self, trace: Trace) -> Result:
+        """A latency between one and two milliseconds that depends on the trace alone."""
+        latency_s = 1e-3 * (1.0 + int(digest(trace.text)[:8], 16) / 0xFFFFFFFF)
+        return Timing(latency_s=latency_s, samples_s=(latency_s,) * 3)
+
+    def _take_done(self) -> list[Measurement]:
+        done = []
+        with self._lock:
+            while self._due and self._due[0][0] <= time.monotonic():
+                due_s, _, dispatch = heapq.heappop(self._due)
+                done.append((due_s == 0.0, dispatch))
+        canceled = Failed(failure=TrialFailure(reason=FailureReason.CANCELED, message="It was canceled."))
+        return [
+            self._measurement(dispatch, canceled if is_canceled else self.result_of(dispatch.candidate.trace))
+            for is_canceled, dispatch in done
+        ]
+
+    def _measurement(self, dispatch: Dispatch, result: Result) -> Measurement:
+        return Measurement(
+            dispatch_id=dispatch.dispatch_id,
+            nonce=dispatch.nonce,
+            fence=dispatch.fence,
+            exploration_id=dispatch.candidate.exploration_id,
+            candidate_number=dispatch.candidate.number,
+            attempt=dispatch.attempt,
+            purpose=dispatch.purpose,
+            result=result,
+            stages=Stages(run_s=self.seconds_of(dispatch.candidate.number)),
+            device_fingerprint=self.device.fingerprint,
+            environment=Environment(),
+        )
+
+
+def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path) -> SimulatedFarm:
+    """The farm of a worker process that measures nothing."""
+    del settings, zygote, scratch
+    return SimulatedFarm(simulated_device(), float(os.environ.get(SECONDS, "0")), int(os.environ.get(ROOM, "16")))

@@ -1,0 +1,64 @@
+"""Figures of the service's benchmarks say what their samples say."""
+
+import json
+import random
+from pathlib import Path
+
+from benchmarks.installed_size import installed_bytes
+from benchmarks.load.load_figures import by_route, samples_in
+from benchmarks.process_family import ProcessSample
+from benchmarks.slope import slope_of
+from benchmarks.soak_figures import role_figures
+
+MEGABYTE = 1e6
+
+
+def noisy(growth_per_s: float, *, seed: int = 0, likeness: float = 0.0) -> tuple[list[float], list[float]]:
+    chance, level = random.Random(seed), 0.0
+    times_s = [10.0 * number for number in range(360)]
+    values = []
+    for time_s in times_s:
+        level = likeness * level + chance.gauss(0, MEGABYTE)
+        values.append(100 * MEGABYTE + growth_per_s * time_s + level)
+    return times_s, values
+
+
+def test_noise_is_hardly_ever_called_growth_even_where_neighbours_resemble_each_other():
+    slopes = [slope_of(*noisy(0.0, seed=seed, likeness=0.8)) for seed in range(200)]
+    assert sum(not slope.is_within_noise for slope in slopes if slope) <= 16
+
+
+def test_growth_of_five_megabytes_an_hour_is_seen():
+    slope = slope_of(*noisy(5 * MEGABYTE / 3600))
+    assert slope is not None
+    assert not slope.is_within_noise
+    assert slope.low < 5 * MEGABYTE < slope.high
+
+
+def test_constant_descriptors_have_no_slope():
+    slope = slope_of([1.0 * n for n in range(50)], [17.0] * 50)
+    assert slope is not None
+    assert (slope.growth_per_hour, slope.is_within_noise) == (0.0, True)
+
+
+def test_a_process_that_was_started_again_is_told():
+    samples = [ProcessSample(10.0 * n, 1 + n // 30, "tuner", 10**8, 20, 4) for n in range(60)]
+    (figures,) = role_figures(samples, interval_s=10.0)
+    assert (figures.starts, figures.verdict) == (2, "was started again")
+
+
+def test_quantiles_are_by_route_and_leave_out_the_beginning(tmp_path: Path):
+    samples = [[number, f"GET {number % 2}", number / 1e3, 200, ""] for number in range(200)]
+    path = tmp_path / "samples.jsonl"
+    path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    even, odd = by_route(samples_in(path, 100.0))
+    assert (even.requests, even.p50_s, even.longest_s) == (50, 0.15, 0.198)
+    assert (odd.route, odd.errors) == ("GET 1", 0)
+
+
+def test_a_role_is_as_large_as_all_that_it_requires():
+    client, laptop = installed_bytes("tunefarm", ()), installed_bytes("tunefarm", ("local",))
+    assert {"pydantic", "httpx", "tunefarm-schemas"} <= client.keys()
+    assert "apache-tvm" not in client
+    assert client.keys() < laptop.keys()
+    assert laptop["apache-tvm"] > 50 * MEGABYTE

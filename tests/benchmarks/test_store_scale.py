@@ -1,0 +1,63 @@
+"""What fills a store for measuring leaves exactly what storing one record after another would."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.made_records import CHUNK_RECORDS, TENANT, MadeRecords
+from benchmarks.record_fill import RecordFill
+from benchmarks.store_scale import StoreScale, main
+from tunefarm_schemas.record import MatchKind, RecordStatus
+from tunefarm_services.store import Store
+
+RECORDS = 1_500
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/scale.db"
+
+
+def test_the_best_of_each_key_is_the_fastest_verified_of_all(url: str, tmp_path: Path):
+    store = Store.open(url, tmp_path / "blobs")
+    made = MadeRecords(RECORDS, seed=0)
+    fill = RecordFill(url, made)
+    fill.run(lambda _chunks: None)
+    records = store.records(TENANT, limit=RECORDS + 1)
+    fastest: dict[object, float] = {}
+    for record in records:
+        if record.status is RecordStatus.VERIFIED:
+            fastest[record.key] = min(record.latency_s, fastest.get(record.key, record.latency_s))
+    assert len(records) == RECORDS
+    for key in made.asked(50):
+        told = [m.record.latency_s for m in store.best_record(TENANT, key) if m.match is MatchKind.EXACT]
+        assert told == ([fastest[key]] if key in fastest else [])
+    fill.close()
+    store.close()
+
+
+def test_traces_are_as_long_as_real_ones():
+    lengths = [len(str(row[8])) for row in MadeRecords(RECORDS, seed=0).chunk(0)]
+    assert min(lengths) > 1_500
+    assert max(lengths) < 8_000
+
+
+def test_a_fill_goes_on_where_it_was_stopped(url: str, tmp_path: Path):
+    Store.open(url, tmp_path / "blobs").close()
+    made = MadeRecords(RECORDS, seed=0)
+    first = RecordFill(url, made)
+    first.run(lambda _chunks: None)
+    first.close()
+    again = RecordFill(url, MadeRecords(RECORDS, seed=0))
+    assert again.run(lambda _chunks: pytest.fail("filled twice")) == made.chunks == 1
+    again.close()
+    assert RECORDS < CHUNK_RECORDS
+
+
+def test_the_command_tells_quantiles_and_sizes(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    result = tmp_path / "result.json"
+    assert main(["--database", url, "--records", str(RECORDS), "--queries", "20", "--json", str(result)]) == 0
+    told = StoreScale.model_validate_json(result.read_text())
+    assert 0 < told.p50_ms <= told.p99_ms <= told.p99_9_ms <= told.longest_ms
+    assert told.size_bytes["file"] > RECORDS * 1_500
+    assert "| sqlite | 1,500 |" in capsys.readouterr().out

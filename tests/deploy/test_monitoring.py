@@ -1,0 +1,99 @@
+"""Alerts and dashboard ask for figures that exist, by labels that they have, in queries that parse."""
+
+import re
+
+import promql_parser
+import pytest
+
+from tests.deploy.source import DEPLOY, ROOT, alerts, dashboard, documents
+from tunefarm_services.telemetry.farm_collector import FAMILIES
+from tunefarm_services.telemetry.metrics import Metrics
+
+FIGURE = re.compile(r"\b(tunefarm_[a-z_]+)(?:\{([^}]*)\})?")
+PANELS = [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
+QUERIES = {
+    f"panel {panel['title']} {target['refId']}": target["expr"] for panel in PANELS for target in panel["targets"]
+}
+QUERIES |= {f"alert {rule['alert']}": rule["expr"] for rule in alerts()}
+
+
+def figures() -> dict[str, set[str]]:
+    """Every figure that can be asked for, with its labels."""
+    found = {name: set(labels) for name, (_text, labels) in FAMILIES.items()}
+    for metric in vars(Metrics("api")).values():
+        name = getattr(metric, "_name", None)
+        if name is None:
+            continue
+        labels = set(metric._labelnames)
+        endings = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}.get(metric._type, ("",))
+        for ending in endings:
+            found[name + ending] = labels | ({"le"} if ending == "_bucket" else set())
+    return found
+
+
+FIGURES = figures()
+
+
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_a_query_parses_and_asks_for_figures_that_exist(name):
+    query = QUERIES[name]
+    promql_parser.parse(query)
+    asked = FIGURE.findall(query)
+    assert asked or "up{" in query
+    for figure, selector in asked:
+        assert figure in FIGURES, figure
+        labels = {part.split("=")[0].rstrip("!") for part in re.findall(r'\w+[!=]=?~?"', selector)}
+        assert {label.split("=")[0].rstrip("!~") for label in labels} <= FIGURES[figure] | {"job", "instance"}
+
+
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_a_query_groups_by_labels_that_its_figures_have(name):
+    query = QUERIES[name]
+    grouped = {label.strip() for group in re.findall(r"\bby \(([^)]*)\)", query) for label in group.split(",")}
+    known = {label for figure, _ in FIGURE.findall(query) for label in FIGURES[figure]}
+    assert grouped <= known | {"instance", "job"}
+
+
+def test_every_alert_says_how_urgent_it_is_and_the_documents_what_to_do():
+    document = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    for rule in alerts():
+        assert rule["labels"]["severity"] in {"page", "ticket"}
+        assert rule["annotations"]["summary"]
+        assert f"`{rule['alert']}`" in document, rule["alert"]
+    assert len({rule["alert"] for rule in alerts()}) == len(alerts())
+
+
+def test_every_job_that_an_alert_names_is_scraped():
+    (settings,) = documents(DEPLOY / "prometheus" / "prometheus.yml")
+    scraped = {job["job_name"] for job in settings["scrape_configs"]}
+    asked = {job for rule in alerts() for job in re.findall(r'job="([^"]+)"', rule["expr"])}
+    assert asked <= scraped
+    assert settings["rule_files"] == ["tunefarm-alerts.yml"]
+    assert (DEPLOY / "prometheus" / "tunefarm-alerts.yml").is_file()
+
+
+def test_panels_have_ids_and_places_of_their_own():
+    panels = dashboard()["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken = set()
+    for place in (panel["gridPos"] for panel in panels):
+        columns = range(place["x"], place["x"] + place["w"])
+        cells = {(x, y) for x in columns for y in range(place["y"], place["y"] + place["h"])}
+        assert place["x"] + place["w"] <= 24
+        assert not cells & taken
+        taken |= cells
+
+
+def test_every_event_that_a_query_counts_is_logged_by_some_code():
+    source = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob("*/tunefarm*/**/*.py"))
+    logged = set(re.findall(r'log\.(?:info|warning|error|exception)\(\s*"([^"]+)"', source))
+    for query in QUERIES.values():
+        for pattern in re.findall(r'event=~?"([^"]+)"', query):
+            assert [event for event in logged if re.fullmatch(pattern, event)], pattern
+
+
+def test_every_figure_that_is_defined_is_counted_by_some_code():
+    source = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob("*/tunefarm*/**/*.py"))
+    names = [name for name, value in vars(Metrics("api")).items() if hasattr(value, "_name") and name != "build"]
+    unused = [name for name in names if not re.search(rf"\.{name}\b(?!\s*=\s*(Counter|Gauge|Histogram))", source)]
+    assert unused == []

@@ -1,0 +1,185 @@
+"""Passwords and certificates are made anew for every farm, and servers take them as the files in deploy say."""
+
+import os
+import pwd
+import shutil
+import ssl
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.source import DEPLOY, compose, interpolated
+from tests.store.postgresql_server import postgresql_folder
+
+
+def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(DEPLOY / script), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    made = tmp_path_factory.mktemp("secrets")
+    assert (
+        run("make-certificates", "--folder", str(made), "--name", "redis=broker.example.org,10.0.0.5").returncode == 0
+    )
+    assert run("make-secrets", "--folder", str(made), "--env", str(made / ".env"), "--s3").returncode == 0
+    return made
+
+
+def variables(path: Path) -> dict[str, str]:
+    return dict(line.partition("=")[::2] for line in path.read_text(encoding="utf-8").splitlines())
+
+
+def test_compose_finds_every_variable_that_it_asks_for(folder):
+    values = variables(folder / ".env") | {"TUNEFARM_WORKER_CPUS": "0-1"}
+    for service in compose()["services"].values():
+        for value in service.get("environment", {}).values():
+            assert value is None or "${" not in interpolated(str(value), values)
+
+
+def test_compose_finds_every_file_that_it_mounts(folder):
+    mounts = [mount for service in compose()["services"].values() for mount in service.get("volumes", ())]
+    named = {Path(mount.split(":")[0]).name for mount in mounts if mount.startswith("./deploy/secrets/")}
+    assert named <= {path.name for path in folder.iterdir()}
+
+
+def test_every_farm_has_passwords_of_its_own_and_they_are_readable_by_their_owner_only(folder, tmp_path):
+    run("make-secrets", "--folder", str(tmp_path), "--env", str(tmp_path / ".env"))
+    ours, theirs = variables(folder / ".env"), variables(tmp_path / ".env")
+    passwords = {name for name in theirs if name.endswith("PASSWORD")}
+    assert len(passwords) == 4
+    assert all(len(ours[name]) >= 40 and ours[name] != theirs[name] for name in passwords)
+    private = [".env", "s3.json", "ca.key", "api.key", "postgres.key", "redis.key", "objects.key"]
+    assert {stat.S_IMODE((folder / name).stat().st_mode) for name in private} == {0o600}
+
+
+def test_secrets_are_not_replaced_unless_told_and_a_persons_own_lines_stay(tmp_path):
+    arguments = ("--folder", str(tmp_path), "--env", str(tmp_path / ".env"))
+    (tmp_path / ".env").write_text("TUNEFARM_WORKER_CPUS=2-7\n", encoding="utf-8")
+    refused = run("make-secrets", *arguments)
+    assert (refused.returncode, "--replace" in refused.stderr) == (2, True)
+    assert run("make-secrets", *arguments, "--replace").returncode == 0
+    first = variables(tmp_path / ".env")
+    assert run("make-secrets", *arguments, "--replace").returncode == 0
+    second = variables(tmp_path / ".env")
+    assert first["TUNEFARM_WORKER_CPUS"] == second["TUNEFARM_WORKER_CPUS"] == "2-7"
+    assert first["TUNEFARM_POSTGRES_PASSWORD"] != second["TUNEFARM_POSTGRES_PASSWORD"]
+    assert len(second) == len(first)
+
+
+def test_no_password_is_in_the_list_of_the_brokers_users_or_printed(folder):
+    text = (folder / "users.acl").read_text(encoding="utf-8")
+    assert not [value for name, value in variables(folder / ".env").items() if "PASSWORD" in name and value in text]
+
+
+def test_renewing_keeps_the_authority(tmp_path):
+    made = []
+    for _ in range(2):
+        assert run("make-certificates", "--folder", str(tmp_path)).returncode == 0
+        made.append([(tmp_path / name).read_bytes() for name in ("ca.pem", "api.pem")])
+    (authority, api), (authority_then, api_then) = made
+    assert authority == authority_then
+    assert api != api_then
+
+
+def handshake(server_pem: Path, server_key: Path, authority: Path, name: str) -> None:
+    """A TLS handshake in memory, checking the server's name as any client does."""
+    ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=authority)
+    ours.load_cert_chain(server_pem, server_key)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = ours.wrap_bio(to_server, to_client, server_side=True)
+    client = theirs.wrap_bio(to_client, to_server, server_hostname=name)
+    for _ in range(4):
+        for side in (client, server):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+
+
+@pytest.mark.parametrize("name", ["redis", "localhost", "127.0.0.1", "broker.example.org", "10.0.0.5"])
+def test_a_client_trusts_a_server_under_each_of_its_names(folder, name):
+    handshake(folder / "redis.pem", folder / "redis.key", folder / "ca.pem", name)
+
+
+def test_a_client_trusts_no_server_under_anothers_name(folder):
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(folder / "redis.pem", folder / "redis.key", folder / "ca.pem", "postgres")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--name", "nobody=x"), ("--name", "redis"), ("--days", "0")], ids=["server", "no host", "days"]
+)
+def test_what_cannot_be_certified_is_refused(tmp_path, arguments):
+    refused = run("make-certificates", "--folder", str(tmp_path), *arguments)
+    assert refused.returncode == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.enable_socket
+@pytest.mark.allow_hosts(["127.0.0.1"])
+def test_postgresql_with_our_files_takes_verified_tls_and_nothing_else(folder, tmp_path, free_port):
+    programs = postgresql_folder()
+    if programs is None:
+        pytest.skip("no PostgreSQL on this machine")
+    server = PostgreSQL(programs, folder, free_port)
+    try:
+        from tunefarm_services.store import Store, StoreUnavailable
+
+        url = f"postgresql+psycopg://tunefarm:{server.password}@127.0.0.1:{free_port}/tunefarm"
+        verified = f"{url}?sslmode=verify-full&sslrootcert={folder / 'ca.pem'}"
+        Store.open(verified, tmp_path / "blobs").close()
+        with pytest.raises(StoreUnavailable):
+            Store.open(f"{url}?sslmode=disable", tmp_path / "blobs")
+        run("make-certificates", "--folder", str(tmp_path / "others"))
+        with pytest.raises(StoreUnavailable, match="certificate"):
+            Store.open(f"{url}?sslmode=verify-full&sslrootcert={tmp_path}/others/ca.pem", tmp_path / "blobs")
+    finally:
+        server.stop()
+
+
+class PostgreSQL:
+    """A server with the configuration of deploy/postgresql, but for its absolute paths."""
+
+    def __init__(self, programs: Path, secrets: Path, port: int) -> None:
+        import tempfile
+
+        self.password = variables(secrets / ".env")["TUNEFARM_POSTGRES_PASSWORD"]
+        self._root = Path(tempfile.mkdtemp(prefix="tunefarm-pg-"))
+        user = "nobody" if os.geteuid() == 0 else None
+        settings = (DEPLOY / "postgresql" / "postgresql.conf").read_text(encoding="utf-8")
+        settings = settings.replace("/etc/postgresql", str(self._root)).replace("'*'", "'127.0.0.1'")
+        # The machine that tests run on is smaller than the one that serves.
+        settings = settings.replace("'1GB'", "'16MB'").replace("5432", str(port))
+        (self._root / "postgresql.conf").write_text(settings + f"unix_socket_directories = '{self._root}'\n")
+        shutil.copy(DEPLOY / "postgresql" / "pg_hba.conf", self._root)
+        shutil.copy(secrets / "postgres.pem", self._root / "server.pem")
+        shutil.copy(secrets / "postgres.key", self._root / "server.key")
+        (self._root / "password").write_text(self.password)
+        if user is not None:
+            for path in (self._root, *self._root.iterdir()):
+                os.chown(path, pwd.getpwnam(user).pw_uid, -1)
+        quiet = {"user": user, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": self._root}
+        data = self._root / "data"
+        # As the image's own entry does it.
+        given = ["-U", "tunefarm", f"--pwfile={self._root / 'password'}", "--auth=scram-sha-256", "--data-checksums"]
+        subprocess.run([programs / "initdb", "-D", data, "--no-sync", "-E", "UTF8", *given], check=True, **quiet)
+        config = f"config_file={self._root / 'postgresql.conf'}"
+        self._process = subprocess.Popen([programs / "postgres", "-D", data, "-c", config], **quiet)
+        socket = self._root / f".s.PGSQL.{port}"
+        deadline = time.monotonic() + 30
+        while not socket.exists() and time.monotonic() < deadline and self._process.poll() is None:
+            time.sleep(0.05)
+        environment = {**os.environ, "PGPASSWORD": self.password}
+        created = [programs / "createdb", "-h", self._root, "-p", str(port), "-U", "tunefarm", "tunefarm"]
+        subprocess.run(created, check=True, env=environment)
+
+    def stop(self) -> None:
+        self._process.send_signal(2)
+        self._process.wait(timeout=20)
+        shutil.rmtree(self._root, ignore_errors=True)

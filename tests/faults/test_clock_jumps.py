@@ -1,0 +1,107 @@
+"""The wall clock is set forwards or back by an hour while a job runs, or between two runs of it."""
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.command import Tunefarm
+from tests.faults.killing import Trials, assert_kept
+
+MODULE = "builtin:matmul:128x128x128"
+HOUR_S = 3600
+WAIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The wall clock of the commands that are given ``environment``."""
+
+    file: Path
+    environment: dict[str, str]
+
+    def set_ahead(self, seconds: int) -> None:
+        with self.file.open("r+b") as file:
+            file.write(struct.pack("=q", seconds))
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> Clock:
+    library, file = tmp_path / "jumping_clock.so", tmp_path / "ahead_s"
+    source = Path(__file__).with_name("jumping_clock.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
+    file.write_bytes(struct.pack("=q", 0))
+    return Clock(file, {"LD_PRELOAD": str(library), "JUMPING_CLOCK": str(file)})
+
+
+@pytest.fixture
+def tunefarm(tmp_path: Path, clock: Clock) -> Tunefarm:
+    return Tunefarm(home=tmp_path / "home", folder=tmp_path, extra=clock.environment)
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+@pytest.mark.faults
+def test_the_clock_of_these_tests_jumps(clock: Clock) -> None:
+    def now_s(name: str) -> float:
+        command = [sys.executable, "-c", f"import time; print(time.{name}())"]
+        return float(subprocess.check_output(command, env={**os.environ, **clock.environment}))
+
+    clock.set_ahead(-HOUR_S)
+    assert now_s("time") == pytest.approx(time.time() - HOUR_S, abs=60)
+    assert now_s("monotonic") == pytest.approx(time.monotonic(), abs=60)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S], ids=["forwards", "back"])
+def test_a_job_over_which_the_clock_jumps_loses_nothing_and_ends_when_it_should(
+    tunefarm: Tunefarm, clock: Clock, ahead_s: int
+) -> None:
+    tunefarm("db", "stats")
+    process = tunefarm.begun("tune", MODULE, "--trials", "48", "--seconds", "100", "--json")
+    wait_for(lambda: len(Trials.read(tunefarm.database).documents) >= 8)
+    before = Trials.read(tunefarm.database)
+    clock.set_ahead(ahead_s)
+    ended = tunefarm.ended(process)
+    summary = ended.json()
+    task = summary["tasks"][0]
+    assert summary["outcome"] == "succeeded"
+    assert (task["trials"], task["stop_reason"]) == (48, "trials"), "the hour was taken for time that passed"
+    assert 0 < summary["seconds"]["total"] < WAIT_S
+    steps_s = [each["elapsed_s"] for each in task["improvements"]]
+    assert steps_s == sorted(steps_s)
+    assert 0 < steps_s[0] <= steps_s[-1] <= summary["seconds"]["total"]
+    assert_kept(before, Trials.read(tunefarm.database))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S], ids=["forwards", "back"])
+def test_a_killed_job_is_resumed_at_once_whatever_the_clock_says_then(
+    tunefarm: Tunefarm, clock: Clock, ahead_s: int
+) -> None:
+    tunefarm("db", "stats")
+    process = tunefarm.begun("tune", MODULE, "--trials", "48", "--json")
+    wait_for(lambda: len(Trials.read(tunefarm.database).documents) >= 8)
+    os.killpg(process.pid, signal.SIGKILL)
+    tunefarm.ended(process)
+    before = Trials.read(tunefarm.database)
+    clock.set_ahead(ahead_s)
+    job = before.unfinished_job
+    assert job is not None
+    began_s = time.monotonic()
+    resumed = tunefarm("tune", "--resume", job, "--json")
+    assert resumed.json()["outcome"] == "succeeded"
+    assert time.monotonic() - began_s < WAIT_S
+    assert_kept(before, Trials.read(tunefarm.database))
