@@ -124,7 +124,8 @@ async def _best(parts: Parts, tenant: str, body: BestBody) -> Response:
     def unless_child_is_needed() -> Response | None:
         return None if needs_child(parts, tenant, body) else answered()
 
-    return await to_thread.run_sync(unless_child_is_needed) or await parts.understanding(answered)
+    at_once = await to_thread.run_sync(unless_child_is_needed)
+    return at_once if at_once is not None else await parts.understanding(answered)
 
 
 @router.post("/records:import", response_model=ImportReport, responses=responses(*NEEDED))
