@@ -22,7 +22,7 @@ TOOLS := check-jsonschema cloudpickle hypothesis import-linter jsonschema kubern
 DEMO_TRIALS ?= 128
 BENCH_ARGUMENTS ?=
 
-.PHONY: help demo test check bench bench-quick test-faults clean
+.PHONY: help demo test check bench bench-quick bench-service bench-farm soak test-faults clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -55,6 +55,19 @@ bench: $(STAMP)  ## compare with TVM's own tuner over its suite; hours; can be s
 
 bench-quick: $(STAMP)  ## the same over two workloads and one seed; some minutes
 	$(BIN)/python -m benchmarks.compare --form quick $(BENCH_ARGUMENTS)
+
+bench-service: $(STAMP)  ## load the API with 200 clients, follow events through restarts, take its footprint
+	$(BIN)/python -m benchmarks.load --output benchmarks/results/service $(BENCH_ARGUMENTS)
+	$(BIN)/python -m benchmarks.load.event_stream --output benchmarks/results/service
+	$(BIN)/python -m benchmarks.footprint --output benchmarks/results/service
+
+bench-farm: $(STAMP)  ## what a candidate costs on the farm, how far it scales, and one worker against none
+	$(BIN)/python -m benchmarks.farm_overhead
+	$(BIN)/python -m benchmarks.farm_scaling --output benchmarks/results/farm $(BENCH_ARGUMENTS)
+	$(BIN)/python -m benchmarks.farm_against_local
+
+soak: $(STAMP)  ## an hour of load and jobs; memory and descriptors must not grow
+	$(BIN)/python -m benchmarks.soak --minutes 60 --output benchmarks/results/service $(BENCH_ARGUMENTS)
 
 clean:  ## remove what these targets made, .venv included
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo-output
