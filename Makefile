@@ -35,7 +35,7 @@ $(STAMP): constraints.txt $(wildcard */pyproject.toml)
 	touch $@
 
 demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves demo-output/
-	$(BIN)/tunefarm tune builtin:matmul_bias_relu --trials $(DEMO_TRIALS) --output demo-output
+	TUNEFARM_HOME=$(CURDIR)/.demo-store $(BIN)/tunefarm tune builtin:matmul_bias_relu --trials $(DEMO_TRIALS) --output demo-output
 
 test: $(STAMP)  ## run the tests: no network, warnings are errors
 	$(BIN)/python -m pytest -m "not faults"
@@ -70,6 +70,6 @@ soak: $(STAMP)  ## an hour of load and jobs; memory and descriptors must not gro
 	$(BIN)/python -m benchmarks.soak --minutes 60 --output benchmarks/results/service $(BENCH_ARGUMENTS)
 
 clean:  ## remove what these targets made, .venv included
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo-output
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo-output .demo-store
 	find $(dir $(wildcard */pyproject.toml)) tests benchmarks \
 		\( -name __pycache__ -o -name '*.egg-info' -o -name build \) -type d -prune -exec rm -rf {} +
