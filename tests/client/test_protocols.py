@@ -5,9 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Run = Callable[..., Any]
 
 
+@pytest.mark.faults
 def test_cold_caches_cost_a_kernel_that_only_moves_memory_and_the_records_stay_apart(
     tunefarm: Run, programs: Path
 ) -> None:

@@ -36,6 +36,7 @@ def kill_the_zygote(command: int) -> None:
     zygote.kill()
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize(("strike", "code"), [(interrupt, 130), (kill_the_zygote, 2)])
 def test_a_command_struck_while_it_verifies_ends_soon_and_goes_on_later(
     tmp_path: Path, strike: object, code: int

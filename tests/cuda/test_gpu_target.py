@@ -66,6 +66,7 @@ def source_of(module: tvm.IRModule, target: object) -> str:
     return str(built.imports[0].inspect_source())
 
 
+@pytest.mark.faults
 def test_sampled_schedules_lower_to_cuda_source() -> None:
     canonical = canonical_target(target_of_gpu(FACTS)).target
     module = workloads.matmul()

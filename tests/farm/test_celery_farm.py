@@ -94,6 +94,7 @@ def test_canceling_takes_two_seconds_at_most_and_leaves_other_jobs_alone(
         assert time.monotonic() - began_s < 1.5
 
 
+@pytest.mark.faults
 def test_an_operator_drains_a_lane_and_takes_it_back(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):

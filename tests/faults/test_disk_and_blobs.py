@@ -44,6 +44,7 @@ def test_a_disk_that_fills_up_during_a_run(tunefarm: Tunefarm, tmp_path: Path) -
         assert_kept(before, Trials.read(tunefarm.database))
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("damage", ["missing", "flipped"])
 def test_a_damaged_library_is_told_and_not_shipped(tunefarm: Tunefarm, damage: str) -> None:
     task = tunefarm.tune(MODULE, "--trials", "4")["tasks"][0]
@@ -71,6 +72,7 @@ def test_a_damaged_library_is_told_and_not_shipped(tunefarm: Tunefarm, damage: s
     assert again.json()["tasks"][0]["trials"] == 2
 
 
+@pytest.mark.faults
 def test_the_scratch_folder_is_removed_during_a_run(tunefarm: Tunefarm) -> None:
     assert tunefarm("db", "stats").code == 0
     process = tunefarm.begun("tune", MODULE, "--trials", "24", "--json")
