@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -129,17 +130,16 @@ def host() -> Iterator[Host]:
     program = redis_program()
     if program is None:
         pytest.skip("no redis-server on this machine")
-    folder = Path(tempfile.mkdtemp(prefix="tunefarm-host-"))
-    redis = ConfinedRedis(program, folder)
-    # Only the user of the containers knocks at this socket.
-    redis.socket.chmod(0o777)
-    found = Host(folder, redis)
-    try:
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="tunefarm-host-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        redis = ConfinedRedis(program, folder)
+        stack.callback(redis.stop)
+        # Only the user of the containers knocks at this socket.
+        redis.socket.chmod(0o777)
+        found = Host(folder, redis)
+        stack.callback(found.stop)
         yield found
-    finally:
-        found.stop()
-        redis.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def wait_until_healthy(host: Host, name: str, process: subprocess.Popen[str]) -> None:
