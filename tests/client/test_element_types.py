@@ -5,9 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Run = Callable[..., Any]
 
 
+@pytest.mark.faults
 def test_a_product_in_bfloat16_wastes_no_trials_and_ends_with_a_verified_record(tunefarm: Run, programs: Path) -> None:
     ended = tunefarm("tune", str(programs / "special_functions.py:brain_floats"), "--trials", "12", "--json")
     assert ended.code == 0, ended.err

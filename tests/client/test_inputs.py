@@ -121,6 +121,7 @@ def test_bad_inputs_are_refused_before_there_is_a_job(tunefarm: Run, programs: P
     assert json.loads(tunefarm("db", "stats", "--json").out)["rows"]["jobs"] == 0
 
 
+@pytest.mark.faults
 def test_a_function_is_tuned_on_its_own_inputs_and_its_artifact_is_checked_on_them(
     tunefarm: Run, programs: Path, tmp_path: Path
 ) -> None:
