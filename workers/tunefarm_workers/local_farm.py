@@ -1,17 +1,12 @@
 """One machine's device, offered to a tuner in the same process."""
 
-import os
-import select
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.device import Device, Environment
 from tunefarm_schemas.measurement import (
     Comparison,
@@ -30,6 +25,7 @@ from tunefarm_workers.export import Exporter
 from tunefarm_workers.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.farm_statistics import FarmStatistics
 from tunefarm_workers.lane import Lane
+from tunefarm_workers.measurement_outbox import MeasurementOutbox
 from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.quiet_turn import while_quiet
 from tunefarm_workers.tolerance import Array
@@ -58,16 +54,14 @@ class LocalFarm:
         self._zygote = zygote
         self._settings = settings or FarmSettings()
         self._scratch = scratch
-        self._outbox: deque[Measurement | BadInput] = deque()
-        self._outbox_lock = threading.Lock()
-        self._ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._outbox = MeasurementOutbox()
         self._environment = Environment()
         self._environment_s = -_ENVIRONMENT_FRESH_S
         self.statistics = FarmStatistics()
         watch = DeviceWatch(zygote, self._settings.child_limits(), usable_cores(), self._settings.drift_check_s)
         self.code_generator = watch.code_generator
         self.device = watch.identify(known)
-        self._lane = Lane(zygote, self._settings, bystanders, self._deliver, self._put, self._wake)
+        self._lane = Lane(zygote, self._settings, bystanders, self._deliver, self._outbox.put, self._outbox.wake)
         self._lane.loop.start()
         self._lane.loop.ask(lambda: self._lane.watch(watch))
 
@@ -97,27 +91,14 @@ class LocalFarm:
         Raises:
             BadInput: when a task turned out to be unverifiable.
         """
-        waiting = select.poll()
-        waiting.register(self._ready, select.POLLIN)
-        if not waiting.poll(None if timeout_s is None else timeout_s * 1000):
-            return []
-        self._lane.loop.raise_crash()
-        with self._outbox_lock:
-            os.eventfd_read(self._ready)
-            ready = list(self._outbox)
-            self._outbox.clear()
-        for index, entry in enumerate(ready):
-            if isinstance(entry, BadInput):
-                self._put_back(ready[:index] + ready[index + 1 :])
-                raise entry
-        return [entry for entry in ready if isinstance(entry, Measurement)]
+        return self._outbox.take(timeout_s, self._lane.loop.raise_crash)
 
     def acknowledge(self, measurements: Sequence[Measurement]) -> None:
         """Nothing is kept of what ``collect`` gave."""
 
     def wakeup_fileno(self) -> int:
         """A descriptor that is readable when ``collect`` would return something."""
-        return self._ready
+        return self._outbox.fileno()
 
     def cancel_all(self) -> None:
         """End all that is queued or running; each attempt comes back as canceled."""
@@ -168,12 +149,11 @@ class LocalFarm:
 
     def close(self) -> None:
         """End every child and the lane's thread; harmless when repeated."""
-        if self._ready < 0:
+        if self._outbox.fileno() < 0:
             return
         self._lane.loop.close()
         self._lane.close()
-        os.close(self._ready)
-        self._ready = -1
+        self._outbox.close()
 
     def _judging_task(self, exploration_id: str, on_wait: OnWait) -> OpenTask:
         """The task of an exploration, once it is known what is right. Raises ``BadInput``, ``ChildFailed``."""
@@ -192,23 +172,8 @@ class LocalFarm:
         if now_s - self._environment_s > _ENVIRONMENT_FRESH_S:
             self._environment, self._environment_s = present_environment(), now_s
         self.statistics = self.statistics.with_measurement(measurement, self._lane.quiet_device.still_s)
-        self._put(
+        self._outbox.put(
             measurement.model_copy(
                 update={"device_fingerprint": self.device.fingerprint, "environment": self._environment}
             )
         )
-
-    def _put_back(self, entries: Sequence[Measurement | BadInput]) -> None:
-        if not entries:
-            return
-        with self._outbox_lock:
-            self._outbox.extendleft(reversed(entries))
-            os.eventfd_write(self._ready, 1)
-
-    def _put(self, entry: Measurement | BadInput) -> None:
-        with self._outbox_lock:
-            self._outbox.append(entry)
-            os.eventfd_write(self._ready, 1)
-
-    def _wake(self) -> None:
-        os.eventfd_write(self._ready, 1)

@@ -1,10 +1,6 @@
 """A device that is reached through one long-lived child, offered to a tuner in the same process."""
 
-import os
-import select
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -44,6 +40,7 @@ from tunefarm_workers.device_session.session_task import SessionTask
 from tunefarm_workers.farm_settings import FarmSettings
 from tunefarm_workers.farm_statistics import FarmStatistics
 from tunefarm_workers.inputs import INPUT_SETS
+from tunefarm_workers.measurement_outbox import MeasurementOutbox
 from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT, SLOTS
 from tunefarm_workers.quiet_turn import while_quiet
 from tunefarm_workers.shared_memory import SharedMemory
@@ -85,17 +82,15 @@ class SessionFarm:
         self._settings = settings or FarmSettings()
         self._health = health or HealthSettings(check_every_s=self._settings.drift_check_s)
         self._present_environment = environment
-        self._outbox: deque[Measurement | BadInput] = deque()
-        self._outbox_lock = threading.Lock()
-        self._ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._outbox = MeasurementOutbox()
         self.statistics = FarmStatistics()
         self._lane = SessionLane(
-            *(zygote, access, self._settings, scratch, bystanders, self._deliver, self._put, self._wake)
+            *(zygote, access, self._settings, scratch, bystanders, self._deliver, self._outbox.put, self._outbox.wake)
         )
         try:
             times = self._calibrate()
         except ChildFailed as failed:
-            os.close(self._ready)
+            self._outbox.close()
             fix = "See to it that it runs and is connected, and that the compiler for it is installed."
             raise BadInput("device", f"{access.name}: {failed.failure.message}", fix) from failed
         self.device = identify(times)
@@ -123,27 +118,14 @@ class SessionFarm:
         Raises:
             BadInput: when a task turned out to be unverifiable.
         """
-        waiting = select.poll()
-        waiting.register(self._ready, select.POLLIN)
-        if not waiting.poll(None if timeout_s is None else timeout_s * 1000):
-            return []
-        self._lane.loop.raise_crash()
-        with self._outbox_lock:
-            os.eventfd_read(self._ready)
-            ready = list(self._outbox)
-            self._outbox.clear()
-        for index, entry in enumerate(ready):
-            if isinstance(entry, BadInput):
-                self._put_back(ready[:index] + ready[index + 1 :])
-                raise entry
-        return [entry for entry in ready if isinstance(entry, Measurement)]
+        return self._outbox.take(timeout_s, self._lane.loop.raise_crash)
 
     def acknowledge(self, measurements: Sequence[Measurement]) -> None:
         """Nothing is kept for a tuner in the same process: what it collected is its own."""
 
     def wakeup_fileno(self) -> int:
         """A descriptor that is readable when ``collect`` would return something."""
-        return self._ready
+        return self._outbox.fileno()
 
     def cancel_all(self) -> None:
         """End all that is queued or running; each attempt comes back as canceled."""
@@ -198,12 +180,11 @@ class SessionFarm:
 
     def close(self) -> None:
         """End every child and the lane's thread; harmless when repeated."""
-        if self._ready < 0:
+        if self._outbox.fileno() < 0:
             return
         self._lane.loop.close()
         self._lane.close()
-        os.close(self._ready)
-        self._ready = -1
+        self._outbox.close()
 
     def _calibrate(self) -> ReferenceKernelTimes:
         """Compile the reference kernels, reach the device, and time them there."""
@@ -328,21 +309,7 @@ class SessionFarm:
     def _deliver(self, measurement: Measurement) -> None:
         self.statistics = self.statistics.with_measurement(measurement, self._lane.quiet_device.still_s)
         update = {"device_fingerprint": self.device.fingerprint, "environment": self._present_environment()}
-        self._put(measurement.model_copy(update=update))
-
-    def _put_back(self, entries: Sequence[Measurement | BadInput]) -> None:
-        if entries:
-            with self._outbox_lock:
-                self._outbox.extendleft(reversed(entries))
-                os.eventfd_write(self._ready, 1)
-
-    def _put(self, entry: Measurement | BadInput) -> None:
-        with self._outbox_lock:
-            self._outbox.append(entry)
-            os.eventfd_write(self._ready, 1)
-
-    def _wake(self) -> None:
-        os.eventfd_write(self._ready, 1)
+        self._outbox.put(measurement.model_copy(update=update))
 
 
 def _failure_of(answer: object) -> TrialFailure:
