@@ -76,7 +76,7 @@ class Machine(AbstractContextManager["Machine"]):
         known = store.device(LOCAL_TENANT, host_fingerprint(cpu_identity()))
         farm = LocalFarm(zygote, scratch=scratch, known=known, bystanders=self._bystanders)
         if farm.device != known:
-            store.put_device(LOCAL_TENANT, farm.device)
+            farm.device = store.put_device(LOCAL_TENANT, farm.device)
         return farm
 
     def __exit__(

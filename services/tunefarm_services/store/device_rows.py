@@ -1,8 +1,8 @@
 """Devices and their classes."""
 
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import Row, bindparam, select
 
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.device import Device, DeviceClass, ReferenceKernelTimes
@@ -21,9 +21,6 @@ _BY_FINGERPRINT: Final = (
     )
     .where(DeviceTable.tenant == bindparam("tenant"), DeviceTable.fingerprint == bindparam("fingerprint"))
 )
-_CHANGE: Final = update(DeviceTable).where(
-    DeviceTable.tenant == bindparam("of_tenant"), DeviceTable.fingerprint == bindparam("of_fingerprint")
-)
 _CLASS: Final = select(DeviceClassTable.document).where(
     DeviceClassTable.tenant == bindparam("tenant"), DeviceClassTable.device_class_id == bindparam("device_class_id")
 )
@@ -34,28 +31,26 @@ class DeviceRows(Rows):
 
     @retried
     def put_device(self, tenant: str, device: Device) -> Device:
-        """Store a device, or what has changed about it, with its class."""
-        values = _values(device)
+        """Store a device and its class, unless its fingerprint was seen before. Gives the device that is stored.
+
+        The first one stays: of two processes that time a new device at once, both go on with the same class.
+        """
+        key = {"tenant": tenant, "fingerprint": device.fingerprint}
         with self._database.writing() as connection:
-            connection.execute(insert_once(connection, DeviceClassTable), _class_values(tenant, device.device_class))
-            key = {"tenant": tenant, "fingerprint": device.fingerprint}
-            if not connection.execute(insert_once(connection, DeviceTable), key | values).rowcount:
-                of_device = {"of_tenant": tenant, "of_fingerprint": device.fingerprint}
-                connection.execute(_CHANGE.values(values), of_device)
-        return device
+            row = connection.execute(_BY_FINGERPRINT, key).one_or_none()
+            if row is None:
+                connection.execute(
+                    insert_once(connection, DeviceClassTable), _class_values(tenant, device.device_class)
+                )
+                connection.execute(insert_once(connection, DeviceTable), key | _values(device))
+                row = connection.execute(_BY_FINGERPRINT, key).one()
+        return _device_of(row)
 
     def device(self, tenant: str, fingerprint: str) -> Device | None:
-        """The device as it was last stored, None when it has not been seen."""
+        """The device as it was first seen, None when it has not been."""
         with self._database.reading() as connection:
             row = connection.execute(_BY_FINGERPRINT, {"tenant": tenant, "fingerprint": fingerprint}).one_or_none()
-        if row is None:
-            return None
-        return Device(
-            fingerprint=row.fingerprint,
-            host_name=row.host_name,
-            device_class=DeviceClass.model_validate_json(row.document),
-            reference=ReferenceKernelTimes(compute_s=row.compute_s, bandwidth_s=row.bandwidth_s, launch_s=row.launch_s),
-        )
+        return None if row is None else _device_of(row)
 
     def device_class(self, tenant: str, device_class_id: str) -> DeviceClass:
         """One device class. Raises NotFound."""
@@ -65,6 +60,15 @@ class DeviceRows(Rows):
         if document is None:
             raise NotFound("device class", device_class_id)
         return DeviceClass.model_validate_json(document)
+
+
+def _device_of(row: Row[Any]) -> Device:
+    return Device(
+        fingerprint=row.fingerprint,
+        host_name=row.host_name,
+        device_class=DeviceClass.model_validate_json(row.document),
+        reference=ReferenceKernelTimes(compute_s=row.compute_s, bandwidth_s=row.bandwidth_s, launch_s=row.launch_s),
+    )
 
 
 def _class_values(tenant: str, device_class: DeviceClass) -> dict[str, object]:

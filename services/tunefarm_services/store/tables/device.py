@@ -20,7 +20,7 @@ class DeviceClassTable(Table):
 
 
 class DeviceTable(Table):
-    """One row for each device; its class is the one it had when it was last seen."""
+    """One row for each device; its class is the one it had when it was first seen."""
 
     __tablename__ = "devices"
     __table_args__ = (
