@@ -21,7 +21,8 @@ from typing import Final
 
 import structlog
 
-from benchmarks.farm_overhead import START, running_redis
+from benchmarks.farm_overhead import START
+from benchmarks.farm_servers import running_redis
 from benchmarks.farm_tuning import tune_on
 from benchmarks.machine import this_machine
 from benchmarks.workload_module import workload_module

@@ -21,6 +21,7 @@ class TimedStore:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.cpu_s = 0.0
+        self.lanes_lost = 0
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -28,9 +29,11 @@ class TimedStore:
         def timed(*arguments: Any, **named: Any) -> Any:
             began_s = time.thread_time()
             try:
-                return method(*arguments, **named)
+                answer = method(*arguments, **named)
             finally:
                 self.cpu_s += time.thread_time() - began_s
+            self.lanes_lost += len(answer) if name == "mark_lost_lanes" else 0
+            return answer
 
         return timed
 

@@ -6,50 +6,46 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, cast
-from uuid import uuid4
 
 import psutil
 import redis
 
-from benchmarks.farm_overhead import running_redis
+from benchmarks.farm_exploration import opened
 from benchmarks.farm_scaling_meter import Meter, Queues, TimedStore, Window
-from benchmarks.recorded_times import TABLE, recorded_seconds
+from benchmarks.farm_servers import running_redis
+from benchmarks.recorded_times import recorded_seconds
 from benchmarks.simulated_lane import CODE_GENERATOR, simulated_device
 from benchmarks.simulated_search import SimulatedSearch
 from tunefarm_sandbox.fork_server import Child
 from tunefarm_schemas.broker import Broker
 from tunefarm_schemas.farm_message import HEARTBEATS, queue_name, replies_key
-from tunefarm_schemas.frozen import Frozen, digest
-from tunefarm_schemas.job import Effort, ExplorationKey, JobSpec
+from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.measurement import Failed, Measurement
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.workload import Task, Workload
 from tunefarm_services.store import LOCAL_TENANT, Store
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.store.lease import Lease
 from tunefarm_services.tuner.celery_farm import CeleryFarm
 from tunefarm_services.tuner.celery_farm_pool import LanePool
-from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.lane_registrar import LaneRegistrar
 from tunefarm_services.tuner.search_session import SearchSession
 
 ROOT: Final = Path(__file__).parents[1]
 LANES_A_PROCESS: Final = 32
 ADMISSION_S: Final = 120.0
+IDLE_S: Final = 3.0
+MOST_WARM_UP_S: Final = 15.0
 
 
 class ScalingPoint(Frozen):
     """What one amount of devices gave. Processor times are in milliseconds a candidate, of the measured window."""
 
     devices: int
-    busy_devices: int
-    """How many have something to do at once, of those that are connected."""
     database: str
     stretch: float
+    """How many times slower devices are than the recorded one."""
     window_s: float
     candidates: int
     candidates_per_s: float
@@ -66,6 +62,13 @@ class ScalingPoint(Frozen):
     """PostgreSQL's processes; 0 with SQLite."""
     processor_share: float
     """Of all processors of the machine, used by anybody."""
+    idle_share: float
+    """The same while all devices were connected and had nothing to do."""
+    tuner_share: float
+    """Of one processor, used by the tuner's process, whose threads take turns."""
+    redis_share: float
+    lanes_lost: int
+    """How often a lane was taken for silent."""
     admission_s: float
     """From the start of the lanes' processes until the registry knew all of them as ready."""
     longest_queue: int
@@ -77,6 +80,10 @@ class ScalingPoint(Frozen):
     second_attempts: int
     lost: int
     doubled: int
+
+    def is_right(self, room: int) -> bool:
+        """Whether each candidate counted once, and no queue held more than devices with ``room`` each take."""
+        return self.lost == self.doubled == 0 and self.longest_queue <= room * self.devices
 
     @property
     def cpu_ms(self) -> float:
@@ -92,13 +99,11 @@ def run_point(
     window_s: float,
     room: int = 3,
     stretch: float = 1.0,
-    in_flight: int | None = None,
     server: int | None = None,
 ) -> ScalingPoint:
     """Keep ``devices`` busy for ``window_s`` seconds after warming up.
 
-    So many candidates are under way at once as the devices take, or ``in_flight``. ``database_url`` is an empty
-    PostgreSQL database, whose server's process is ``server``; None is SQLite.
+    ``database_url`` is an empty PostgreSQL database, whose server's process is ``server``; None is SQLite.
     """
     with ExitStack() as parts:
         folder = Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="tunefarm-scaling-")))
@@ -111,7 +116,8 @@ def run_point(
         workers = parts.enter_context(_lanes(devices, url, folder, room, stretch))
         _await_lanes(store, devices)
         admission_s = time.monotonic() - began_s
-        lease, run = _opened(store)
+        idle_share = _machine_share(IDLE_S)
+        lease, run = opened(store)
         pool = LanePool.of_store(cast("Store", timed), simulated_device(), CODE_GENERATOR)
         farm = CeleryFarm(url, pool, BlobStore(folder / "blobs"), job_id=lease.job_id)
         parts.callback(farm.close)
@@ -119,11 +125,10 @@ def run_point(
         client = redis.Redis.from_url(url)
         queues = Queues(client, _keys(url, farm))
         parts.enter_context(_in_thread(queues.run))
-        search = SimulatedSearch(run.exploration_id, min(farm.room(), in_flight or farm.room()))
+        search = SimulatedSearch(run.exploration_id, farm.room())
         parts.callback(search.close)
-        window = Window(
-            window_s, 2 * max(recorded_seconds(stretch)), lambda: Meter(workers, client, timed, server), search
-        )
+        warm_up_s = min(2 * max(recorded_seconds(stretch)), MOST_WARM_UP_S)
+        window = Window(window_s, warm_up_s, lambda: Meter(workers, client, timed, server), search)
         session = SearchSession(
             store=cast("Store", timed),
             farm=farm,
@@ -135,20 +140,19 @@ def run_point(
             on_measured=window.measured,
         )
         assert session.run(), "the session was ended"
-        busy = min(devices, in_flight or devices)
-        return _point(devices, busy, database_url, stretch, window, queues, store, run.exploration_id, admission_s)
+        once = {"admission_s": admission_s, "idle_share": idle_share, "lanes_lost": timed.lanes_lost}
+        return _point(devices, database_url, stretch, window, queues, store, run.exploration_id, once)
 
 
 def _point(
     devices: int,
-    busy: int,
     database_url: str | None,
     stretch: float,
     window: Window,
     queues: Queues,
     store: Store,
     exploration_id: str,
-    admission_s: float,
+    once: Mapping[str, float],
 ) -> ScalingPoint:
     assert window.before is not None
     assert window.after is not None
@@ -162,17 +166,18 @@ def _point(
     results = [trial for trial in trials if trial.measurement is not None]
     return ScalingPoint(
         devices=devices,
-        busy_devices=busy,
         database="sqlite" if database_url is None else "postgresql",
         stretch=stretch,
         window_s=wall_s,
         candidates=done,
         candidates_per_s=done / wall_s,
-        ideal_per_s=busy * done / max(busy_s, 1e-9),
-        efficiency=busy_s / (busy * wall_s),
+        ideal_per_s=devices * done / max(busy_s, 1e-9),
+        efficiency=busy_s / (devices * wall_s),
         **each_ms,
         processor_share=used_s["machine"] / (wall_s * (os.cpu_count() or 1)),
-        admission_s=admission_s,
+        tuner_share=(used_s["tuner"] + used_s["store"]) / wall_s,
+        redis_share=used_s["redis"] / wall_s,
+        **once,
         longest_queue=queues.longest["queue"],
         longest_heartbeats=queues.longest["heartbeats"],
         longest_replies=queues.longest["replies"],
@@ -182,6 +187,13 @@ def _point(
         lost=len(trials) - len(results) + sum(_is_failed(trial.measurement) for trial in results),
         doubled=len(trials) - store.exploration(LOCAL_TENANT, exploration_id).spent.trials,
     )
+
+
+def _machine_share(seconds: float) -> float:
+    """Share of all processors that is used now."""
+    psutil.cpu_percent()
+    time.sleep(seconds)
+    return float(psutil.cpu_percent()) / 100
 
 
 def _is_failed(measurement: Measurement | None) -> bool:
@@ -233,7 +245,7 @@ def _await_lanes(store: Store, amount: int) -> None:
     deadline_s = time.monotonic() + ADMISSION_S
     while sum(lane.state.takes_work for lane in store.lanes()) < amount:
         assert time.monotonic() < deadline_s, "not all lanes were admitted"
-        time.sleep(0.2)
+        time.sleep(0.5)
 
 
 def _keys(url: str, farm: CeleryFarm) -> dict[str, str]:
@@ -241,43 +253,3 @@ def _keys(url: str, farm: CeleryFarm) -> dict[str, str]:
     queue = queue_name(farm.device.device_class.device_class_id, farm.code_generator)
     names = {"queue": queue, "heartbeats": HEARTBEATS, "replies": replies_key(farm.farm_id)}
     return {name: broker.key(key) for name, key in names.items()}
-
-
-def _opened(store: Store) -> tuple[Lease, ExplorationRun]:
-    """A job with one exploration, both held."""
-    workload = _workload()
-    target = Target(canonical='{"kind":"llvm","num-cores":1}', kind="llvm", num_cores=1)
-    store.put_workload(LOCAL_TENANT, workload)
-    store.put_target(LOCAL_TENANT, target)
-    task = Task(workload_id=workload.workload_id, target_id=target.target_id, name=workload.name)
-    spec = JobSpec(tasks=(task,), effort=Effort(trials=1 << 30), protocol_id="cpu-hot-cache/1")
-    job = store.create_job(LOCAL_TENANT, spec)
-    lease = store.lease_job(LOCAL_TENANT, job.job_id, uuid4().hex, 3600.0)
-    assert lease is not None
-    device = simulated_device()
-    key = ExplorationKey(
-        tenant=LOCAL_TENANT,
-        workload_id=workload.workload_id,
-        target_id=target.target_id,
-        device_class_id=device.device_class.device_class_id,
-        code_generator=CODE_GENERATOR,
-        protocol_id=spec.protocol_id,
-        space_id="automatic",
-        abi="stable",
-    )
-    exploration = store.open_exploration(lease, key)
-    assert store.lease_exploration(lease, exploration.exploration_id)
-    return lease, ExplorationRun(task=task, workload=workload, target=target, abi="stable", exploration=exploration)
-
-
-def _workload() -> Workload:
-    text = TABLE.read_text(encoding="utf-8")
-    return Workload(
-        workload_id=digest(text),
-        structural_hash="0",
-        tvm_version="none",
-        module_json=text,
-        name="recorded",
-        arguments=(),
-        floating_point_operations=1.0,
-    )

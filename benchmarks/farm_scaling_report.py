@@ -10,7 +10,8 @@ GOAL: Final = 0.95
 _HEAD: Final = (
     "devices", "candidates/s", "efficiency", "CPU ms each: tuner", "store calls", "workers",
     "Redis", "PostgreSQL", "all",
-    "processors busy", "longest queue / replies / heartbeats", "dispatched", "lost or doubled",
+    "processors busy", "idle", "tuner's threads", "longest queue / replies / heartbeats", "dispatched",
+    "lost or doubled", "sent twice", "lanes taken for silent",
 )  # fmt: skip
 
 
@@ -21,7 +22,7 @@ def markdown(points: Sequence[ScalingPoint]) -> str:
 
 
 def _row(point: ScalingPoint) -> tuple[str, ...]:
-    slow = "" if point.stretch == 1.0 else f" connected, {point.busy_devices} busy, {point.stretch:g}x slower"
+    slow = "" if point.stretch == 1.0 else f", {point.stretch:g}x slower"
     return (
         f"{point.devices:,}{slow}",
         f"{point.candidates_per_s:.1f}",
@@ -33,9 +34,13 @@ def _row(point: ScalingPoint) -> tuple[str, ...]:
         f"{point.database_cpu_ms:.2f}",
         f"{point.cpu_ms:.2f}",
         f"{point.processor_share:.0%}",
+        f"{point.idle_share:.0%}",
+        f"{point.tuner_share:.0%}",
         f"{point.longest_queue} / {point.longest_replies} / {point.longest_heartbeats}",
         f"{point.dispatched:,}",
         f"{point.lost + abs(point.doubled)}",
+        f"{point.second_attempts}",
+        f"{point.lanes_lost}",
     )
 
 
@@ -56,6 +61,7 @@ def plot(points: Sequence[ScalingPoint], path: Path) -> None:
     right.axhline(GOAL, color="#888888", linestyle="--", linewidth=1)
     right.plot(devices, [point.efficiency for point in shown], "o-", color="#1f6f8b", label="devices busy")
     right.plot(devices, [point.processor_share for point in shown], "s-", color="#b0522d", label="processors busy")
+    right.plot(devices, [point.tuner_share for point in shown], "^-", color="#6b6b2d", label="tuner's share of one")
     right.set(xscale="log", xlabel="devices", ylim=(0, 1.05))
     right.legend()
     figure.savefig(path)

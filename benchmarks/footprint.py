@@ -15,7 +15,7 @@ from typing import Final
 
 import psutil
 
-from benchmarks.farm_overhead import running_redis
+from benchmarks.farm_servers import running_redis
 from benchmarks.installed_size import ROLES, installed_bytes
 from benchmarks.service_process import ServiceProcess
 from benchmarks.worker_command import started_worker
@@ -59,7 +59,7 @@ class Footprint(Frozen):
 
 def api_footprint(home: Path, requests: int) -> ApiFootprint:
     """Start the API over ``home``, look at it, ask it a thousand things, look again."""
-    service = ServiceProcess(home, ["--no-tuner"])
+    service = ServiceProcess(home, ["--no-tuner", "--processes", "1"])
     began_s = time.monotonic()
     try:
         service.start()

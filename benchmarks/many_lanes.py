@@ -1,17 +1,20 @@
 """Many simulated lanes in one process: all of a worker's own code, without devices.
 
-The process has one Celery consumer, which hands each order to the lane that has had room for the longest. Everything
-else is every lane's own, as in a worker: what it holds, its heartbeats, answers and replies, with their connections.
+The process has one Celery consumer, which hands each order to the lane that has had room for the longest, and one
+thread for each thing that a worker has a thread for: results, replies, heartbeats, answers. What is said and heard is
+every lane's own: what it holds, its heartbeats, its answers and its replies.
 """
 
 import argparse
+import heapq
 import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -32,26 +35,34 @@ from tunefarm_schemas.farm_message import (
     TaskMissing,
     queue_name,
 )
+from tunefarm_schemas.measurement import Dispatch
 from tunefarm_services.settings import Settings
 from tunefarm_services.store.blob_store import BlobStore
+from tunefarm_workers.celery_worker.broker_client import BROKER_ERRORS, connect
 from tunefarm_workers.celery_worker.celery_intake import CeleryIntake
 from tunefarm_workers.celery_worker.lane_host import LaneHost
 from tunefarm_workers.celery_worker.lane_life import LaneFacts, LaneLife
-from tunefarm_workers.celery_worker.lane_voice import LaneVoice
+from tunefarm_workers.celery_worker.lane_voice import BEAT_S, LaneVoice
 from tunefarm_workers.celery_worker.reply_sender import ReplySender
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 
-STACK_BYTES: Final = 512 << 10
-_CLOSING: Final = 16
 _LOOK_S: Final = 1.0
+_AGAIN_S: Final = 0.5
 
 
 class RecordedFarm(SimulatedFarm):
     """Each candidate takes as long as the recorded one of its number."""
 
-    def __init__(self, device: Device, seconds: Sequence[float], room: int) -> None:
+    def __init__(self, device: Device, seconds: Sequence[float], room: int, wake: Callable[[float], None]) -> None:
+        """``wake`` is told when a candidate will be done."""
         super().__init__(device, 0.0, room)
         self._seconds = seconds
+        self._wake = wake
+
+    def submit(self, dispatch: Dispatch) -> None:
+        """Queue one."""
+        super().submit(dispatch)
+        self._wake(self._free_s)
 
     def seconds_of(self, number: int) -> float:
         """The recorded time."""
@@ -62,38 +73,30 @@ class RecordedFarm(SimulatedFarm):
 class SimulatedLane:
     """The parts of one lane."""
 
+    farm: RecordedFarm
     host: LaneHost
     life: LaneLife
     voice: LaneVoice
-    sender: ReplySender
-
-    def start(self) -> None:
-        """Begin to speak and to listen."""
-        self.sender.start()
-        self.host.start(lambda: None)
-        self.voice.start()
-
-    def close(self) -> None:
-        """Say goodbye and end."""
-        self.life.stop()
-        self.host.take_work(False)
-        self.life.end()
-        self.host.close()
-        self.voice.close()
-        self.sender.close(1.0)
 
 
 class ManyLanes:
     """Takes orders as a lane does, for all of them."""
 
     def __init__(self, broker: Broker, names: Sequence[str], room: int, stretch: float) -> None:
+        self._broker = broker
         self._free: SimpleQueue[SimulatedLane] = SimpleQueue()
-        self._is_stopping = False
         self._room = room
-        seconds = recorded_seconds(stretch)
-        blobs = WorkerBlobs(BlobStore(Settings().blobs()))
-        self._lanes = [self._lane(broker, blobs, name, seconds) for name in names]
-        self._by_id = {lane.life.facts.lane_id: lane for lane in self._lanes}
+        self._seconds = recorded_seconds(stretch)
+        self._blobs = WorkerBlobs(BlobStore(Settings().blobs()))
+        self._sender = ReplySender(broker)
+        self._due: list[tuple[float, int, int]] = []
+        self._order = count()
+        self._changed = threading.Condition()
+        self._ended = threading.Event()
+        self._listens = threading.Event()
+        self._lanes = [self._lane(index, name) for index, name in enumerate(names)]
+        works = (self._collect, self._speak, self._listen)
+        self._threads = [threading.Thread(target=work, daemon=True) for work in works]
 
     @property
     def queue(self) -> str:
@@ -103,17 +106,17 @@ class ManyLanes:
 
     def start(self) -> None:
         """Start all and wait until they are admitted."""
+        self._sender.start()
+        for thread in self._threads:
+            thread.start()
         for lane in self._lanes:
-            lane.start()
-        for lane in self._lanes:
-            while not lane.life.admitted.wait(0.2):
+            while not lane.life.admitted.wait(_LOOK_S) and not self._ended.is_set():
                 pass
-            lane.voice.hurry()
         self._find_free()
 
     def measure(self, order: MeasureMessage) -> None:
         """Hand it to a lane with room; waits for one."""
-        while not self._is_stopping:
+        while not self._ended.is_set():
             try:
                 lane = self._free.get(timeout=_LOOK_S)
             except Empty:  # an order that came twice took a place and had no end
@@ -132,13 +135,21 @@ class ManyLanes:
         self._lanes[0].host.export(order)
 
     def let_go(self) -> None:
-        """Have ``measure`` return."""
-        self._is_stopping = True
+        """Have ``measure`` return, and end the threads."""
+        self._ended.set()
 
     def close(self) -> None:
-        """End all."""
-        with ThreadPoolExecutor(_CLOSING) as closing:
-            list(closing.map(SimulatedLane.close, self._lanes))
+        """Have every lane say goodbye."""
+        for thread in self._threads:
+            thread.join()
+        client = connect(self._broker)
+        for lane in self._lanes:
+            lane.life.stop()
+            lane.life.end()
+            lane.voice.beat(client, at_once=True)
+            lane.host.close()
+        self._sender.close(2.0)
+        client.close()
 
     def _find_free(self) -> None:
         for place in range(self._room):
@@ -146,24 +157,75 @@ class ManyLanes:
                 if lane.host.in_flight <= place:
                     self._free.put(lane)
 
-    def _lane(self, broker: Broker, blobs: WorkerBlobs, name: str, seconds: Sequence[float]) -> SimulatedLane:
-        farm = RecordedFarm(simulated_device(), seconds, self._room)
-        sender = ReplySender(broker)
+    def _collect(self) -> None:
+        """Pass on results when they are due."""
+        while not self._ended.is_set():
+            with self._changed:
+                wait_s = self._due[0][0] - time.monotonic() if self._due else _LOOK_S
+                if wait_s > 0:
+                    self._changed.wait(min(wait_s, _LOOK_S))
+                    continue
+                _, _, index = heapq.heappop(self._due)
+            lane = self._lanes[index]
+            for measurement in lane.farm.collect(0.0):
+                lane.host.deliver(measurement)
+
+    def _speak(self) -> None:
+        """Beat for one lane after the other, each once a second."""
+        client = connect(self._broker)
+        self._listens.wait(_LOOK_S)  # else the first answers are missed
+        while not self._ended.is_set():
+            round_s = time.monotonic()
+            for index, lane in enumerate(self._lanes, 1):
+                lane.voice.beat(client)
+                self._ended.wait(max(round_s + index * BEAT_S / len(self._lanes) - time.monotonic(), 0.0))
+        client.close()
+
+    def _listen(self) -> None:
+        hearing: dict[str, list[SimulatedLane]] = defaultdict(list)
+        for lane in self._lanes:
+            for channel in lane.voice.channels():
+                hearing[channel].append(lane)
+        while not self._ended.is_set():
+            client = connect(self._broker)
+            try:
+                with client.pubsub(ignore_subscribe_messages=True) as heard:  # type: ignore[no-untyped-call]
+                    heard.subscribe(*hearing)
+                    self._listens.set()
+                    while not self._ended.is_set():
+                        message = heard.get_message(timeout=_LOOK_S)
+                        channel = "" if message is None else message["channel"].decode()
+                        for lane in hearing.get(channel, ()):
+                            lane.voice.hear(channel, message["data"])
+            except BROKER_ERRORS:
+                self._ended.wait(_AGAIN_S)
+            finally:
+                client.close()
+
+    def _lane(self, index: int, name: str) -> SimulatedLane:
+        def wake(due_s: float) -> None:
+            with self._changed:
+                heapq.heappush(self._due, (due_s, next(self._order), index))
+                if self._due[0][0] == due_s:
+                    self._changed.notify()
+
+        farm = RecordedFarm(simulated_device(), self._seconds, self._room, wake)
 
         def send(farm_id: str, reply: Reply) -> None:
-            sender.send(farm_id, reply)
+            self._sender.send(farm_id, reply)
             if isinstance(reply, Measured | Returned | TaskMissing):
-                self._free.put(self._by_id[name])
+                self._free.put(self._lanes[index])
 
-        host = LaneHost(farm, blobs, send, name, None)
+        host = LaneHost(farm, self._blobs, send, name, None)
         life = LaneLife(_facts(farm, name))
 
         def beat() -> None:
             life.suffer("the device became slower than it was" if host.tell_suspects() else host.blobs_trouble())
             host.take_work(life.takes_work)
 
-        voice = LaneVoice(broker, host, life.facts.instance, lambda: life.describe(host.in_flight), life.hear, beat)
-        return SimulatedLane(host, life, voice, sender)
+        describe = lambda: life.describe(host.in_flight)  # noqa: E731 - as in a worker
+        voice = LaneVoice(self._broker, host, life.facts.instance, describe, life.hear, beat)
+        return SimulatedLane(farm, host, life, voice)
 
 
 def _facts(farm: RecordedFarm, name: str) -> LaneFacts:
@@ -190,7 +252,6 @@ def main() -> None:
     parser.add_argument("--stretch", type=float, default=1.0)
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
-    threading.stack_size(STACK_BYTES)
     broker = WorkerSettings().broker()
     names = [f"lane {options.first + number}" for number in range(options.lanes)]
     lanes = ManyLanes(broker, names, options.room, options.stretch)

@@ -48,9 +48,15 @@ class ServiceProcess:
 
     @property
     def process(self) -> psutil.Process:
-        """The process that listens."""
+        """The process that was started."""
         assert self._process is not None
         return psutil.Process(self._process.pid)
+
+    @property
+    def api_processes(self) -> list[psutil.Process]:
+        """Those that answer requests: its forks, which are called like it, or else itself."""
+        own = self.process
+        return [child for child in own.children() if child.cmdline() == own.cmdline()] or [own]
 
     @property
     def log_path(self) -> Path:

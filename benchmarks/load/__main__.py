@@ -29,6 +29,7 @@ from tunefarm_services.settings import Settings
 RAMP_S: Final = 5.0
 """How long clients take to arrive; what they saw until then, and a while after, does not count."""
 _SETTLE_S: Final = 3.0
+_ASKED_IN_A_ROW: Final = 40
 _CLIENTS: Final = Path(__file__).with_name("clients.py")
 
 
@@ -36,14 +37,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Fill, run, tell. 0 when no request failed."""
     options = _options(arguments)
     with tempfile.TemporaryDirectory(prefix="tunefarm-load-") as folder:
-        home = Path(folder) / "home"
-        home.mkdir()
+        home = options.home or Path(folder) / "home"
+        home.mkdir(parents=True, exist_ok=True)
         given = {} if options.database is None else {"TUNEFARM_DATABASE_URL": options.database}
-        url = None if options.database is None else SecretStr(options.database)
-        settings = Settings(home=home, database_url=url)
-        filling = filled(settings, records=options.records, jobs=options.jobs, clients=options.clients)
+        filling = _filling(home, options)
+        if options.seconds == 0:
+            return 0
         allowed = {"TUNEFARM_OPEN_JOBS_PER_TENANT": "1000000", "TUNEFARM_METRICS_ON_LOOPBACK": "true"}
-        service = ServiceProcess(home, ["--no-tuner"], {**given, **allowed})
+        words = ["--no-tuner"] if options.processes is None else ["--no-tuner", "--processes", str(options.processes)]
+        service = ServiceProcess(home, words, {**given, **allowed})
         try:
             service.start()
             figures = _measured(service, filling, options, Path(folder))
@@ -60,15 +62,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=200, help="how many ask at the same time")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long they do")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long they do; 0 only fills")
     parser.add_argument("--records", type=int, default=100_000, help="tuning records in the store")
     parser.add_argument("--jobs", type=int, default=500, help="finished jobs in the store")
     parser.add_argument(
         "--database", default=None, help="URL of an empty PostgreSQL; SQLite in a new folder when absent"
     )
+    parser.add_argument("--home", type=Path, default=None, help="folder that keeps the filled store for the next run")
+    parser.add_argument("--processes", type=int, default=None, help="API processes; the service's default when absent")
     parser.add_argument("--output", type=Path, default=None, help="folder for load.json, load.svg and load.png")
     parser.add_argument("--profile", type=Path, default=None, help="file for a profile of the API that py-spy takes")
     return parser.parse_args(arguments)
+
+
+def _filling(home: Path, options: argparse.Namespace) -> Filling:
+    """What the store holds, which is filled now unless an earlier run has done so."""
+    kept = home / "filling.json"
+    if kept.exists():
+        return Filling.model_validate_json(kept.read_text(encoding="utf-8"))
+    url = None if options.database is None else SecretStr(options.database)
+    settings = Settings(home=home, database_url=url)
+    filling = filled(settings, records=options.records, jobs=options.jobs, clients=options.clients)
+    kept.write_text(filling.model_dump_json(), encoding="utf-8")
+    return filling
 
 
 def _measured(service: ServiceProcess, filling: Filling, options: argparse.Namespace, folder: Path) -> LoadFigures:
@@ -108,19 +124,26 @@ def _measured(service: ServiceProcess, filling: Filling, options: argparse.Names
         reads=route_figures("all reads", [sample for sample in samples if sample.route.startswith("GET")]),
         routes=by_route(samples),
         server_reads_within_goal=used.share_of_reads_within_goal,
+        api_processes=len(service.api_processes),
         api_cores=used.api_cores,
+        api_cpu_s_per_request=used.api_cores * (ended_s - began_s) / max(len(samples), 1),
         children_cores=used.children_cores,
         clients_cores=used.clients_cores,
-        api_rss_bytes=service.process.memory_info().rss,
+        api_rss_bytes=max(process.memory_info().rss for process in service.api_processes),
+        api_unshared_bytes=sum(process.memory_full_info().pss for process in {*service.api_processes, service.process}),
         first_errors=tuple(dict.fromkeys(f"{s.route}: {s.status} {s.error}" for s in samples if s.error))[:10],
     )
 
 
 def _await_intake(service: ServiceProcess) -> None:
-    """Wait until modules are read at once, so that the first submissions are like the later ones."""
-    with service.client() as client:
-        while client.get("/readyz").json()["intake"] != "ready":
-            time.sleep(0.1)
+    """Wait until every process reads modules at once, so that the first submissions are like the later ones."""
+    states: list[str] = []
+    while states != ["ready"] * _ASKED_IN_A_ROW:
+        with service.client() as client:  # a connection of its own, which any of the processes may take
+            states = [*states, client.get("/readyz").json()["intake"]][-_ASKED_IN_A_ROW:]
+            if states[-1] == "asleep":
+                client.post("/v1/targets:validate", json={"target": "host"}).raise_for_status()
+        time.sleep(0.02)
 
 
 def _await_first_request(service: ServiceProcess, clients: psutil.Popen) -> None:

@@ -33,7 +33,10 @@ class RouteFigures(Frozen):
 
 
 class LoadFigures(Frozen):
-    """A whole run. Processor time is in cores: 1.0 is one core all the time."""
+    """A whole run. Processor time is in cores: 1.0 is one core all the time.
+
+    ``api_rss_bytes`` is of the largest API process, ``api_unshared_bytes`` of all together, what they share once.
+    """
 
     clients: int
     seconds: float
@@ -48,7 +51,10 @@ class LoadFigures(Frozen):
     api_cores: float
     children_cores: float
     clients_cores: float
+    api_processes: int
+    api_cpu_s_per_request: float
     api_rss_bytes: int
+    api_unshared_bytes: int
     first_errors: tuple[str, ...]
 
 
@@ -86,8 +92,10 @@ def table(figures: LoadFigures) -> str:
         (
             f"{figures.clients} clients, {figures.seconds:.0f} s, {figures.database}, {figures.records:,} records, "
             f"{figures.jobs:,} jobs: {figures.requests_per_s:.0f} requests/s, {figures.errors} errors. "
-            f"Cores: API {figures.api_cores:.2f}, its intake {figures.children_cores:.2f}, clients "
-            f"{figures.clients_cores:.2f}. API {figures.api_rss_bytes / 1e6:.0f} MB. By its own clock "
+            f"Cores: API {figures.api_cores:.2f} ({figures.api_cpu_s_per_request * 1e3:.2f} ms a request), its intake "
+            f"{figures.children_cores:.2f}, clients {figures.clients_cores:.2f}. "
+            f"{figures.api_processes} API processes, each up to {figures.api_rss_bytes / 1e6:.0f} MB, together "
+            f"{figures.api_unshared_bytes / 1e6:.0f} MB. By their own clock "
             f"{figures.server_reads_within_goal:.2%} of reads took up to {READ_GOAL_S * 1e3:.0f} ms.",
             "",
             "| route | requests | errors | p50 ms | p95 ms | p99 ms | longest ms |",

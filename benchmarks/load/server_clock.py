@@ -39,9 +39,9 @@ class ServerClock:
     @classmethod
     def read(cls, service: ServiceProcess, clients: psutil.Process) -> Self:
         """Now."""
-        own = service.process.cpu_times()
-        children_s = own.children_user + own.children_system
-        for child in service.process.children(recursive=True):
+        api = [process.cpu_times() for process in service.api_processes]
+        children_s = sum(own.children_user + own.children_system for own in api)
+        for child in (child for process in service.api_processes for child in process.children(recursive=True)):
             try:
                 times = child.cpu_times()
             except psutil.NoSuchProcess:
@@ -55,7 +55,7 @@ class ServerClock:
             counts[bound] = counts.get(bound, 0.0) + float(value)
         return cls(
             at_s=time.monotonic(),
-            api_s=own.user + own.system,
+            api_s=sum(own.user + own.system for own in api),
             children_s=children_s,
             clients_s=client_times.user + client_times.system,
             reads=counts.get("+Inf", 0.0),

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from tunefarm.early_zygote import begin_loading, end_without_waiting
+from tunefarm.early_zygote import begin_loading, end_at_once
 from tunefarm.exit_code import ExitCode
 from tunefarm.exit_edge import run_at_edge
 from tunefarm.resume_option import with_resume_value
@@ -17,9 +17,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (the process's own when None) and return the exit status."""
     words = with_resume_value(list(sys.argv[1:] if arguments is None else arguments))
     # Loading TVM takes longer than everything else here, so it begins before the command is even understood.
-    begin_loading(words)
+    has_begun = begin_loading(words)
     status = run_at_edge(lambda: _run(words))
-    end_without_waiting(status)
+    if has_begun:
+        run_at_edge(lambda: end_at_once(status))
     return status
 
 

@@ -1,15 +1,19 @@
 """The zygote of a command that will need TVM, started before the command is parsed.
 
 Holds the one piece of state that has to outlive parsing: a process begun here belongs to whichever command takes it.
+Imports next to nothing: what the process loads takes longer than everything else that a command does before its work.
 """
 
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from tunefarm.preloads import PRELOAD, PRELOAD_TO_SEND
 
 if TYPE_CHECKING:
     from tunefarm_sandbox.fork_server import ForkServer
+    from tunefarm_sandbox.server_process import ServerProcess
 
 NEED_TVM: Final = frozenset(
     {("tune",), ("records", "best"), ("records", "show"), ("records", "export"), ("records", "import")}
@@ -18,34 +22,39 @@ SENDS: Final = frozenset({"submit"})
 """Only read a module and send it on, so that neither the tuner nor the workers have to be installed."""
 NEVER: Final = frozenset({"--help", "-h"})
 
-_begun: "list[ForkServer]" = []
+_begun: "list[ServerProcess]" = []
 
 
-def begin_loading(words: Sequence[str]) -> None:
-    """Start the zygote if this command line is one that needs it."""
+def begin_loading(words: Sequence[str]) -> bool:
+    """Start the zygote if this command line is one that needs it, and tell whether it is."""
     if NEVER.intersection(words) or len(words) < 2:
-        return
+        return False
+    preload: tuple[str, ...] | None = None
     if (words[0],) in NEED_TVM or tuple(words[:2]) in NEED_TVM:
-        from tunefarm.zygote import start_zygote
-
-        _begun.append(start_zygote())
+        preload = PRELOAD
     elif words[0] in SENDS:
-        from tunefarm.zygote import start_intake_zygote
+        preload = PRELOAD_TO_SEND
+    if preload is None:
+        return False
+    from tunefarm_sandbox.server_process import start_server_process
 
-        _begun.append(start_intake_zygote())
+    _begun.append(start_server_process(preload))
+    return True
 
 
 def take_zygote() -> "ForkServer | None":
     """The process that was begun, which is the caller's from now on; None when none was."""
-    return _begun.pop() if _begun else None
+    from tunefarm_sandbox.fork_server import ForkServer
+
+    return ForkServer.of(_begun.pop()) if _begun else None
 
 
-def end_without_waiting(status: int) -> None:
-    """End this process now if the zygote was never taken; do nothing when there is none.
+def end_at_once(status: int) -> NoReturn:
+    """End this process now.
 
-    It still loads TVM, and dies with us instead of being awaited.
+    A zygote that was never taken still loads TVM: it dies with us instead of being awaited. And what a command of this
+    kind has imported takes a tenth of a second to take apart, which is of no use to anybody.
     """
-    if _begun:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from tunefarm.confined.answering import Refusal
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.refusal import Refusal
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Sketch, Trace
 from tunefarm_schemas.workload import Workload

@@ -1,12 +1,7 @@
-"""Starts the process that all confined children are forked from. Light: it is the first thing a command does."""
+"""Starts the process that all confined children are forked from."""
 
-from typing import Final
-
+from tunefarm.preloads import PRELOAD, PRELOAD_TO_SEARCH, PRELOAD_TO_SEND
 from tunefarm_sandbox.fork_server import ForkServer
-
-PRELOAD: Final = ("tvm", "tunefarm.preloading:load")
-PRELOAD_TO_SEARCH: Final = ("tvm", "tunefarm.preloading:load_search")
-PRELOAD_TO_SEND: Final = ("tvm", "tunefarm.preloading:load_intake")
 
 
 def start_zygote() -> ForkServer:

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -24,7 +23,7 @@ from tunefarm_sandbox.fork_request import (
     Refused,
 )
 from tunefarm_sandbox.limits import Limits
-from tunefarm_sandbox.server_environment import server_environment
+from tunefarm_sandbox.server_process import ServerProcess, start_server_process
 from tunefarm_sandbox.status_socket import StatusSocket
 
 __all__ = ["Child", "Exit", "ForkFailed", "ForkServer"]
@@ -46,7 +45,7 @@ class ForkServer:
         process: "subprocess.Popen[bytes] | None",
         host: Child | None,
     ) -> None:
-        """Used by ``start`` and ``within``."""
+        """Used by ``of`` and ``within``."""
         self._channel = channel
         self._output = output
         self._process = process
@@ -61,27 +60,14 @@ class ForkServer:
     def start(cls, preload: Sequence[str], *, environment: Mapping[str, str] | None = None) -> "ForkServer":
         """Start a server process and return at once, while it preloads; requests to fork wait for that.
 
-        It imports each "package.module" of ``preload`` and calls each "package.module:function". It dies with this
-        process. Of this process's environment it gets a short list of harmless variables, and ``environment``.
+        The arguments are those of ``start_server_process``.
         """
-        channel, far = Channel.pair()
-        output = CapturedOutput()
-        starter = os.getpid() if threading.current_thread() is threading.main_thread() else 0
-        command = [sys.executable, "-P", "-m", "tunefarm_sandbox.server", str(far), str(starter), *preload]
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output.fileno(),
-                stderr=output.fileno(),
-                pass_fds=(far,),
-                env=server_environment(environment or {}),
-                start_new_session=True,
-                cwd="/",
-            )
-        finally:
-            os.close(far)
-        return cls(channel, output, process, None)
+        return cls.of(start_server_process(preload, environment))
+
+    @classmethod
+    def of(cls, started: ServerProcess) -> "ForkServer":
+        """The handle of a process that was started earlier, which it takes over."""
+        return cls(started.channel, started.output, started.process, None)
 
     @classmethod
     def within(cls, host: Child) -> "ForkServer":

@@ -179,16 +179,15 @@ def _lacking(confinement: Confinement, offered: Abilities) -> str | None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Preload and serve. ``arguments``: the channel's descriptor, the parent's pid or 0, then the preloads.
+    """Preload and serve. ``arguments``: the channel's descriptor, the parent's pid, then the preloads.
 
-    With a pid this process dies at once with the thread that started it; with 0 it notices by its channel.
+    This process dies at once with the thread that started it.
     """
     channel = Channel(int(arguments[0]))
-    starter_pid = int(arguments[1])
-    if starter_pid:
-        linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != starter_pid:
-            return
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(arguments[1]):
+        return
+    gc.disable()  # what is imported stays: looking through it again and again finds nothing
     try:
         for name in arguments[2:]:
             preload(name)

@@ -1,7 +1,7 @@
 """Candidates on their way to a device, and what comes back."""
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
@@ -141,6 +141,22 @@ class Measurement(Frozen):
     environment: Environment = Environment()
     untuned_about_s: float | None = None
     """The untuned function's latency as its reference run saw it beside other work: a rough figure to show."""
+
+    @classmethod
+    def answering(cls, dispatch: Dispatch, result: Result, stages: Stages | None = None, **told: Any) -> Self:
+        """What ``dispatch`` gave, with the ids by which its sender knows it; ``told`` are further fields."""
+        return cls(
+            dispatch_id=dispatch.dispatch_id,
+            nonce=dispatch.nonce,
+            fence=dispatch.fence,
+            exploration_id=dispatch.candidate.exploration_id,
+            candidate_number=dispatch.candidate.number,
+            attempt=dispatch.attempt,
+            purpose=dispatch.purpose,
+            result=result,
+            stages=stages or Stages(),
+            **told,
+        )
 
 
 class ComparisonOrder(Frozen):

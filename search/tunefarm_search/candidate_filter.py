@@ -55,8 +55,14 @@ class CandidateFilter:
         return False
 
     def note_tried(self, module_hash: str, traces: Iterable[Trace]) -> None:
-        """Remember what the store says was tried."""
-        self._known.setdefault(module_hash, []).extend(_Known([trace]) for trace in traces)
+        """Remember what the store says was tried, each as often as it was."""
+        for trace in traces:
+            known = self._find(Scheduled(None, trace, module_hash))
+            if known is None:
+                self._known.setdefault(module_hash, []).append(_Known([trace]))
+            else:
+                known.traces.append(trace)
+                known.attempts += 1
 
     def note_failure(self, scheduled: Scheduled, failure: TrialFailure) -> None:
         """Let a candidate be tried once more if its failure may have had another cause."""

@@ -169,8 +169,10 @@ def test_what_has_not_changed_is_not_sent_again(alice, store):
     assert alice.get(f"/v1/jobs/{job.job_id}", headers=headers).status_code == 200
 
 
-def test_a_store_that_does_not_answer_is_503(alice, store, monkeypatch):
+def test_a_store_that_does_not_answer_is_503(app_with, store, monkeypatch):
     from tunefarm_services.store import StoreUnavailable
+
+    alice = person_of(app_with(token_trust_s=0), store, "alice")
 
     def broken(*_args, **_more):
         raise StoreUnavailable("The database is locked at /secret/path.", "Wait.")
@@ -180,7 +182,7 @@ def test_a_store_that_does_not_answer_is_503(alice, store, monkeypatch):
     assert_problem(answer, 503, "unavailable")
     assert int(answer.headers["retry-after"]) > 0
     assert "/secret/path" not in answer.text
-    monkeypatch.setattr(store, "authenticate", broken)
+    monkeypatch.setattr(store, "authenticate_all", broken)
     assert_problem(alice.get("/v1/jobs"), 503, "unavailable")
     monkeypatch.setattr(store, "revision", broken)
     assert alice.get("/readyz").status_code == 503

@@ -11,6 +11,8 @@ from tunefarm_services.store import FenceLost, Store, StoreUnavailable
 from tunefarm_services.store.retried import retried
 from tunefarm_services.store.store_error import TransactionLost
 
+YOUNG = 200
+
 pytestmark = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 
 
@@ -49,6 +51,30 @@ def test_connections_cut_between_two_calls_are_replaced_unseen(store: Store, dat
     assert cut_every_connection_but_this(database_url) >= 1
     assert len(holder.measure(1, timing(1e-3))) == 1
     assert store.exploration(TENANT, holder.exploration_id).spent.trials == 2
+
+
+def test_a_trial_costs_the_same_however_many_there_are(store: Store):
+    """It knows nothing of a young exploration, and must find single rows all the same."""
+    holder = bench(store)
+    before = rows_fetched(store)
+    for number in range(YOUNG):
+        holder.measure(number, timing(1e-3))
+    assert rows_fetched(store) - before < 15 * YOUNG
+
+
+def rows_fetched(store: Store) -> int:
+    """Of trials, dispatches and measurements, by all statements so far."""
+    with store._database.reading() as connection:
+        if connection.dialect.server_version_info < (15,):
+            pytest.skip("its figures come late")
+        connection.execute(text("SELECT pg_stat_force_next_flush()"))
+    with store._database.reading() as connection:
+        return connection.execute(
+            text(
+                "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables "
+                "WHERE relname IN ('trials', 'dispatches', 'measurements')"
+            )
+        ).scalar_one()
 
 
 def test_two_transactions_in_each_others_way_both_end(store: Store):

@@ -42,7 +42,9 @@ sys.exit(run_at_edge(lambda: start_worker({}, keep_trying=False)))
 class Worker:
     """``tunefarm worker start`` as a process of its own."""
 
-    def __init__(self, broker_url: str, home: Path, name: str, *, farm: str = "", **environment: str) -> None:
+    def __init__(
+        self, broker_url: str, home: Path, name: str, *, farm: str = "", program: str = START, **environment: str
+    ) -> None:
         self.name = name
         own = {
             "TUNEFARM_HOME": str(home),
@@ -55,7 +57,7 @@ class Worker:
         }
         self._log = (home / f"{name.replace('/', '-')}.log").open("w+b")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", START],
+            [sys.executable, "-c", program],
             env={**os.environ, **own, **environment},
             stdout=self._log,
             stderr=subprocess.STDOUT,

@@ -1,15 +1,16 @@
 """Every command that the documents show exists, with the options that they show."""
 
+import io
 import os
 import re
-import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
-from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from tests.house.source_files import ROOT
+from tunefarm.command_line import main
 
 DOCUMENTS = (
     "README.md",
@@ -40,10 +41,11 @@ def words_before_options(line: str) -> list[str]:
 
 @cache
 def help_of(arguments: tuple[str, ...]) -> str:
-    command = [str(Path(sys.executable).with_name("python")), "-m", "tunefarm.command_line", *arguments, "--help"]
-    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
-    shown = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
-    return shown.stdout if shown.returncode == 0 else f"exit {shown.returncode}: {shown.stderr}"
+    shown = io.StringIO()
+    wide = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+    with patch.dict(os.environ, wide), redirect_stdout(shown), redirect_stderr(shown):
+        status = main([*arguments, "--help"])
+    return shown.getvalue() if status == 0 else f"exit {status}: {shown.getvalue()}"
 
 
 @pytest.mark.parametrize("line", shown_lines("tunefarm"))

@@ -41,18 +41,19 @@ def pins() -> list[str]:
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_every_package_that_is_imported_is_declared(distribution: str) -> None:
     own = next((ROOT / distribution).glob("*/__init__.py")).parent.name
-    providers = packages_distributions()
+    providers, allowed = packages_distributions(), own_or_reachable(distribution)
     missing = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in python_files(distribution)
         for name in imported_names(path) - {own} - set(sys.stdlib_module_names)
-        if not {normal(provider) for provider in providers.get(name, [name])} & own_or_reachable(distribution)
+        if not {normal(provider) for provider in providers.get(name, [name])} & allowed
     }
     assert not missing
 
 
 def own_or_reachable(distribution: str) -> set[str]:
-    return reachable(distribution) | {package_alias(name) for name in reachable(distribution)}
+    names = reachable(distribution)
+    return names | {package_alias(name) for name in names}
 
 
 def package_alias(name: str) -> str:

@@ -25,6 +25,10 @@ def prepare() -> None:
     remembered = "preloaded"
 
 
+def prepare_for_long() -> None:
+    time.sleep(60)
+
+
 def fail_to_prepare() -> None:
     raise RuntimeError("no such device")
 

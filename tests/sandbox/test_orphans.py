@@ -36,15 +36,38 @@ time.sleep(60)
 """
 
 
+LOADING = """
+import sys, threading, time
+from tests.sandbox.forking import ENVIRONMENT
+from tunefarm_sandbox.fork_server import ForkServer
+
+def start():
+    global server
+    server = ForkServer.start(["children:prepare_for_long"], environment=ENVIRONMENT)
+
+if sys.argv[1] == "thread":
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+else:
+    start()
+time.sleep(1)
+assert server.alive, server.failure
+print(server._process.pid, flush=True)
+time.sleep(60)
+"""
+
+
 @pytest.mark.parametrize("started_in", ["main", "thread"])
-def test_nothing_runs_two_seconds_after_the_parent_was_killed(started_in: str) -> None:
+@pytest.mark.parametrize(("program", "processes"), [(PARENT, 5), (LOADING, 1)], ids=["serving", "loading"])
+def test_nothing_runs_two_seconds_after_the_parent_was_killed(program: str, processes: int, started_in: str) -> None:
     root = Path(__file__).parents[2]
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT, started_in], stdout=subprocess.PIPE, text=True, cwd=root
+        [sys.executable, "-c", program, started_in], stdout=subprocess.PIPE, text=True, cwd=root
     ) as parent:
         assert parent.stdout is not None
         pids = [int(pid) for pid in parent.stdout.readline().split()]
-        assert len(pids) == 5
+        assert len(pids) == processes
         assert all(is_running(pid) for pid in pids)
         parent.kill()
         assert within(2, lambda: not any(is_running(pid) for pid in pids))

@@ -39,6 +39,7 @@ from tunefarm_schemas.measurement import (
     Timing,
 )
 from tunefarm_schemas.record import MatchKind, RecordKey, RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.refusal import Refusal
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.token import Scope, Token
 from tunefarm_schemas.trace import Sketch, Space, Trace
@@ -196,6 +197,7 @@ NOUNS: tuple[Frozen, ...] = (
     _ENVIRONMENT,
     Protocol(name="cpu-cold-cache", version=1, cold_cache=True),
     _FAILURE,
+    Refusal(field="trials", problem="is 0.", fix="Give at least 1."),
     _CANDIDATE,
     MeasureTask(
         exploration_id="0d",

@@ -52,6 +52,14 @@ def test_a_lost_device_opens_a_candidate_once() -> None:
     assert not known.admit(lost)
 
 
+def test_what_was_canceled_and_then_measured_is_not_tried_again_after_a_restart() -> None:
+    known = filter_of({"first": "a", "second": "a"})
+    known.note_tried("7", [Trace(text="first"), Trace(text="second")])
+    known.note_failure(scheduled("first"), failed(FailureReason.CANCELED))
+    assert not known.admit(scheduled("first"))
+    assert not known.admit(scheduled("second"))
+
+
 def test_a_time_out_opens_a_candidate_only_when_others_used_the_host() -> None:
     known = filter_of({"first": "a"})
     assert known.admit(scheduled("first"))

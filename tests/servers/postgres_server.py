@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import NullPool, create_engine, make_url, text
 
 from tests.store.postgresql_server import postgresql_folder, running_server
 
@@ -22,9 +22,10 @@ def empty_database(name: str) -> Iterator[str]:
             given = stack.enter_context(running_server(folder))
         url = make_url(given).set(drivername="postgresql+psycopg")
         own = f"tunefarm_{name}_{os.getpid()}"
-        engine = create_engine(url, isolation_level="AUTOCOMMIT")
+        # A connection for each end: what a test does to the server in between may cut it.
+        engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
         with engine.connect() as connection:
             connection.execute(text(f"CREATE DATABASE {own}"))
-            yield url.set(database=own).render_as_string(hide_password=False)
+        yield url.set(database=own).render_as_string(hide_password=False)
+        with engine.connect() as connection:
             connection.execute(text(f"DROP DATABASE {own} WITH (FORCE)"))
-        engine.dispose()

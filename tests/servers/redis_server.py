@@ -77,6 +77,11 @@ class RedisServer:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
+    @property
+    def pid(self) -> int | None:
+        """The server's process while it runs."""
+        return None if self._process is None or self._process.poll() is not None else self._process.pid
+
     def client(self) -> redis.Redis:
         return redis.Redis.from_url(self.url)
 

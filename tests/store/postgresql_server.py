@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
+
 _USER = "nobody"
 
 
@@ -51,8 +53,9 @@ def running_server(folder: Path) -> Iterator[str]:
         cwd=root,
     )
     try:
-        _await_socket(root / ".s.PGSQL.5432", server)
-        yield f"postgresql://tester@/postgres?host={root}"
+        url = f"postgresql://tester@/postgres?host={root}"
+        _await_answer(url, server)
+        yield url
     finally:
         # The fast way down, which does not wait for clients.
         server.send_signal(signal.SIGINT)
@@ -60,9 +63,15 @@ def running_server(folder: Path) -> Iterator[str]:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _await_socket(path: Path, server: subprocess.Popen[bytes]) -> None:
+def _await_answer(url: str, server: subprocess.Popen[bytes]) -> None:
+    """Its socket is there some time before it takes connections."""
     deadline = time.monotonic() + 30
-    while not path.exists():
-        if server.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError("PostgreSQL did not start")
-        time.sleep(0.05)
+    while True:
+        try:
+            psycopg.connect(url).close()
+        except psycopg.OperationalError:
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return

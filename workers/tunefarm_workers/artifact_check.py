@@ -13,11 +13,13 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.input_spec import InputExample
 from tunefarm_schemas.measurement import MeasureTask, Timing
+from tunefarm_workers.artifact_order import artifact_order
 from tunefarm_workers.deadlines import Deadlines
+from tunefarm_workers.fresh_inputs import FreshInputs
 from tunefarm_workers.fresh_runner import FreshRunner
 from tunefarm_workers.inputs import Distribution
-from tunefarm_workers.messages import FreshOrder
-from tunefarm_workers.open_task import SEED, OpenTask
+from tunefarm_workers.messages import InputsOrder
+from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.referee import Doubt, Referee
 
 _REFERENCE_S: Final = 300.0
@@ -54,23 +56,13 @@ def check_artifact(
     """
     task = _task_with_reference(zygote, manifest, module_json, limits, input_examples)
     try:
-        order = FreshOrder(
-            library=str(library),
-            digest=manifest.library_digest,
-            entry=manifest.entry,
-            pack_entry=manifest.pack_entry,
-            arguments=task.arguments,
-            packed_arguments=manifest.packed_arguments,
-            num_cores=manifest.num_cores,
-            cold_cache=PROTOCOLS[manifest.protocol_id].cold_cache,
-            seed=SEED,
-            distribution=task.distribution,
-            input_specs=task.order.input_specs,
-            input_examples=task.order.input_examples,
-        )
-        with FreshRunner(zygote, order, library.parent, limits, lambda: True) as runner:
+        with (
+            FreshInputs(zygote, InputsOrder.of(task.host_order(), task.arguments), limits) as inputs,
+            FreshRunner(zygote, inputs, manifest.num_cores, library.parent, limits, lambda: True) as runner,
+        ):
+            inputs.wait(lambda: True)
             runner.wait_until_ready()
-            error = task.referee.error_of(runner.outputs())
+            error = task.referee.error_of(runner.outputs(artifact_order(manifest, library, inputs.tensors)))
             return ArtifactCheck(worst_error=error, timing=runner.time())
     finally:
         task.close()

@@ -252,17 +252,10 @@ class Attempt:
             return
         self._enter(Stage.OVER)
         self._owner.quiet_device.release(self)
-        dispatch = self.dispatch
-        measurement = Measurement(
-            dispatch_id=dispatch.dispatch_id,
-            nonce=dispatch.nonce,
-            fence=dispatch.fence,
-            exploration_id=dispatch.candidate.exploration_id,
-            candidate_number=dispatch.candidate.number,
-            attempt=dispatch.attempt,
-            purpose=dispatch.purpose,
-            result=result,
-            stages=self._stages,
+        measurement = Measurement.answering(
+            self.dispatch,
+            result,
+            self._stages,
             worst_error=worst_error,
             inputs_checked=inputs_checked,
             peak_memory_bytes=self._ran.peak_memory_bytes if self._ran is not None else 0,

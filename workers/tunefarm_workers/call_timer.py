@@ -1,19 +1,18 @@
-"""How long calls of one compiled function take. Needs TVM's runtime only, so fresh processes use it as well."""
+"""How long calls of one compiled function take. Imports nothing of TVM's, so fresh processes use it as well."""
 
 import struct
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-import numpy as np
-import tvm_ffi
+EVALUATOR: Final = "runtime.RPCTimeEvaluator"
+"""The global function that makes TVM's own clock around many calls."""
 
 _CPU = 1
 _SLOW_CALL_S = 0.001
 """From here on Python's own clock is exact enough, and saves the warm call that TVM's evaluator always makes."""
 _FLUSHED_BYTES = 64 * 1024 * 1024
 _LINE_BYTES = 64
-_WORDS_IN_LINE = _LINE_BYTES // 8
 _MOST_COLD_CALLS = 4
 """Flushing takes milliseconds, and each cold call is on the clock by itself, so a mean over many calls says no more
 than the median over samples does."""
@@ -22,14 +21,18 @@ than the median over samples does."""
 class CallTimer:
     """Times calls of ``entry`` with fixed arguments, caches hot, or cold by flushing them before each call."""
 
-    def __init__(self, module: Any, entry: str, arguments: Sequence[Any], *, cold_cache: bool = False) -> None:
+    def __init__(
+        self, module: Any, entry: str, arguments: Sequence[Any], evaluator: Any, *, cold_cache: bool = False
+    ) -> None:
+        """``evaluator`` is what the runtime has under ``EVALUATOR``."""
         self._module = module
         self._entry = entry
         self._function = module[entry]
         self._arguments = tuple(arguments)
         self._cold_cache = cold_cache
-        self._evaluator = tvm_ffi.get_global_func("runtime.RPCTimeEvaluator")
-        self._elsewhere: Any = None
+        self._evaluator = evaluator
+        self._elsewhere = bytearray(_FLUSHED_BYTES if cold_cache else 0)
+        self._written = bytearray(len(self._elsewhere) // _LINE_BYTES)
         self._latest_s = 0.0
 
     def call(self) -> float:
@@ -57,12 +60,10 @@ class CallTimer:
 
     def _cold(self, calls: int) -> float:
         """TVM's evaluator flushes as well, but takes its memory anew each time: fifty times what flushing costs."""
-        if self._elsewhere is None:
-            self._elsewhere = np.zeros(_FLUSHED_BYTES // _LINE_BYTES * _WORDS_IN_LINE, np.uint64)[::_WORDS_IN_LINE]
         spent_s = 0.0
         few = min(calls, _MOST_COLD_CALLS)
         for _ in range(few):
-            np.add(self._elsewhere, 1, out=self._elsewhere)
+            self._elsewhere[::_LINE_BYTES] = self._written
             spent_s += self.call()
         return max(spent_s / few, 1e-9)
 

@@ -5,10 +5,12 @@ import resource
 import time
 from contextlib import suppress
 
+import tvm_ffi
+
 from tunefarm_sandbox.channel import Channel, ChannelClosed
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.measurement import Result, Stopped, Timing
-from tunefarm_workers.call_timer import CallTimer
+from tunefarm_workers.call_timer import EVALUATOR, CallTimer
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.kernel import Kernel
 from tunefarm_workers.messages import Broken, Built, CandidateOrder, Checked, Go, Ran, Warm
@@ -77,7 +79,13 @@ class _Attempt:
         self.stage = FailureReason.RUN_ERROR
         place_threads(self._held.order.num_cores)
         kernel = Kernel(self._held, shipped, runtime_module)
-        timer = CallTimer(runtime_module, shipped.entry, kernel.arguments, cold_cache=self._order.cold_cache)
+        timer = CallTimer(
+            runtime_module,
+            shipped.entry,
+            kernel.arguments,
+            tvm_ffi.get_global_func(EVALUATOR),
+            cold_cache=self._order.cold_cache,
+        )
         first_s = timer.call()
         kernel.copy_outputs(self._memory, FIRST_SLOT)
         hopeless = self._hopeless(timer, first_s)

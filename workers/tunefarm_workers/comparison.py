@@ -20,8 +20,8 @@ from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.messages import ComparisonPlan, Compiled, Go, Round, from_comparison
 from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.quiet_device import QuietDevice
+from tunefarm_workers.sampling import is_calm
 from tunefarm_workers.shared_memory import SharedMemory
-from tunefarm_workers.timing_protocol import is_calm
 
 _PATIENCE = 4
 """How many times the wanted seconds may be spent where samples scatter."""

@@ -5,9 +5,11 @@ import mmap
 import time
 from dataclasses import dataclass
 
+import tvm_ffi
+
 from tunefarm_sandbox.channel import Channel
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_workers.call_timer import CallTimer
+from tunefarm_workers.call_timer import EVALUATOR, CallTimer
 from tunefarm_workers.candidate import broken
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.kernel import Kernel
@@ -62,7 +64,9 @@ def _enter(
         stage = FailureReason.RUN_ERROR
         kernel = Kernel(held, shipped, module)
         failure = _check(kernel, index, memory)
-        timer = CallTimer(module, shipped.entry, kernel.arguments, cold_cache=plan.cold_cache)
+        timer = CallTimer(
+            module, shipped.entry, kernel.arguments, tvm_ffi.get_global_func(EVALUATOR), cold_cache=plan.cold_cache
+        )
         timer.call()
     except Exception as error:  # noqa: BLE001 - whatever a schedule raises is its result
         return None, broken(stage, error)

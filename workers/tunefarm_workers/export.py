@@ -2,11 +2,12 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
+from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_sandbox.limits import Limits
@@ -15,9 +16,12 @@ from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.measurement import Exported, ExportOrder, ExportResult, Failed
 from tunefarm_workers.argument import Argument
-from tunefarm_workers.child_answer import ChildFailed, OnWait, answer_of
+from tunefarm_workers.child_answer import ChildFailed, OnWait, answer_of, canceled
+from tunefarm_workers.fresh_inputs import FreshInputs
 from tunefarm_workers.fresh_runner import FreshRunner
-from tunefarm_workers.messages import Broken, FreshOrder, HostOrder, Linked, LinkOrder, from_linker
+from tunefarm_workers.library_inputs import tensor_order
+from tunefarm_workers.library_order import LibraryOrder
+from tunefarm_workers.messages import Broken, HostOrder, InputsOrder, Linked, LinkOrder, from_linker
 from tunefarm_workers.tolerance import Array
 
 _LINK_S = 120.0
@@ -78,27 +82,28 @@ class Exporter:
         self, order: ExportOrder, host: HostOrder, arguments: tuple[Argument, ...], protocol_id: str
     ) -> Exported:
         self._scratch.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="export-", dir=self._scratch))
-        try:
-            linked, library = self._link(order, host, folder)
+        with ExitStack() as stack:
+            folder = Path(tempfile.mkdtemp(prefix="export-", dir=self._scratch))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            linking = stack.enter_context(self._begin_link(order, host, folder))
+            inputs = stack.enter_context(FreshInputs(self._zygote, InputsOrder.of(host, arguments), self._limits))
+            runners = [
+                stack.enter_context(self._begin_runner(inputs, host.num_cores, folder)) for _ in range(order.processes)
+            ]
+            linked, library = self._linked(linking)
             (folder / "shipped.so").write_bytes(library)
-            fresh = FreshOrder(
+            fresh = LibraryOrder(
                 library=str(folder / "shipped.so"),
                 digest=digest(library),
                 entry=linked.entry,
                 pack_entry=linked.pack_entry,
-                arguments=arguments,
-                packed_arguments=linked.packed_arguments,
+                tensors=inputs.tensors,
+                packed=tuple(map(tensor_order, linked.packed_arguments)),
                 num_cores=host.num_cores,
                 cold_cache=PROTOCOLS[protocol_id].cold_cache,
-                seed=host.seed,
-                distribution=host.distribution,
-                input_specs=host.input_specs,
-                input_examples=host.input_examples,
             )
-            latencies_s = self._time_in_fresh_processes(fresh, folder, order.processes)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            inputs.wait(self._on_wait)
+            latencies_s = self._time_in_turn(runners, fresh)
         return Exported(
             library=library,
             entry=linked.entry,
@@ -107,35 +112,38 @@ class Exporter:
             process_latencies_s=latencies_s,
         )
 
-    def _link(self, order: ExportOrder, host: HostOrder, folder: Path) -> tuple[Linked, bytes]:
+    def _begin_link(self, order: ExportOrder, host: HostOrder, folder: Path) -> Child:
         own = folder / "link"
         own.mkdir(mode=0o777)
         trace = None if order.trace is None else order.trace.text
-        with self._zygote.fork(
+        return self._zygote.fork(
             "tunefarm_workers.link_child:run",
             LinkOrder(host=host, trace=trace, folder=str(own)).model_dump_json().encode(),
             limits=self._limits,
             confinement=Confinement.compiler(str(own)),
-        ) as child:
-            said = from_linker.validate_json(answer_of(child, _LINK_S, "building", self._on_wait))
+        )
+
+    def _begin_runner(self, inputs: FreshInputs, num_cores: int, folder: Path) -> FreshRunner:
+        if not self._on_wait():
+            raise canceled()
+        return FreshRunner(self._zygote, inputs, num_cores, folder, self._limits, self._on_wait)
+
+    def _linked(self, linking: Child) -> tuple[Linked, bytes]:
+        with linking:
+            said = from_linker.validate_json(answer_of(linking, _LINK_S, "building", self._on_wait))
             if isinstance(said, Broken):
                 raise ChildFailed(TrialFailure(reason=said.reason, message=said.message[:4000]))
-            return said, answer_of(child, _LINK_S, "building", self._on_wait)
+            return said, answer_of(linking, _LINK_S, "building", self._on_wait)
 
-    def _time_in_fresh_processes(self, order: FreshOrder, folder: Path, processes: int) -> tuple[float, ...]:
+    def _time_in_turn(self, runners: Sequence[FreshRunner], order: LibraryOrder) -> tuple[float, ...]:
         """They start side by side; then each loads, runs, is timed and ends before the next one loads."""
-        with ExitStack() as stack:
-            runners = [
-                stack.enter_context(FreshRunner(self._zygote, order, folder, self._limits, self._on_wait))
-                for _ in range(processes)
-            ]
-            for runner in runners:
-                runner.wait_until_ready()
-            return tuple(self._time(runner) for runner in runners)
+        for runner in runners:
+            runner.wait_until_ready()
+        return tuple(self._time(runner, order) for runner in runners)
 
-    def _time(self, runner: FreshRunner) -> float:
+    def _time(self, runner: FreshRunner, order: LibraryOrder) -> float:
         with runner:
-            error = self._error_of(runner.outputs())
+            error = self._error_of(runner.outputs(order))
             if error > 1.0:
                 message = f"The library's output is wrong: its error is {error:.3g} times what is allowed."
                 raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))

@@ -6,22 +6,22 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tunefarm_sandbox.channel import Channel
+from tunefarm_workers.runtime_paths import runtime_paths
 
 _OWN_PACKAGES = ("tunefarm_schemas", "tunefarm_sandbox", "tunefarm_workers", "tvm", "tvm_ffi", "numpy")
 
 
-def become_runner(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape
-    """Entry: exec the artifact runner with the channel as its only connection. ``payload`` is the thread count."""
+def become_runner(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Entry: exec the library runner with the channel as its only connection.
+
+    ``payload`` is the thread count, ``descriptors`` holds the memory with the inputs.
+    """
     os.set_inheritable(channel.fileno(), True)
+    os.set_inheritable(descriptors[0], True)
     kept = {name: value for name, value in os.environ.items() if name in {"PATH", "HOME", "LANG", "TMPDIR"}}
-    environment = {
-        **kept,
-        "TVM_NUM_THREADS": payload.decode(),
-        "TVM_USE_RUNTIME_LIB": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    command = [sys.executable, "-P", "-m", "tunefarm_workers.artifact_runner", "--channel", str(channel.fileno())]
+    environment = {**kept, "TVM_NUM_THREADS": payload.decode(), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-P", "-m", "tunefarm_workers.library_runner"]
+    command += [str(channel.fileno()), str(descriptors[0]), *runtime_paths()]
     os.execve(sys.executable, command, environment)  # noqa: S606 - no shell, and nothing of a message in it
 
 

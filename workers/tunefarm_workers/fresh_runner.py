@@ -1,11 +1,13 @@
 """A fresh process that loads a compiled library, as the one who wants its time holds it."""
 
 from contextlib import suppress
+from math import prod
 from pathlib import Path
-from types import TracebackType
+from statistics import median
 from typing import Self
 
 import numpy as np
+from pydantic import PositiveFloat, TypeAdapter
 
 from tunefarm_sandbox.channel import ChannelClosed
 from tunefarm_sandbox.child import Child
@@ -16,55 +18,53 @@ from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.measurement import Timing
 from tunefarm_workers.child_answer import ChildFailed, OnWait, answer_of
 from tunefarm_workers.element_type import numpy_type
+from tunefarm_workers.fresh_inputs import FreshInputs
 from tunefarm_workers.fresh_process import package_folders
-from tunefarm_workers.messages import FreshOrder, FreshTiming
+from tunefarm_workers.library_order import LibraryOrder, TensorOrder
 from tunefarm_workers.tolerance import Array
 
 _LOAD_S = 60.0
 _TIME_S = 60.0
 _GONE_S = 2.0
+_samples: TypeAdapter[tuple[PositiveFloat, ...]] = TypeAdapter(tuple[PositiveFloat, ...])
 
 
 class FreshRunner:
-    """Its child imports at once, beside others, and loads the library only when its turn has come.
+    """Its child starts at once, beside others, and loads the library only when its turn has come.
 
     A loaded library has threads that disturb whoever is timed meanwhile, so one runner is closed before the next loads.
     """
 
-    def __init__(self, zygote: ForkServer, order: FreshOrder, folder: Path, limits: Limits, on_wait: OnWait) -> None:
-        """``folder`` holds the library. Raises ``ForkFailed``."""
-        self._order = order
+    def __init__(
+        self, zygote: ForkServer, inputs: FreshInputs, num_cores: int, folder: Path, limits: Limits, on_wait: OnWait
+    ) -> None:
+        """``folder`` will hold the library. Raises ``ForkFailed``."""
         self._on_wait = on_wait
         self._child: Child = zygote.fork(
             "tunefarm_workers.fresh_process:become_runner",
-            str(order.num_cores).encode(),
+            str(num_cores).encode(),
             limits=limits,
             confinement=Confinement(readable=(str(folder), *package_folders()), may_exec=True),
+            descriptors=[inputs.descriptor],
         )
 
     def wait_until_ready(self) -> None:
-        """Wait until all is imported. Raises ``ChildFailed``, as what follows does."""
+        """Wait until it can load a library. Raises ``ChildFailed``, as what follows does."""
         answer_of(self._child, _LOAD_S, "starting", self._on_wait)
 
-    def outputs(self) -> list[Array]:
+    def outputs(self, order: LibraryOrder) -> list[Array]:
         """Load the library and call it once: what it gives for the first set of inputs."""
-        self._say(self._order.model_dump_json().encode())
-        outputs = []
-        for argument in self._order.arguments:
-            tensor = argument.tensor
-            if tensor.is_output:
-                contents = answer_of(self._child, _LOAD_S, "loading the library", self._on_wait)
-                kind = numpy_type(tensor.dtype)
-                if len(contents) != tensor.elements * kind.itemsize:
-                    message = f"The library gave {len(contents)} bytes for {tensor.name}."
-                    raise ChildFailed(TrialFailure(reason=FailureReason.CRASH, message=message))
-                outputs.append(np.frombuffer(contents, kind).reshape(tensor.shape))
-        return outputs
+        self._say(order.to_json())
+        return [self._output(tensor) for tensor in order.tensors if tensor.is_output]
 
     def time(self) -> Timing:
         """Take the time of the library that was loaded."""
         self._say(b"go")
-        return FreshTiming.model_validate_json(answer_of(self._child, _TIME_S, "running", self._on_wait)).timing
+        try:
+            samples_s = _samples.validate_json(answer_of(self._child, _TIME_S, "running", self._on_wait))
+            return Timing(latency_s=median(samples_s), samples_s=samples_s)
+        except ValueError as error:  # statistics' own error for no samples is one as well
+            raise _crashed("The library's process sent something that is no time.") from error
 
     def close(self) -> None:
         """End the child and wait until it is gone; harmless when repeated."""
@@ -75,11 +75,20 @@ class FreshRunner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _output(self, tensor: TensorOrder) -> Array:
+        contents = answer_of(self._child, _LOAD_S, "loading the library", self._on_wait)
+        kind = numpy_type(tensor.dtype)
+        if len(contents) != prod(tensor.shape) * kind.itemsize:
+            raise _crashed(f"The library gave {len(contents)} bytes for {tensor.name}.")
+        return np.frombuffer(contents, kind).reshape(tensor.shape)
 
     def _say(self, message: bytes) -> None:
         with suppress(ChannelClosed, TimeoutError):  # then it is dead, and its answer tells
             self._child.channel.send(message, timeout_s=_LOAD_S)
+
+
+def _crashed(message: str) -> ChildFailed:
+    return ChildFailed(TrialFailure(reason=FailureReason.CRASH, message=message))

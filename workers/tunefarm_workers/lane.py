@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.measurement import (
     Comparison,
@@ -18,19 +17,18 @@ from tunefarm_schemas.measurement import (
     Failed,
     Measurement,
     MeasureTask,
-    Stages,
     Timing,
 )
 from tunefarm_workers.attempt import Attempt
 from tunefarm_workers.comparison import RunningComparison
-from tunefarm_workers.deadlines import Deadlines
 from tunefarm_workers.device_watch import DeviceWatch
 from tunefarm_workers.event_loop import Conversation, EventLoop
 from tunefarm_workers.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.inputs import Distribution
-from tunefarm_workers.open_task import HostLost, OpenTask
+from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.quiet_device import QuietDevice
 from tunefarm_workers.referee import Doubt, Referee
+from tunefarm_workers.task_opening import MOST_HOSTS_LOST, opened_task
 from tunefarm_workers.unverifiable import Unverifiable
 
 _LOADED_PER_CORE = 2.5
@@ -39,7 +37,6 @@ _MOST_WAITING = 4
 """Built candidates that may wait before no further build is begun."""
 
 _LONGEST_QUARANTINE_S = 30.0
-_MOST_HOSTS_LOST = 3
 
 
 @dataclass(frozen=True)
@@ -156,7 +153,7 @@ class Lane:
         """
         if self._tasks.get(task.order.exploration_id) is not task:
             return
-        if task.hosts_lost >= _MOST_HOSTS_LOST:
+        if task.hosts_lost >= MOST_HOSTS_LOST:
             message = f"The process that holds the task was killed {task.hosts_lost + 1} times."
             for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
                 attempt.lose_device(message)
@@ -221,26 +218,7 @@ class Lane:
                 attempt.lose_device("The device became slower than it was; its times cannot be trusted.")
 
     def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
-        deadlines = Deadlines(
-            first_build_s=self._settings.first_build_s,
-            first_run_s=self._settings.first_run_s,
-            cold_cache=PROTOCOLS[order.protocol_id].cold_cache,
-        )
-        for again in range(_MOST_HOSTS_LOST, -1, -1):
-            try:
-                task = OpenTask(
-                    self._zygote,
-                    order,
-                    self._settings.child_limits(),
-                    deadlines,
-                    self._referee_spoke,
-                    distribution=distribution,
-                )
-            except HostLost:
-                if not again:
-                    raise
-            else:
-                break
+        task = opened_task(self._zygote, self._settings, order, self._referee_spoke, distribution)
         if isinstance(task.referee, Referee):
             self.listen(task.referee)
         return task
@@ -348,7 +326,7 @@ class Lane:
         try:
             attempt = Attempt(self, task, dispatch, queued.since_s, self._settings.child_limits())
         except ForkFailed as error:
-            if error.kind != "server_lost" or task.hosts_lost >= _MOST_HOSTS_LOST:
+            if error.kind != "server_lost" or task.hosts_lost >= MOST_HOSTS_LOST:
                 self._fail_unbegun(dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
                 return
             self._queue.appendleft(queued)
@@ -358,16 +336,5 @@ class Lane:
         self.loop.listen(attempt)
 
     def _fail_unbegun(self, dispatch: Dispatch, reason: FailureReason, message: str) -> None:
-        self._deliver(
-            Measurement(
-                dispatch_id=dispatch.dispatch_id,
-                nonce=dispatch.nonce,
-                fence=dispatch.fence,
-                exploration_id=dispatch.candidate.exploration_id,
-                candidate_number=dispatch.candidate.number,
-                attempt=dispatch.attempt,
-                purpose=dispatch.purpose,
-                result=Failed(failure=TrialFailure(reason=reason, message=message[:4000])),
-                stages=Stages(),
-            )
-        )
+        failure = TrialFailure(reason=reason, message=message[:4000])
+        self._deliver(Measurement.answering(dispatch, Failed(failure=failure)))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.measurement_outbox import MeasurementOutbox
 from tunefarm_schemas.device import Device, Environment
 from tunefarm_schemas.measurement import (
     Comparison,
@@ -25,7 +26,6 @@ from tunefarm_workers.export import Exporter
 from tunefarm_workers.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.farm_statistics import FarmStatistics
 from tunefarm_workers.lane import Lane
-from tunefarm_workers.measurement_outbox import MeasurementOutbox
 from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.quiet_turn import while_quiet
 from tunefarm_workers.tolerance import Array

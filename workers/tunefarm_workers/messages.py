@@ -1,13 +1,13 @@
 """What a lane and its children say to each other: JSON of frozen types, checked on arrival."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, TypeAdapter
 
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.input_spec import InputExample, InputSpec
-from tunefarm_schemas.measurement import Result, Timing
+from tunefarm_schemas.measurement import Result
 from tunefarm_schemas.workload import Abi, TensorArgument
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.inputs import Distribution
@@ -180,28 +180,25 @@ class Linked(Frozen):
 FromLinker = Annotated[Linked | Broken, Field(discriminator="kind")]
 
 
-class FreshOrder(Frozen):
-    """Load a library in a fresh process and time it."""
+class InputsOrder(Frozen):
+    """Make the first set of inputs for these arguments."""
 
-    library: str
-    digest: str
-    entry: str
-    pack_entry: str | None
     arguments: tuple[Argument, ...]
-    packed_arguments: tuple[TensorArgument, ...]
-    num_cores: int
-    cold_cache: bool
     seed: int
     distribution: Distribution
-    input_specs: tuple[InputSpec, ...] = ()
-    input_examples: tuple[InputExample, ...] = Field(default=(), repr=False)
+    input_specs: tuple[InputSpec, ...]
+    input_examples: tuple[InputExample, ...] = Field(repr=False)
 
-
-class FreshTiming(Frozen):
-    """What the fresh process measured."""
-
-    kind: Literal["fresh"] = "fresh"
-    timing: Timing
+    @classmethod
+    def of(cls, host: HostOrder, arguments: tuple[Argument, ...]) -> Self:
+        """The same inputs as that host holds."""
+        return cls(
+            arguments=arguments,
+            seed=host.seed,
+            distribution=host.distribution,
+            input_specs=host.input_specs,
+            input_examples=host.input_examples,
+        )
 
 
 from_host: TypeAdapter[HostReady | HostRefused] = TypeAdapter(FromHost)

@@ -8,6 +8,7 @@ from tvm.s_tir import Schedule  # noqa: F401
 import tunefarm_workers.candidate
 import tunefarm_workers.comparison_child
 import tunefarm_workers.fresh_process
+import tunefarm_workers.input_child
 import tunefarm_workers.link_child
 import tunefarm_workers.reference
 import tunefarm_workers.reference_kernels

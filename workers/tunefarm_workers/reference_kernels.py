@@ -5,11 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import te
 
 from tunefarm_sandbox.channel import Channel
 from tunefarm_schemas.device import ReferenceKernelTimes
-from tunefarm_workers.call_timer import CallTimer
+from tunefarm_workers.call_timer import EVALUATOR, CallTimer
 from tunefarm_workers.messages import DeviceChild, KernelRequest
 from tunefarm_workers.scheduled_module import build_scheduled
 
@@ -60,7 +61,7 @@ def _timer(function: Any, target: Any) -> CallTimer:
     for parameter in function.params:
         tensor = tvm.runtime.empty([int(extent) for extent in parameter.shape], str(parameter.dtype))
         arguments.append(tensor)
-    timer = CallTimer(module, "main", arguments)
+    timer = CallTimer(module, "main", arguments, tvm_ffi.get_global_func(EVALUATOR))
     timer.call()
     return timer
 

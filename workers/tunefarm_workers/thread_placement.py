@@ -1,23 +1,10 @@
-"""Which core each thread of a kernel runs on."""
-
-import os
+"""Which core each thread of a kernel runs on, in a process that has TVM's packages."""
 
 import tvm_ffi
 
-_ONE_CORE_PER_THREAD = -2
-"""TVM's affinity mode in which worker number i runs on the i-th core of the list that is given."""
+from tunefarm_workers.thread_cores import place_on_cores
 
 
 def place_threads(num_cores: int) -> None:
-    """Give each of ``num_cores`` threads of this process's kernels a core of its own, the calling thread included.
-
-    Left alone, TVM ties its workers to cores but not the thread that calls the kernel, trusting the scheduler to find
-    it the core that is left. For kernels of some microseconds it often does not: both threads then share one core for
-    as long as the process lives, and the kernel takes twice its time.
-    """
-    cores = sorted(os.sched_getaffinity(0))[:num_cores]
-    if len(cores) < num_cores:
-        return
-    configure = tvm_ffi.get_global_func("runtime.config_threadpool")
-    configure(_ONE_CORE_PER_THREAD, num_cores, [str(core) for core in cores])
-    os.sched_setaffinity(0, {cores[0]})
+    """As ``place_on_cores``, by the runtime that TVM's packages have loaded."""
+    place_on_cores(num_cores, tvm_ffi.get_global_func("runtime.config_threadpool"))

@@ -1,12 +1,15 @@
 """``tunefarm serve``: the API and a tuner behind one command."""
 
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from tunefarm.exit_code import ExitCode
 from tunefarm.serving.listening import DEFAULT_PORT, Listening
+
+MOST_BY_DEFAULT: Final = 4
 
 
 def serve(
@@ -14,6 +17,14 @@ def serve(
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes one that is free.")] = DEFAULT_PORT,
     jobs_at_once: Annotated[
         int | None, typer.Option(min=1, help="Jobs side by side, where workers measure; this host alone takes one.")
+    ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=64,
+            help="Processes that answer requests. By default one beside a tuner, else one for each core, at most four.",
+        ),
     ] = None,
     no_tuner: Annotated[bool, typer.Option("--no-tuner", help="Only the API.")] = False,
     tls_certificate: Annotated[Path | None, typer.Option(help="PEM file of the certificate chain.")] = None,
@@ -32,5 +43,10 @@ def serve(
 
     listening = Listening(host, port, tls_certificate, tls_key, allow_plain_http)
     words = None if no_tuner else ([] if jobs_at_once is None else ["--jobs-at-once", str(jobs_at_once)])
-    run_service(Settings(), listening, words)
+    run_service(Settings(), listening, processes or _fitting(with_tuner=not no_tuner), words)
     return ExitCode.FINE
+
+
+def _fitting(*, with_tuner: bool) -> int:
+    """Beside a tuner the cores are for searching and measuring."""
+    return 1 if with_tuner else min(len(os.sched_getaffinity(0)), MOST_BY_DEFAULT)

@@ -1,4 +1,4 @@
 """Work that needs TVM or a user's code, done in a confined child that answers once and ends.
 
-``call`` runs in the command; ``answering`` in the child; the entries of the children stand beside what they do.
+``call`` runs in the command; the entries of the children stand beside what they do.
 """

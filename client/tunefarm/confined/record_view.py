@@ -4,8 +4,8 @@ from typing import Final
 
 from pydantic import Field
 
-from tunefarm.confined.answering import answer
 from tunefarm_sandbox.channel import Channel
+from tunefarm_sandbox.question import answer
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.trace import Trace
 

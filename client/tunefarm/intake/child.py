@@ -6,12 +6,12 @@ from typing import Any
 import tvm
 from tvm.target import codegen
 
-from tunefarm.confined.answering import answer
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.module_reader import read_module
 from tunefarm.intake.schedule_function import schedule_function_of, seed_trace, tersely_failing
 from tunefarm.intake.target_text import parse_target_text
 from tunefarm_sandbox.channel import Channel
+from tunefarm_sandbox.question import answer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.input_spec import InputExample, InputSpec
 from tunefarm_schemas.target import Target

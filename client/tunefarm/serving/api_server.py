@@ -10,6 +10,7 @@ from tunefarm.serving.listening import Listening
 if TYPE_CHECKING:
     from uvicorn import Server
 
+    from tunefarm_services.api.settings import ApiSettings
     from tunefarm_services.telemetry.request_spans import Application
 
 GRACE_S: Final = 1
@@ -19,22 +20,22 @@ SWITCH_INTERVAL_S: Final = 0.0005
 """How long a thread that answers may compute while the event loop waits for the interpreter: a tenth of the usual."""
 
 
-def api_server(app: "Application", listening: Listening, most_connections: int) -> "Server":
-    """A server of ``app``. Its ``run`` takes the socket, and returns after SIGINT or SIGTERM."""
+def api_server(app: "Application", listening: Listening, settings: "ApiSettings") -> "Server":
+    """A server of ``app``. Its ``run`` takes the socket, and ends after SIGINT or SIGTERM as these do by themselves."""
     import uvicorn
 
-    from tunefarm_services.api.http_protocol import PromptProtocol
+    from tunefarm_services.api.http_protocol import prompt_protocol
 
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            http=PromptProtocol,
+            http=prompt_protocol(settings.header_deadline_s),
             ws="none",
             lifespan="on",
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=most_connections,
+            limit_concurrency=settings.connections,
             timeout_graceful_shutdown=GRACE_S,
             timeout_keep_alive=KEEP_ALIVE_S,
             ssl_certfile=None if listening.tls_certificate is None else str(listening.tls_certificate),
@@ -43,10 +44,16 @@ def api_server(app: "Application", listening: Listening, most_connections: int) 
     )
 
 
+def keep_for_good() -> None:
+    """Have the garbage collector never look again at what is loaded, which stays anyway.
+
+    Nobody waits for it then, and forked processes go on sharing that memory, which it would otherwise write to.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 def serve(server: "Server", listener: socket.socket) -> None:
     """Answer requests until told to stop."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    # What was loaded stays for good. The garbage collector need not look at all of it while everybody waits.
-    gc.collect()
-    gc.freeze()
     server.run(sockets=[listener])

@@ -1,11 +1,16 @@
-"""The whole service behind one command: the API here, the tuner in a child that is started again when it dies."""
+"""The whole service behind one command: the API, and the tuner in a child that is started again when it dies."""
 
 import os
+import signal
 import sys
 from contextlib import ExitStack
+from types import FrameType
+from typing import NoReturn
 
-from tunefarm.installation import open_store
-from tunefarm.serving.api_server import api_server, serve
+from tunefarm.installation import open_store, private_folder
+from tunefarm.scratch_folder import ScratchFolder
+from tunefarm.serving.api_processes import ApiProcesses
+from tunefarm.serving.api_server import api_server, keep_for_good, serve
 from tunefarm.serving.connection_files import ConnectionFiles
 from tunefarm.serving.listening import Listening
 from tunefarm.serving.single_service import SingleService
@@ -13,24 +18,35 @@ from tunefarm.serving.tuner_child import TunerChild
 from tunefarm_services.settings import Settings
 
 
-def run_service(settings: Settings, listening: Listening, tuner_words: list[str] | None) -> None:
+def run_service(settings: Settings, listening: Listening, processes: int, tuner_words: list[str] | None) -> None:
     """Serve until SIGINT or SIGTERM. ``tuner_words`` are the tuner's options; None starts no tuner.
 
     Raises:
         BadInput, StoreError: an address, a folder or the database cannot be used.
+        KeyboardInterrupt, SystemExit: SIGINT or SIGTERM came, and everything has been put in order.
     """
     from tunefarm_services.api.app import create_app
     from tunefarm_services.api.settings import ApiSettings
     from tunefarm_services.telemetry.farm_collector import FarmCollector
     from tunefarm_services.telemetry.request_spans import RequestSpans
     from tunefarm_services.telemetry.settings import TelemetrySettings
+    from tunefarm_services.telemetry.shared_figures import forget_process, share_figures
     from tunefarm_services.telemetry.telemetry import telemetry_of
+    from tunefarm_services.telemetry.traces import configure_traces
 
     listening.check()
+    signal.signal(signal.SIGTERM, _end_in_order)
     with ExitStack() as parts:
-        # The API answers /metrics itself; the address in the environment is the tuner's.
-        own = TelemetrySettings().model_copy(update={"metrics_listen": None})
+        tuner_environment = _tuner_environment()
+        if processes > 1:
+            figures = ScratchFolder.within(private_folder(settings, "scratch"))
+            parts.callback(figures.close)
+            share_figures(figures.path)
+        # The API answers /metrics itself, and only a process that answers requests has traces.
+        said = TelemetrySettings()
+        own = said.model_copy(update={"metrics_listen": None, "traces_endpoint": None})
         telemetry = parts.enter_context(telemetry_of("api", own))
+        configure_traces("api", said.traces_endpoint).close()  # what cannot be used is told now
         if tuner_words is not None:
             parts.enter_context(SingleService(settings))
         listener = parts.enter_context(listening.bind())
@@ -47,11 +63,30 @@ def run_service(settings: Settings, listening: Listening, tuner_words: list[str]
             files.leave_address(url)
             parts.callback(files.withdraw_address)
         if tuner_words is not None:
-            child = TunerChild(tuner_words, _tuner_environment())
+            child = TunerChild(tuner_words, tuner_environment)
             child.start()
             parts.callback(child.end)
         _greet(url, files, with_tuner=tuner_words is not None)
-        serve(api_server(RequestSpans(app, telemetry.traces), listening, api_settings.connections), listener)
+
+        def answer(number: int) -> None:
+            app.state.parts.loads_intake_at_once = number == 0
+            with ExitStack() as own_parts:
+                own_parts.callback(store.close)
+                traces = configure_traces("api", said.traces_endpoint)
+                own_parts.callback(traces.close)
+                serve(api_server(RequestSpans(app, traces), listening, api_settings), listener)
+
+        keep_for_good()
+        if processes == 1:
+            answer(0)
+        else:
+            store.close()  # no connection is shared; each process opens its own
+            ApiProcesses(processes, answer, forget_process).run()
+
+
+def _end_in_order(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Init systems end a service with SIGTERM: what it leaves behind is to be as after Ctrl-C."""
+    sys.exit(0)
 
 
 def _tuner_environment() -> dict[str, str]:

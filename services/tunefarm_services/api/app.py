@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from tunefarm_services.api.intake import Intake, ZygoteIntake
+from tunefarm_services.api.known_tokens import KnownTokens
 from tunefarm_services.api.middleware.authentication import Authentication
 from tunefarm_services.api.middleware.idempotency import Idempotency
 from tunefarm_services.api.middleware.request_body import RequestBody
@@ -16,6 +17,7 @@ from tunefarm_services.api.middleware.request_log import RequestLog
 from tunefarm_services.api.openapi import add_openapi
 from tunefarm_services.api.parts import Parts
 from tunefarm_services.api.problem_handlers import add_problem_handlers
+from tunefarm_services.api.request_rates import RequestRates
 from tunefarm_services.api.routes import (
     artifacts,
     devices,
@@ -48,7 +50,8 @@ def create_app(
         intake: reads modules; a zygote of its own when None. Started and ended with the app.
         metrics: figures of the process; its own when None.
     """
-    parts = Parts(store, settings, intake or ZygoteIntake(settings), metrics or Metrics("api"))
+    tokens = KnownTokens(store, settings.token_trust_s)
+    parts = Parts(store, settings, intake or ZygoteIntake(settings), metrics or Metrics("api"), tokens)
     app = FastAPI(
         title="tunefarm",
         version="1",
@@ -58,7 +61,7 @@ def create_app(
         openapi_url="/openapi.json",
         middleware=[
             Middleware(RequestLog, metrics=parts.metrics),
-            Middleware(Authentication, store=store, settings=settings),
+            Middleware(Authentication, tokens=tokens, rates=RequestRates(), settings=settings),
             Middleware(RequestBody, settings=settings),
             Middleware(Idempotency, store=store),
         ],
@@ -78,7 +81,8 @@ def _lifespan(parts: Parts) -> Callable[[FastAPI], AbstractAsyncContextManager[N
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         to_thread.current_default_thread_limiter().total_tokens = parts.settings.threads
         parts.stopping = anyio.Event()
-        parts.intake.start()
+        if parts.loads_intake_at_once:
+            parts.intake.start()
         try:
             yield
         finally:

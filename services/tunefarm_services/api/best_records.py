@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from tunefarm_schemas.record import MatchKind, RecordKey, RecordMatch
 from tunefarm_schemas.target import Target
 from tunefarm_services.api.bodies.record import BestBody
-from tunefarm_services.api.modules import target_question, understood
+from tunefarm_services.api.intake_messages import TargetText
+from tunefarm_services.api.modules import understood
 from tunefarm_services.api.parts import Parts
 from tunefarm_services.store import Store
 
@@ -13,14 +14,16 @@ UNKNOWN = "unknown"
 LANE_KINDS = {"llvm": ("cpu", "rpc"), "cuda": ("cuda",)}
 
 
-def best_records(parts: Parts, tenant: str, body: BestBody) -> list[RecordMatch]:
-    """What is known for the function, the most trustworthy first.
+Question = TargetText | Target
+
+
+def best_records(parts: Parts, tenant: str, body: BestBody, question: Question) -> list[RecordMatch]:
+    """What is known for the function, the most trustworthy first. ``question`` is what the body says of its target.
 
     Raises:
         BadInput: the module or the target cannot be used.
-        NotFound: the workload, the upload or the target is not there.
+        NotFound: the workload or the upload is not there.
     """
-    question = target_question(parts, tenant, body.target)
     if body.workload_id is not None and isinstance(question, Target):
         workload_id, target = body.workload_id, question
     elif body.workload_id is not None:
@@ -37,14 +40,10 @@ def best_records(parts: Parts, tenant: str, body: BestBody) -> list[RecordMatch]
     return _merged(found, body.limit)
 
 
-def needs_child(parts: Parts, tenant: str, body: BestBody) -> bool:
-    """Whether it takes TVM to understand the question, and not only the store.
-
-    Raises what ``best_records`` raises for its target.
-    """
+def needs_child(parts: Parts, body: BestBody, question: Question) -> bool:
+    """Whether it takes TVM to understand what is asked, and not only the store."""
     if body.workload_id is None:
         return True
-    question = target_question(parts, tenant, body.target)
     return not isinstance(question, Target) and not parts.intake.knows_target(question)
 
 

@@ -1,24 +1,21 @@
-"""One question to a confined child, and its answer."""
+"""The service's questions to confined children."""
 
-from typing import TypeVar
+from typing import Final
 
 import structlog
-from pydantic import BaseModel, ValidationError
 
-from tunefarm_sandbox.channel import MAX_MESSAGE_BYTES, ChannelClosed
-from tunefarm_sandbox.child import Child
-from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_sandbox.limits import Limits
-from tunefarm_schemas.bad_input import BadInput
+from tunefarm_sandbox.question import Answer, Fixes, ask
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_services.api.intake_messages import Refusal
 
 log = structlog.get_logger()
 
-Answer = TypeVar("Answer", bound=BaseModel)
-
-FIX = "Send what tvm.ir.save_json writes for a module of TIR functions, unchanged."
+FIXES: Final = Fixes(
+    too_large="Send fewer modules in one request.",
+    ended="Send what tvm.ir.save_json writes for a module of TIR functions, unchanged.",
+    late="Send one function at a time.",
+)
 
 
 def confined_call(
@@ -31,37 +28,20 @@ def confined_call(
     limits: Limits,
     timeout_s: float,
 ) -> Answer:
-    """Run ``entry`` ("package.module:function") in a child that may compute and nothing else.
-
-    Raises:
-        BadInput: the child refused the question, crashed or took longer than ``timeout_s``; named after ``field``.
-        ForkFailed: there is no child.
-    """
-    payload = question.model_dump_json().encode()
-    if len(payload) > MAX_MESSAGE_BYTES:
-        raise BadInput(field, "it is too large to be read at once.", "Send fewer modules in one request.")
-    with zygote.fork(entry, payload, limits=limits, confinement=Confinement.strict()) as child:
-        try:
-            received = child.channel.receive(timeout_s)
-        except ChannelClosed as closed:
-            raise BadInput(field, f"the process that read it {_how_it_ended(child)}.", FIX) from closed
-        except TimeoutError as late:
-            problem = f"reading it took longer than {timeout_s:g} s."
-            raise BadInput(field, problem, "Send one function at a time.") from late
-    return _decoded(received, answer_type)
+    """Ask as ``ask`` does; what a child printed before its end goes to the log and not to the caller."""
+    return ask(
+        zygote,
+        entry,
+        question,
+        answer_type,
+        field=field,
+        fixes=FIXES,
+        limits=limits,
+        timeout_s=timeout_s,
+        described=_logged,
+    )
 
 
-def _how_it_ended(child: Child) -> str:
-    ended = child.exit(2.0)
-    log.warning("intake child died", ended=None if ended is None else ended.described(), output=child.output()[-2000:])
-    if ended is None:
-        return "closed its channel"
-    return f"was {ended.described()}" if ended.kind == "signaled" else ended.described()
-
-
-def _decoded(received: bytes, answer_type: type[Answer]) -> Answer:
-    try:
-        refusal = Refusal.model_validate_json(received)
-    except ValidationError:
-        return answer_type.model_validate_json(received)
-    raise refusal.as_error()
+def _logged(how: str, output: str) -> str:
+    log.warning("intake child died", ended=how, output=output[-2000:])
+    return f"{how}."

@@ -6,8 +6,9 @@ from typing import Final, Literal, Protocol
 from tunefarm_sandbox.fork_failed import ForkFailed
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_sandbox.limits import Limits
+from tunefarm_sandbox.question import Answer
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_services.api.confined_call import Answer, confined_call
+from tunefarm_services.api.confined_call import confined_call
 from tunefarm_services.api.intake_messages import (
     DatabaseEntries,
     DatabaseText,
@@ -23,7 +24,8 @@ PRELOAD: Final = ("tvm", f"{CHILD}:load")
 
 TARGETS_KEPT: Final = 256
 
-IntakeState = Literal["loading", "ready", "failed"]
+IntakeState = Literal["asleep", "loading", "ready", "failed"]
+"""``asleep``: it starts to load with the first question."""
 
 
 class Intake(Protocol):
@@ -76,8 +78,10 @@ class ZygoteIntake:
     def state(self) -> IntakeState:
         """Whether TVM is loaded."""
         zygote = self._zygote
-        if zygote is None or not zygote.alive:
-            return "failed" if zygote is not None else "loading"
+        if zygote is None:
+            return "asleep"
+        if not zygote.alive:
+            return "failed"
         return "ready" if zygote.ready(0) else "loading"
 
     def read(self, question: ModuleQuestion) -> ModuleAnswer:

@@ -4,12 +4,12 @@ It runs confined, with limits on time and memory, in a process that is made for 
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from tunefarm_sandbox.channel import Channel
+from tunefarm_sandbox.question import answer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.workload import Workload
 from tunefarm_search.foreign_input import (
@@ -32,7 +32,6 @@ from tunefarm_services.api.intake_messages import (
     ModuleAnswer,
     ModuleQuestion,
     ModuleText,
-    Refusal,
     TargetAnswer,
     TargetText,
     UnderstoodWorkload,
@@ -50,23 +49,23 @@ def load() -> None:
 
 def read(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
     """Entry of a child: a ``ModuleQuestion`` in, a ``ModuleAnswer`` or a refusal out."""
-    _answer(channel, lambda: understand(ModuleQuestion.model_validate_json(payload)))
+    answer(channel, lambda: understand(ModuleQuestion.model_validate_json(payload)))
 
 
 def target(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
     """Entry of a child: a ``TargetText`` in, a ``TargetAnswer`` or a refusal out."""
-    _answer(channel, lambda: understand_target(TargetText.model_validate_json(payload)))
+    answer(channel, lambda: understand_target(TargetText.model_validate_json(payload)))
 
 
 def read_database(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
     """Entry of a child: a ``DatabaseText`` in, ``DatabaseEntries`` out."""
     text = DatabaseText.model_validate_json(payload)
-    _answer(channel, lambda: _entries(parse_database(text.workloads, text.records)))
+    answer(channel, lambda: _entries(parse_database(text.workloads, text.records)))
 
 
 def write_database(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
     """Entry of a child: ``DatabaseEntries`` in, a ``DatabaseText`` out."""
-    _answer(channel, lambda: _database_text(DatabaseEntries.model_validate_json(payload)))
+    answer(channel, lambda: _database_text(DatabaseEntries.model_validate_json(payload)))
 
 
 def understand(question: ModuleQuestion) -> ModuleAnswer:
@@ -152,12 +151,3 @@ def _entries(database: ParsedDatabase) -> DatabaseEntries:
 def _database_text(entries: DatabaseEntries) -> DatabaseText:
     database = export_database((e.workload, e.target, e.trace, [e.latency_s]) for e in entries.accepted)
     return DatabaseText(workloads=database.workloads, records=database.records)
-
-
-def _answer(channel: Channel, work: Callable[[], Frozen]) -> None:
-    """Send what ``work`` returns, or the ``BadInput`` it raises. Any other exception ends the child and is a bug."""
-    try:
-        result: Frozen = work()
-    except BadInput as error:
-        result = Refusal.of(error)
-    channel.send(result.model_dump_json().encode())

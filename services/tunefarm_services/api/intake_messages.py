@@ -1,10 +1,7 @@
 """What the intake child is asked, and what it answers."""
 
-from typing import Literal
-
 from pydantic import Field
 
-from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Sketch, Trace
@@ -91,21 +88,3 @@ class DatabaseEntries(Frozen):
 
     accepted: tuple[DatabaseEntry, ...]
     refused: tuple[DatabaseRefusal, ...] = ()
-
-
-class Refusal(Frozen):
-    """``BadInput`` as a value, so that it can cross from the child."""
-
-    kind: Literal["bad_input"] = "bad_input"
-    field: str
-    problem: str
-    fix: str
-
-    @classmethod
-    def of(cls, error: BadInput) -> "Refusal":
-        """The value that stands for ``error``."""
-        return cls(field=error.field, problem=error.problem, fix=error.fix)
-
-    def as_error(self) -> BadInput:
-        """The exception that this value stands for."""
-        return BadInput(self.field, self.problem, self.fix)

@@ -10,6 +10,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
 from tunefarm_services.api.intake import Intake
+from tunefarm_services.api.known_tokens import KnownTokens
 from tunefarm_services.api.problem import unavailable
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
@@ -26,8 +27,11 @@ class Parts:
     settings: ApiSettings
     intake: Intake
     metrics: Metrics
+    tokens: KnownTokens
     stopping: anyio.Event | None = field(default=None)
     """Set when the process is asked to end, so that event streams end too. Made on the event loop."""
+    loads_intake_at_once: bool = True
+    """Whether the intake is started with the process, and not only when the first module comes."""
 
     @cached_property
     def intake_limiter(self) -> CapacityLimiter:

@@ -41,13 +41,16 @@ class ApiSettings(Settings):
     rate_limit: str = "500/second"
     """Requests of one token."""
     refused_rate_limit: str = "30/second"
-    """Requests of one address with a token that is not valid."""
+    """Requests of one address with a token that is not valid. Both count for all API processes of a host together."""
+    token_trust_s: float = Field(default=1.0, ge=0)
+    """How long a token that another process revokes may still work, at most; with 0 every request asks the store."""
     open_jobs_per_tenant: int = Field(default=1000, gt=0)
     """Jobs of a tenant that are not finished."""
     modules_per_job: int = Field(default=256, gt=0)
 
-    threads: int = Field(default=6, gt=0)
-    """Threads that talk to the store; more would mostly wait for the interpreter's lock, and hold a connection each."""
+    threads: int = Field(default=2, gt=0)
+    """Threads of each process that talk to the store. With six, eight requests at once took twice the processor time
+    that they took with two: the interpreter's lock goes from hand to hand. Add processes instead."""
     event_poll_s: float = Field(default=0.25, gt=0)
     """How often an event stream looks for news while there are some; it slows down to once a second."""
     heartbeat_s: float = Field(default=15.0, gt=0)

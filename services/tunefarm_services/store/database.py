@@ -39,7 +39,7 @@ _CONNECTION_LIVES_S: Final = 1800
 
 # For each connection, as it is used, in the memory of a process that may have a dozen: the pages that are asked for all
 # the time. The others are in the kernel's cache once for all processes, some microseconds away.
-_SQLITE_CACHE_KIB: Final = 4_096
+_SQLITE_CACHE_KIB: Final = 2_048
 
 _SERIALIZATION_FAILURE: Final = "40001"
 _DEADLOCK: Final = "40P01"

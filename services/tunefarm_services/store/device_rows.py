@@ -1,14 +1,14 @@
 """Devices and their classes."""
 
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Row, bindparam, select
+from sqlalchemy import bindparam, select
 
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.device import Device, DeviceClass, ReferenceKernelTimes
 from tunefarm_services.store.insert_once import insert_once
 from tunefarm_services.store.retried import retried
-from tunefarm_services.store.rows import Rows
+from tunefarm_services.store.rows import AnyRow, Rows
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.tables import DeviceClassTable, DeviceTable
 
@@ -62,7 +62,7 @@ class DeviceRows(Rows):
         return DeviceClass.model_validate_json(document)
 
 
-def _device_of(row: Row[Any]) -> Device:
+def _device_of(row: AnyRow) -> Device:
     return Device(
         fingerprint=row.fingerprint,
         host_name=row.host_name,

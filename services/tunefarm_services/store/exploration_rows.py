@@ -101,7 +101,6 @@ class ExplorationRows(Rows):
         ``commit_measurements`` counts trials itself: ``trials`` are those beyond, normally 0. Raises FenceLost.
         """
         with self._database.writing() as connection:
-            require_fence(connection, lease)
             require_exploration(connection, lease, exploration_id)
             values = {
                 "of_tenant": lease.tenant,

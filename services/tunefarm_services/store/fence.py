@@ -23,6 +23,18 @@ _EXPLORATION: Final = (
     .with_for_update()
 )
 
+# Both at once, the job's row locked before the exploration's as everywhere.
+_JOB_AND_EXPLORATION: Final = (
+    select(JobTable.fence, JobTable.owner, ExplorationTable.holder_job_id, ExplorationTable.holder_fence)
+    .join(ExplorationTable, ExplorationTable.tenant == JobTable.tenant)
+    .where(
+        JobTable.tenant == bindparam("tenant"),
+        JobTable.job_id == bindparam("job_id"),
+        ExplorationTable.exploration_id == bindparam("exploration_id"),
+    )
+    .with_for_update()
+)
+
 _LIVE_HOLDER: Final = select(JobTable.job_id).where(
     JobTable.tenant == bindparam("tenant"),
     JobTable.job_id == bindparam("job_id"),
@@ -49,7 +61,15 @@ def require_fence(connection: Connection, lease: Lease) -> None:
 
 
 def require_exploration(connection: Connection, lease: Lease, exploration_id: str) -> None:
-    """Raise FenceLost unless the exploration is held under ``lease``, NotFound when there is none."""
+    """Raise FenceLost unless ``lease`` is still the job's and the exploration held under it, NotFound for none.
+
+    Both rows are held until the transaction ends.
+    """
+    asked = {"tenant": lease.tenant, "job_id": lease.job_id, "exploration_id": exploration_id}
+    found = connection.execute(_JOB_AND_EXPLORATION, asked).one_or_none()
+    if found is not None and tuple(found) == (lease.fence, lease.owner, lease.job_id, lease.fence):
+        return
+    require_fence(connection, lease)
     holder = _holder(connection, lease.tenant, exploration_id)
     if holder != (lease.job_id, lease.fence):
         raise FenceLost(f"exploration {exploration_id}", lease.fence)

@@ -1,9 +1,9 @@
 """What one measurement does to its trial."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from sqlalchemy import BindParameter, Boolean, Connection, bindparam, exists, or_, update
+from sqlalchemy import BindParameter, Boolean, Connection, bindparam, or_, update
 
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.failure import FailureReason
@@ -24,15 +24,7 @@ _RESULT: Final[dict[str, BindParameter[object]]] = {
     "failure_message": bindparam("new_message"),
     "failure_under_load": bindparam("new_under_load"),
 }
-# The first attempt may come in after the second: then the second stands.
-_LATER_ATTEMPT: Final = exists().where(
-    MeasurementTable.tenant == TrialTable.tenant,
-    MeasurementTable.exploration_id == TrialTable.exploration_id,
-    MeasurementTable.candidate_number == TrialTable.candidate_number,
-    MeasurementTable.attempt > bindparam("of_attempt"),
-    MeasurementTable.purpose == Purpose.SEARCH.value,
-)
-_DONE: Final = _OF_TRIAL.where(~_LATER_ATTEMPT).values(
+_DONE: Final = _OF_TRIAL.values(
     state=TrialState.DONE.value,
     is_counted=or_(TrialTable.is_counted, bindparam("now_counted", type_=Boolean())),
     **_RESULT,
@@ -49,13 +41,23 @@ def store_measurement(connection: Connection, tenant: str, measurement: Measurem
     return True
 
 
-def store_new_measurements(connection: Connection, tenant: str, measurements: Sequence[Measurement]) -> None:
-    """Insert measurements that are not stored yet, and update their trials: a few statements, however many they are."""
+def store_new_measurements(
+    connection: Connection, tenant: str, measurements: Sequence[Measurement], sent_again: Collection[int]
+) -> None:
+    """Insert measurements that are not stored yet, and update their trials: a few statements, however many they are.
+
+    Of candidates whose numbers are in ``sent_again`` the second attempt has a result: the first changes nothing more.
+    """
     if not measurements:
         return
     rows = [_measurement_values(tenant, each, _result_values(each)) for each in measurements]
     connection.execute(insert_into(connection, MeasurementTable), rows)
-    _update_trials(connection, tenant, measurements)
+    _update_trials(connection, tenant, [each for each in measurements if not _is_overtaken(each, sent_again)])
+
+
+def _is_overtaken(measurement: Measurement, sent_again: Collection[int]) -> bool:
+    is_first = measurement.purpose is Purpose.SEARCH and measurement.attempt == 1
+    return is_first and measurement.candidate_number in sent_again
 
 
 def _update_trials(connection: Connection, tenant: str, measurements: Sequence[Measurement]) -> None:
@@ -67,7 +69,7 @@ def _update_trials(connection: Connection, tenant: str, measurements: Sequence[M
             "of_number": measurement.candidate_number,
         }
         if measurement.purpose is Purpose.SEARCH:
-            done.append(of_trial | {"of_attempt": measurement.attempt, "now_counted": is_spent(measurement)})
+            done.append(of_trial | {"now_counted": is_spent(measurement)})
         elif is_wrong(measurement):
             refuted.append(of_trial)
     # What verification found stands against what the search was told.

@@ -1,12 +1,28 @@
 """Measurements: checked against what was dispatched, stored once, and only then acknowledged."""
 
-from collections.abc import Sequence
-from typing import Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, Double, bindparam, case, cast, func, select, update
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    ColumnElement,
+    Connection,
+    Double,
+    Integer,
+    Select,
+    any_,
+    bindparam,
+    case,
+    cast,
+    func,
+    select,
+    update,
+)
 
 from tunefarm_schemas.measurement import Measurement, Purpose, Timing
-from tunefarm_services.store.fence import require_exploration, require_fence
+from tunefarm_services.store.fence import require_exploration
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.measured_trial import is_spent, is_wrong, store_new_measurements
 from tunefarm_services.store.retried import retried
@@ -16,37 +32,55 @@ from tunefarm_services.store.tables import DispatchTable, ExplorationTable, Meas
 _AT_ONCE: Final = 500
 _Attempt: TypeAlias = tuple[int, int, str]
 
-_DISPATCHES: Final = (
-    select(
-        DispatchTable.candidate_number,
-        DispatchTable.attempt,
-        DispatchTable.purpose,
-        DispatchTable.dispatch_id,
-        DispatchTable.nonce,
-        DispatchTable.fence,
-        DispatchTable.job_id,
-        TrialTable.is_counted,
-        MeasurementTable.kind.is_not(None).label("is_stored"),
-    )
-    .join(
-        TrialTable,
-        (TrialTable.tenant == DispatchTable.tenant)
-        & (TrialTable.exploration_id == DispatchTable.exploration_id)
-        & (TrialTable.candidate_number == DispatchTable.candidate_number),
-    )
-    .outerjoin(
-        MeasurementTable,
-        (MeasurementTable.tenant == DispatchTable.tenant)
-        & (MeasurementTable.exploration_id == DispatchTable.exploration_id)
-        & (MeasurementTable.candidate_number == DispatchTable.candidate_number)
-        & (MeasurementTable.attempt == DispatchTable.attempt)
-        & (MeasurementTable.purpose == DispatchTable.purpose),
-    )
+# Questions of their own and not joins: as long as PostgreSQL has no statistics of a young exploration it takes it for a
+# handful of rows and joins by going through all of them for each.
+_IS_COUNTED: Final = (
+    select(TrialTable.is_counted)
     .where(
-        DispatchTable.tenant == bindparam("tenant"),
-        DispatchTable.exploration_id == bindparam("exploration_id"),
-        DispatchTable.candidate_number.in_(bindparam("numbers", expanding=True)),
+        TrialTable.tenant == DispatchTable.tenant,
+        TrialTable.exploration_id == DispatchTable.exploration_id,
+        TrialTable.candidate_number == DispatchTable.candidate_number,
     )
+    .scalar_subquery()
+)
+_KIND: Final = (
+    select(MeasurementTable.kind)
+    .where(
+        MeasurementTable.tenant == DispatchTable.tenant,
+        MeasurementTable.exploration_id == DispatchTable.exploration_id,
+        MeasurementTable.candidate_number == DispatchTable.candidate_number,
+        MeasurementTable.attempt == DispatchTable.attempt,
+        MeasurementTable.purpose == DispatchTable.purpose,
+    )
+    .scalar_subquery()
+)
+_DISPATCHES: Final = select(
+    DispatchTable.candidate_number,
+    DispatchTable.attempt,
+    DispatchTable.purpose,
+    DispatchTable.dispatch_id,
+    DispatchTable.nonce,
+    DispatchTable.fence,
+    DispatchTable.job_id,
+    _IS_COUNTED.label("is_counted"),
+    _KIND.is_not(None).label("is_stored"),
+).where(
+    DispatchTable.tenant == bindparam("tenant"),
+    DispatchTable.exploration_id == bindparam("exploration_id"),
+)
+# The numbers travel as one value, so that the statement is the same however many they are.
+_AMONG: Final[Mapping[str, ColumnElement[bool]]] = MappingProxyType(
+    {
+        "sqlite": DispatchTable.candidate_number.in_(
+            select(func.json_each(bindparam("numbers", type_=JSON())).table_valued("value").c.value)
+        ),
+        # The range is what it looks up by for as long as it has no statistics.
+        "postgresql": (DispatchTable.candidate_number == any_(bindparam("numbers", type_=ARRAY(Integer()))))
+        & DispatchTable.candidate_number.between(bindparam("first"), bindparam("last")),
+    }
+)
+_DISPATCHES_AMONG: Final[Mapping[str, Select[*tuple[Any, ...]]]] = MappingProxyType(
+    {dialect: _DISPATCHES.where(among) for dialect, among in _AMONG.items()}
 )
 _OF_EXPLORATION: Final = update(ExplorationTable).where(
     ExplorationTable.tenant == bindparam("of_tenant"),
@@ -81,7 +115,6 @@ class MeasurementRows(Rows):
         at verification takes the trial's latency back. Raises FenceLost.
         """
         with self._database.writing() as connection:
-            require_fence(connection, lease)
             fresh: list[Measurement] = []
             for exploration_id in dict.fromkeys(measurement.exploration_id for measurement in measurements):
                 require_exploration(connection, lease, exploration_id)
@@ -96,16 +129,18 @@ def _commit(
 ) -> list[Measurement]:
     """Those of one exploration that were new. Its row is locked, so nobody else stores any of them meanwhile."""
     numbers = sorted({measurement.candidate_number for measurement in measurements})
-    asked = {"tenant": lease.tenant, "exploration_id": exploration_id, "numbers": numbers}
-    dispatches = {
-        (row.candidate_number, row.attempt, row.purpose): row for row in connection.execute(_DISPATCHES, asked)
-    }
+    asked: dict[str, object] = {"tenant": lease.tenant, "exploration_id": exploration_id, "numbers": numbers}
+    asked |= {"first": numbers[0], "last": numbers[-1]}
+    found = connection.execute(_DISPATCHES_AMONG[connection.dialect.name], asked)
+    dispatches = {(row.candidate_number, row.attempt, row.purpose): row for row in found}
     fresh: dict[_Attempt, Measurement] = {}
     for measurement in measurements:
         dispatch = dispatches.get(_attempt_of(measurement))
         if dispatch is not None and not dispatch.is_stored and _is_live(dispatch, lease, measurement):
             fresh.setdefault(_attempt_of(measurement), measurement)
-    store_new_measurements(connection, lease.tenant, list(fresh.values()))
+    second = [key for key, row in dispatches.items() if key[1] > 1 and (row.is_stored or key in fresh)]
+    sent_again = {number for number, _, purpose in second if purpose == Purpose.SEARCH.value}
+    store_new_measurements(connection, lease.tenant, list(fresh.values()), sent_again)
     counted = {number for (number, _, _), row in dispatches.items() if row.is_counted}
     _learn(connection, lease.tenant, exploration_id, list(fresh.values()), counted)
     return list(fresh.values())

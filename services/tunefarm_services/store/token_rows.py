@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -29,7 +30,7 @@ _KEY: Final = select(ServerSecretTable.secret).where(
     ServerSecretTable.tenant == OPERATOR_TENANT, ServerSecretTable.name == _HASHING_KEY
 )
 _ANYONES: Final = select(TokenTable, _KEY.scalar_subquery().label("hashing_key")).where(
-    TokenTable.token_id == bindparam("token_id")
+    TokenTable.token_id.in_(bindparam("token_ids", expanding=True))
 )
 _OF_TENANT: Final = select(TokenTable).where(TokenTable.tenant == bindparam("tenant")).order_by(TokenTable.token_id)
 _ONE: Final = _OF_TENANT.where(TokenTable.token_id == bindparam("token_id"))
@@ -73,16 +74,24 @@ class TokenRows(Rows):
 
         That it was used is noted at most once a minute, and never in the way of an answer.
         """
-        match = _TEXT.fullmatch(text)
-        token_id, secret = match.groups() if match else ("", "")
+        return self.authenticate_all((text,)).get(text)
+
+    def authenticate_all(self, texts: Collection[str]) -> dict[str, Token]:
+        """The same for several texts in one question; without those that are unknown, revoked or expired."""
+        matches = {text: _TEXT.fullmatch(text) for text in texts}
+        parts = {text: match.groups() if match else ("", "") for text, match in matches.items()}
         with self._database.reading() as connection:
-            row = connection.execute(_ANYONES, {"token_id": token_id}).one_or_none()
-        # As much work for a token that nobody has as for one with another secret.
-        key, stored_hash = (_NO_HASH, _NO_HASH) if row is None else (row.hashing_key, row.secret_hash)
-        is_known = hmac.compare_digest(_hash(key, secret), stored_hash)
-        if row is None or not is_known or not _is_usable(row):
-            return None
-        return self._noted(_token(row))
+            token_ids = [token_id for token_id, _ in parts.values()]
+            rows = {row.token_id: row for row in connection.execute(_ANYONES, {"token_ids": token_ids})}
+        found = {}
+        for text, (token_id, secret) in parts.items():
+            row = rows.get(token_id)
+            # As much work for a token that nobody has as for one with another secret.
+            key, stored_hash = (_NO_HASH, _NO_HASH) if row is None else (row.hashing_key, row.secret_hash)
+            is_known = hmac.compare_digest(_hash(key, secret), stored_hash)
+            if row is not None and is_known and _is_usable(row):
+                found[text] = _token(row)
+        return self._noted(found)
 
     def tokens(self, tenant: str) -> list[Token]:
         """Every token of a tenant, those that no longer work included."""
@@ -114,15 +123,21 @@ class TokenRows(Rows):
             connection.execute(_CHANGE.values(secret_hash=_hash(_made_key(connection), secret)), values)
         return token, _text(token, secret)
 
-    def _noted(self, token: Token) -> Token:
+    def _noted(self, found: dict[str, Token]) -> dict[str, Token]:
+        """The tokens with the time of their use, which is written down for those where it is a minute old."""
         now = datetime.now(UTC)
-        if token.last_used_at is not None and now - datetime.fromisoformat(token.last_used_at) < _NOTED_EVERY:
-            return token
+        late = {text: token for text, token in found.items() if _was_used_before(token, now - _NOTED_EVERY)}
+        if not late:
+            return found
         used_at = now.isoformat()
+        values = [{"of_tenant": token.tenant, "of_token": token.token_id} for token in late.values()]
         with suppress(StoreUnavailable), self._database.writing() as connection:
-            values = {"of_tenant": token.tenant, "of_token": token.token_id}
             connection.execute(_CHANGE.values(last_used_at=used_at), values)
-        return token.model_copy(update={"last_used_at": used_at})
+        return found | {text: token.model_copy(update={"last_used_at": used_at}) for text, token in late.items()}
+
+
+def _was_used_before(token: Token, moment: datetime) -> bool:
+    return token.last_used_at is None or datetime.fromisoformat(token.last_used_at) <= moment
 
 
 def _made_key(connection: Connection) -> bytes:

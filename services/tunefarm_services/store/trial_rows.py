@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import BindParameter, Connection, bindparam, select, update
 
 from tunefarm_schemas.measurement import Candidate, CandidateOrigin, Dispatch, Measurement, Purpose
 from tunefarm_schemas.trace import Trace
 from tunefarm_services.store.exploration_rows import exploration_of
-from tunefarm_services.store.fence import require_exploration, require_fence
+from tunefarm_services.store.fence import require_exploration
 from tunefarm_services.store.insert_once import insert_once
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.retried import retried
@@ -54,6 +54,9 @@ _DOCUMENTS: Final = (
     )
     .order_by(MeasurementTable.attempt)
 )
+_NUMBERS: Final[BindParameter[int]] = bindparam("numbers", expanding=True)
+_DISPATCHES_OF_PAGE: Final = _DISPATCHES.where(DispatchTable.candidate_number.in_(_NUMBERS))
+_DOCUMENTS_OF_PAGE: Final = _DOCUMENTS.where(MeasurementTable.candidate_number.in_(_NUMBERS))
 
 
 class TrialRows(Rows):
@@ -70,8 +73,7 @@ class TrialRows(Rows):
             raise ValueError("a dispatch carries the fence of the lease")
         explorations = {c.exploration_id for c in candidates} | {d.candidate.exploration_id for d in dispatches}
         with self._database.writing() as connection:
-            require_fence(connection, lease)
-            for exploration_id in explorations:
+            for exploration_id in sorted(explorations):
                 require_exploration(connection, lease, exploration_id)
             _insert_candidates(connection, lease.tenant, candidates)
             _insert_dispatches(connection, lease, dispatches)
@@ -96,19 +98,19 @@ class TrialRows(Rows):
 
         Raises NotFound.
         """
-        query = _TRIALS.limit(limit)
+        query = _TRIALS.limit(bindparam("row_limit"))
         if after is not None:
-            query = query.where(TrialTable.candidate_number > after)
+            query = query.where(TrialTable.candidate_number > bindparam("after"))
         if failed_only:
             query = query.where(TrialTable.failure_reason.is_not(None))
-        values = {"tenant": tenant, "exploration_id": exploration_id}
+        values: dict[str, object] = {"tenant": tenant, "exploration_id": exploration_id}
+        values |= {"row_limit": limit, "after": after}
         with self._database.reading() as connection:
             exploration_of(connection, tenant, exploration_id)
             rows = connection.execute(query, values).all()
-            numbers = [row.candidate_number for row in rows]
-            dispatches = connection.execute(_DISPATCHES.where(DispatchTable.candidate_number.in_(numbers)), values)
-            documents = connection.execute(_DOCUMENTS.where(MeasurementTable.candidate_number.in_(numbers)), values)
-            return _with_attempts(rows, dispatches, documents)
+            values["numbers"] = [row.candidate_number for row in rows]
+            dispatches = connection.execute(_DISPATCHES_OF_PAGE, values)
+            return _with_attempts(rows, dispatches, connection.execute(_DOCUMENTS_OF_PAGE, values))
 
 
 def _with_attempts(

@@ -4,7 +4,10 @@ import time
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
+
+from tunefarm_services.telemetry.shared_figures import shared_folder
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -25,8 +28,13 @@ class Metrics:
     def __init__(self, service: str, version: str = "0.1.0") -> None:
         """All figures at zero, for a process of kind ``service``: api, tuner, worker."""
         self.registry = CollectorRegistry()
+        self._others: list[Collector] = []
         self.build = Gauge(
-            "tunefarm_build_info", "1, with what is running.", ["service", "version"], registry=self.registry
+            "tunefarm_build_info",
+            "1, with what is running.",
+            ["service", "version"],
+            registry=self.registry,
+            multiprocess_mode="max",
         )
         self.build.labels(service=service, version=version).set(1)
         self.log_lines = Counter(
@@ -37,8 +45,15 @@ class Metrics:
         self._add_farm()
 
     def text(self) -> bytes:
-        """What a scrape is answered, of type CONTENT_TYPE."""
-        return generate_latest(self.registry)
+        """What a scrape is answered, of type CONTENT_TYPE: of all processes that share their figures."""
+        folder = shared_folder()
+        if folder is None:
+            return generate_latest(self.registry)
+        together = CollectorRegistry()
+        MultiProcessCollector(together, str(folder))  # type: ignore[no-untyped-call]
+        for collector in self._others:
+            together.register(collector)
+        return generate_latest(together)
 
     def seems_alive(self) -> bool:
         """Whether the loop that this process lives for came round lately. True before it first did."""
@@ -48,6 +63,7 @@ class Metrics:
     def collect_from(self, collector: Collector) -> None:
         """Ask ``collector`` too at every scrape."""
         self.registry.register(collector)
+        self._others.append(collector)
 
     def _add_api(self) -> None:
         """Requests, by the route's template and never by the path."""
@@ -63,9 +79,14 @@ class Metrics:
             registry=registry,
         )
         self.http_requests_in_flight = Gauge(
-            "tunefarm_http_requests_in_flight", "Requests being answered.", registry=registry
+            "tunefarm_http_requests_in_flight",
+            "Requests being answered.",
+            registry=registry,
+            multiprocess_mode="livesum",
         )
-        self.event_streams = Gauge("tunefarm_event_streams", "Open streams of events.", registry=registry)
+        self.event_streams = Gauge(
+            "tunefarm_event_streams", "Open streams of events.", registry=registry, multiprocess_mode="livesum"
+        )
         self.requests_refused = Counter(
             "tunefarm_requests_refused_total",
             "Requests refused: rate, quota, size, token, scope.",
@@ -83,7 +104,9 @@ class Metrics:
     def _add_tuner(self) -> None:
         """Jobs, from lease to outcome."""
         registry = self.registry
-        self.jobs_running = Gauge("tunefarm_jobs_running", "Jobs that this tuner works on.", registry=registry)
+        self.jobs_running = Gauge(
+            "tunefarm_jobs_running", "Jobs that this tuner works on.", registry=registry, multiprocess_mode="livesum"
+        )
         self.jobs_leased = Counter("tunefarm_jobs_leased_total", "Jobs taken up.", registry=registry)
         self.jobs_finished = Counter("tunefarm_jobs_finished_total", "Jobs finished.", ["outcome"], registry=registry)
         self.job_seconds = Histogram(
@@ -102,7 +125,10 @@ class Metrics:
             "tunefarm_store_errors_total", "Calls of the store that failed.", ["kind"], registry=registry
         )
         self.tuner_alive = Gauge(
-            "tunefarm_tuner_alive_timestamp_seconds", "When the tuner last looked for work.", registry=registry
+            "tunefarm_tuner_alive_timestamp_seconds",
+            "When the tuner last looked for work.",
+            registry=registry,
+            multiprocess_mode="max",
         )
 
     def _add_farm(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
+from tunefarm_sandbox.measurement_outbox import MeasurementOutbox
 from tunefarm_schemas.broker import Broker
 from tunefarm_schemas.device import Device
 from tunefarm_schemas.failure import FailureReason, TrialFailure
@@ -25,8 +26,7 @@ from tunefarm_schemas.measurement import (
 )
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.celery_farm_flights import Patience
-from tunefarm_services.tuner.celery_farm_link import BROKER_ERRORS, OrderSender, ReplyReader
-from tunefarm_services.tuner.celery_farm_outbox import FarmOutbox
+from tunefarm_services.tuner.celery_farm_link import BROKER_ERRORS, READ_AT_ONCE, OrderSender, ReplyReader
 from tunefarm_services.tuner.celery_farm_pool import LanePool
 from tunefarm_services.tuner.celery_farm_state import FarmState
 from tunefarm_services.tuner.dispatching import ATTEMPTS
@@ -34,6 +34,8 @@ from tunefarm_services.tuner.dispatching import ATTEMPTS
 TEND_S: Final = 0.25
 GATHER_S: Final = 0.002
 """So long the sender lets more come before it sends: candidates come by the dozen, and a round trip is the dearest."""
+HEAR_S: Final = 0.02
+"""So long the listener lets more replies come before it reads again: results wait for each other anyway."""
 AT_ONCE: Final = 64
 SHOW_S: Final = 1.0
 LISTEN_S: Final = 1.0
@@ -69,7 +71,8 @@ class CeleryFarm:
         self.device: Device = pool.device
         self.code_generator = pool.code_generator
         self._pool = pool
-        self._outbox = FarmOutbox()
+        self._outbox = MeasurementOutbox()
+        self._crash: Exception | None = None
         self._state = FarmState(blobs, self._outbox, patience or Patience(), job_id)
         queue = queue_name(pool.device_class_id, pool.code_generator)
         self._sender = OrderSender(broker, queue, self.farm_id)
@@ -118,7 +121,7 @@ class CeleryFarm:
             BadInput: when a task turned out to be unverifiable.
         """
         self._state.give_up_canceled()
-        return self._outbox.take(timeout_s)
+        return self._outbox.take(timeout_s, self._raise_crash)
 
     def acknowledge(self, measurements: Sequence[Measurement]) -> None:
         """These are committed: the broker may forget them."""
@@ -184,7 +187,7 @@ class CeleryFarm:
             try:
                 return future.result(timeout=ON_WAIT_S)
             except FutureTimeoutError:
-                self._outbox.raise_crash()
+                self._raise_crash()
             if not on_wait():
                 self._state.abandon(ident)
                 self._work.set()
@@ -196,7 +199,12 @@ class CeleryFarm:
             work()
         except Exception as error:
             log.exception("a thread of the farm ended")
-            self._outbox.fail(error)
+            self._crash = error
+            self._outbox.wake()
+
+    def _raise_crash(self) -> None:
+        if self._crash is not None:
+            raise RuntimeError("a thread of the farm ended of an error") from self._crash
 
     def _tend(self) -> None:
         """The sending thread."""
@@ -262,6 +270,7 @@ class CeleryFarm:
     def _listen(self) -> None:
         """The listening thread."""
         while not self._closing.is_set():
+            began_s = time.monotonic()
             try:
                 arrived = self._reader.read(LISTEN_S)
             except BROKER_ERRORS:
@@ -271,6 +280,9 @@ class CeleryFarm:
                 continue
             for entry, message in arrived:
                 self._state.hear(entry, message)
+            if len(arrived) < READ_AT_ONCE:
+                self._state.heard_all(began_s)
             if arrived:
                 self._work.set()
+                self._closing.wait(HEAR_S)
         self._reader.close()

@@ -127,8 +127,10 @@ class Flights:
     def held(self, lane_id: str, instance: str, ids: Collection[str], now_s: float) -> list[str]:
         """Take in what a lane holds, and give those that it held before and now neither holds nor answered."""
         holds = set(ids)
-        for ident in holds & self._all.keys() - self._waiting.keys():
-            flight = self._all[ident]
+        for ident in holds:
+            flight = self._all.get(ident)
+            if flight is None or ident in self._waiting:
+                continue
             if flight.claimed_s is None:
                 flight.claimed_s = now_s
                 self._queued.pop(ident, None)

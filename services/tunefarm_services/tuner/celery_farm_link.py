@@ -19,7 +19,8 @@ BROKER_ERRORS: Final = (RedisError, OSError)
 
 FARM_LIVES_S: Final = 60
 """A farm that does not show itself for so long is taken for dead by lanes."""
-_READ_AT_ONCE: Final = 128
+READ_AT_ONCE: Final = 128
+"""A reader that gets fewer has read all."""
 
 # Celery's message protocol, version 2, in the envelope that kombu puts into Redis. Written here, because Celery's own
 # way to it takes five times the processor time and a round trip for each message.
@@ -114,7 +115,7 @@ class ReplyReader:
 
     def read(self, timeout_s: float) -> list[tuple[bytes, Reply | None]]:
         """What came, each with its entry's id, in order; None for what is no reply. Raises BROKER_ERRORS."""
-        found: Any = self._client.xread({self._key: self._last}, count=_READ_AT_ONCE, block=int(timeout_s * 1000))
+        found: Any = self._client.xread({self._key: self._last}, count=READ_AT_ONCE, block=int(timeout_s * 1000))
         entries = found[0][1] if found else []
         if entries:
             self._last = entries[-1][0]

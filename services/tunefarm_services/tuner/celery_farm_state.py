@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import structlog
 
+from tunefarm_sandbox.measurement_outbox import MeasurementOutbox
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm_message import (
@@ -46,7 +47,6 @@ from tunefarm_schemas.measurement import (
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing, StoreUnavailable
 from tunefarm_services.tuner.celery_farm_flights import Flight, Flights, Patience
-from tunefarm_services.tuner.celery_farm_outbox import FarmOutbox
 from tunefarm_services.tuner.dispatching import ATTEMPTS
 
 CANCEL_S: Final = 1.2
@@ -59,7 +59,7 @@ log = structlog.get_logger()
 class FarmState:
     """May be used from several threads; nothing here waits for the broker."""
 
-    def __init__(self, blobs: BlobStore, outbox: FarmOutbox, patience: Patience, job_id: str) -> None:
+    def __init__(self, blobs: BlobStore, outbox: MeasurementOutbox, patience: Patience, job_id: str) -> None:
         self.farm_id = uuid4().hex
         self.canceled_epoch = 0
         self.cancellations: deque[Cancellation] = deque()
@@ -75,6 +75,7 @@ class FarmState:
         self._entries: dict[str, list[bytes]] = {}
         self._suspects: list[Measurement] = []
         self._cancel_by_s: dict[str, float] = {}
+        self._heard_until_s = 0.0
         self._lock = threading.RLock()
 
     # What the caller asks.
@@ -186,15 +187,20 @@ class FarmState:
                 self._flights.send_again(ident, counted=False)
 
     def look_for_lost(self, *, queue_is_empty: bool) -> None:
-        """Call lost what was silent for too long."""
+        """Call lost what was silent for too long, up to the moment until which everything was heard."""
         with self._lock:
-            for flight, why in self._flights.lost(time.monotonic(), queue_is_empty=queue_is_empty):
+            for flight, why in self._flights.lost(self._heard_until_s, queue_is_empty=queue_is_empty):
                 self._lose(flight, why)
 
     def __len__(self) -> int:
         return len(self._flights)
 
     # What lanes reply.
+
+    def heard_all(self, until_s: float) -> None:
+        """All replies of before ``until_s``, by the monotonic clock, were heard. Who waits unheard is not silent."""
+        with self._lock:
+            self._heard_until_s = until_s
 
     def hear(self, entry: bytes, message: Reply | None) -> None:
         """Take one reply in. ``entry`` names it in the broker; None is what was no reply."""

@@ -21,6 +21,8 @@ LOST_S: Final = 10.0
 """A lane that was silent for so long is lost."""
 ASK_STORE_S: Final = 1.0
 SWEEP_S: Final = 2.0
+GATHER_S: Final = 0.05
+"""So long it lets more heartbeats come before it writes again: a transaction for each would cost ten times as much."""
 _AT_ONCE: Final = 256
 _WAIT_S: Final = 1.0
 _AGAIN_S: Final = 1.0
@@ -47,20 +49,24 @@ class LaneRegistrar:
         client = connect(self._broker)
         while not stop.is_set():
             try:
-                self._turn(client)
+                self.hear(client)
+                stop.wait(GATHER_S)
             except BROKER_ERRORS as error:
                 log.warning("lanes are not heard: the broker is away", reason=str(error))
                 self._listening_since_s = None
                 stop.wait(_AGAIN_S)
             except StoreUnavailable as error:
                 log.warning("lanes are not written down: the store is away", reason=str(error))
+                self._listening_since_s = None
                 stop.wait(_AGAIN_S)
         client.close()
 
-    def _turn(self, client: redis.Redis) -> None:
+    def hear(self, client: redis.Redis) -> None:
+        """One round: write down and answer what waits, or came within a second, and look for who is silent."""
         texts = self._heard(client)
         now_s = time.monotonic()
         self._listening_since_s = self._listening_since_s or now_s
+        has_heard_all = len(texts) <= _AT_ONCE
         if now_s >= self._next_question_s:
             self._next_question_s = now_s + ASK_STORE_S
             self._requests = self._store.lane_requests()
@@ -69,8 +75,8 @@ class LaneRegistrar:
             self._store.put_lanes(lanes)
         if answers:
             self._tell(client, answers)
-        # Right after an outage of the broker everybody seems to have been silent.
-        if now_s >= self._next_sweep_s and now_s - self._listening_since_s > self._lost_s:
+        # Right after an outage everybody seems to have been silent, and so does whoever waits unheard.
+        if has_heard_all and now_s >= self._next_sweep_s and now_s - self._listening_since_s > self._lost_s:
             self._next_sweep_s = now_s + SWEEP_S
             for lane in self._store.mark_lost_lanes(self._lost_s):
                 log.warning("a lane is lost", lane=lane.worker_name, host=lane.host_name)
@@ -128,6 +134,15 @@ class LaneRegistrar:
 def _parsed(text: bytes) -> Heartbeat | LaneAnswer | None:
     """A heartbeat; for one of another version, or one that is not understood, the refusal."""
     try:
+        beat = Heartbeat.model_validate_json(text)
+    except ValidationError as error:
+        return _refused(text, f"its heartbeat is not understood: {error.errors()[0]['msg']}")
+    return beat if beat.version == MESSAGE_VERSION else _refused(text, "")
+
+
+def _refused(text: bytes, reason: str) -> LaneAnswer | None:
+    """The refusal of a heartbeat of which no more is understood than every version has; None for less than that."""
+    try:
         loose = json.loads(text)
         lane_id, version = str(loose["lane_id"])[:200], loose["version"]
         instance = str(loose.get("instance", ""))[:200]
@@ -135,12 +150,8 @@ def _parsed(text: bytes) -> Heartbeat | LaneAnswer | None:
         log.warning("a heartbeat is not understood", begins=text[:100].decode(errors="replace"))
         return None
     if version != MESSAGE_VERSION:
-        return LaneAnswer(lane_id=lane_id, instance=instance, admitted=False, reason=_other_version(version))
-    try:
-        return Heartbeat.model_validate_json(text)
-    except ValidationError as error:
-        reason = f"its heartbeat is not understood: {error.errors()[0]['msg']}"
-        return LaneAnswer(lane_id=lane_id, instance=instance, admitted=False, reason=reason)
+        reason = _other_version(version)
+    return LaneAnswer(lane_id=lane_id, instance=instance, admitted=False, reason=reason)
 
 
 def _other_version(version: object) -> str:

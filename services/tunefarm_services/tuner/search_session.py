@@ -3,6 +3,7 @@
 import selectors
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from tunefarm_sandbox.channel import ChannelClosed
 from tunefarm_sandbox.fork_server import Child
@@ -24,7 +25,10 @@ from tunefarm_services.tuner.search_messages import (
 
 TICK_S = 0.2
 COMMITS_APART_S = 0.02
-"""Results that follow each other more closely share a transaction."""
+MOST_APART_S = 0.1
+COMMIT_SHARE = 0.04
+"""Results share a transaction when they follow each other more closely than 20 ms, or than it takes for commits to use
+no more than this share of the time, up to a tenth of a second."""
 SETTLE_S = 10.0
 
 
@@ -86,13 +90,12 @@ class SearchSession:
         with selectors.DefaultSelector() as selector:
             if self._search is not None:
                 selector.register(self._search.channel, selectors.EVENT_READ, self._hear_search)
-            selector.register(self._farm.wakeup_fileno(), selectors.EVENT_READ, self._hear_farm)
             return self._listen(selector)
 
     def _listen(self, selector: selectors.BaseSelector) -> bool:
         next_tick_s = 0.0
         while self._ended is None or self._in_flight:
-            for key, _ in selector.select(TICK_S):
+            for key, _ in selector.select(self._rest_s(selector)):
                 key.data()
             if time.monotonic() >= next_tick_s:
                 next_tick_s = time.monotonic() + TICK_S
@@ -102,6 +105,17 @@ class SearchSession:
             if self._ended is not None and self._search is not None and self._search.channel in selector.get_map():
                 selector.unregister(self._search.channel)
         return True
+
+    def _rest_s(self, selector: selectors.BaseSelector) -> float:
+        """How long to listen. Results gather until the next commit is due; only the search is heard meanwhile."""
+        farm_fileno = self._farm.wakeup_fileno()
+        is_heard = farm_fileno in selector.get_map()
+        rest_s = self._next_commit_s - time.monotonic()
+        if rest_s > 0 and is_heard:
+            selector.unregister(farm_fileno)
+        elif rest_s <= 0 and not is_heard:
+            selector.register(farm_fileno, selectors.EVENT_READ, self._hear_farm)
+        return min(rest_s, TICK_S) if rest_s > 0 else TICK_S
 
     def abandon(self) -> None:
         """Call back everything in flight and commit what it gave."""
@@ -186,11 +200,13 @@ class SearchSession:
         self._farm.submit(dispatch)
 
     def _hear_farm(self) -> None:
-        time.sleep(max(self._next_commit_s - time.monotonic(), 0.0))
-        self._next_commit_s = time.monotonic() + COMMITS_APART_S
+        began_s = time.monotonic()
         fresh = self._commit(self._farm.collect(0.0))
+        took_s = time.monotonic() - began_s
+        self._next_commit_s = began_s + min(max(COMMITS_APART_S, took_s / COMMIT_SHARE), MOST_APART_S)
         if fresh and self._ended is None and self._search is not None:
-            self._search.channel.send(Measured(measurements=tuple(fresh)).model_dump_json().encode())
+            with suppress(ChannelClosed):  # its last words, or that there are none, are heard where they are read
+                self._search.channel.send(Measured(measurements=tuple(fresh)).model_dump_json().encode())
 
     def _commit(self, measurements: list[Measurement]) -> list[Measurement]:
         if not measurements:

@@ -118,6 +118,18 @@ class LaneHost:
             self._takes_work = wanted
             self._held.changed.notify_all()
 
+    def deliver(self, measurement: Measurement) -> None:
+        """Pass on what the farm gave for an order that is here."""
+        held = self._held.get(measurement.dispatch_id)
+        if held is None:
+            return
+        if self._giving_back and _is_canceled(measurement) and not self._held.is_canceled(held):
+            self._give_back(held)
+            return
+        self._remember(held)
+        log.debug("measured", job_id=held.job_id, candidate=measurement.candidate_number)
+        self._held.end(held, Measured(lane_id=self._lane_id, measurement=measurement))
+
     def farms(self) -> list[str]:
         """The farms that have orders here."""
         return list(self._held.farms())
@@ -165,7 +177,8 @@ class LaneHost:
         """End the threads; the farm is its owner's to close."""
         self._ended.set()
         self._orders.shutdown(wait=False, cancel_futures=True)
-        self._results.join(2 * _COLLECT_S)
+        if self._results.is_alive():
+            self._results.join(2 * _COLLECT_S)
 
     def _wait_until_empty(self, within_s: float) -> None:
         deadline_s = time.monotonic() + within_s
@@ -251,7 +264,7 @@ class LaneHost:
         while not self._ended.is_set():
             try:
                 for measurement in self._farm.collect(_COLLECT_S):
-                    self._deliver(measurement)
+                    self.deliver(measurement)
             except Unverifiable as problem:
                 self._refuse(problem.exploration_id, problem)
             except BadInput as problem:  # it does not say of which exploration, so it is of all that are open
@@ -261,17 +274,6 @@ class LaneHost:
                 if not self._ended.is_set():
                     self._fail(error)
                 return
-
-    def _deliver(self, measurement: Measurement) -> None:
-        held = self._held.get(measurement.dispatch_id)
-        if held is None:
-            return
-        if self._giving_back and _is_canceled(measurement) and not self._held.is_canceled(held):
-            self._give_back(held)
-            return
-        self._remember(held)
-        log.debug("measured", job_id=held.job_id, candidate=measurement.candidate_number)
-        self._held.end(held, Measured(lane_id=self._lane_id, measurement=measurement))
 
     def _remember(self, held: Held) -> None:
         self._delivered[held.ident] = held.farm_id

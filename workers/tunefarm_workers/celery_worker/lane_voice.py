@@ -60,6 +60,7 @@ class LaneVoice:
         self._soon = threading.Event()
         self._lane_id = describe().lane_id
         self._told: set[str] = set()
+        self._next_heartbeat_s = 0.0
         self._missing_since_s: dict[str, float] = {}
         self._threads = [
             threading.Thread(target=self._speak, name="heartbeat", daemon=True),
@@ -82,22 +83,39 @@ class LaneVoice:
         for thread in self._threads:
             thread.join(3.0)
 
+    def beat(self, client: redis.Redis, *, at_once: bool = False) -> None:
+        """Look around, and tell what is held; how the lane is every other time, or ``at_once``."""
+        self._on_beat()
+        try:
+            self._told = self._host.tell_holding(self._instance, self._told)
+            if at_once or time.monotonic() >= self._next_heartbeat_s:
+                self._heartbeat(client)
+                self._next_heartbeat_s = time.monotonic() + HEARTBEAT_S
+            self._look_after_farms(client)
+        except BROKER_ERRORS as error:
+            log.warning("no heartbeat: the broker is away", reason=str(error))
+
+    def channels(self) -> tuple[str, str]:
+        """Where this lane hears."""
+        return self._broker.key(CANCELLATIONS), self._broker.key(lane_channel(self._lane_id))
+
+    def hear(self, channel: str, data: bytes) -> None:
+        """Take in what was said on one of the channels."""
+        try:
+            if channel == self._broker.key(CANCELLATIONS):
+                self._host.cancel(Cancellation.model_validate_json(data))
+            else:
+                self._on_answer(_answer(data))
+        except ValidationError as error:
+            log.warning("a message is not understood", reason=str(error))
+
     def _speak(self) -> None:
         client = connect(self._broker)
-        next_heartbeat_s = 0.0
         while True:
             last = self._ended.is_set()
             hurried = self._soon.is_set()
             self._soon.clear()
-            self._on_beat()
-            try:
-                self._told = self._host.tell_holding(self._instance, self._told)
-                if last or hurried or time.monotonic() >= next_heartbeat_s:
-                    self._heartbeat(client)
-                    next_heartbeat_s = time.monotonic() + HEARTBEAT_S
-                self._look_after_farms(client)
-            except BROKER_ERRORS as error:
-                log.warning("no heartbeat: the broker is away", reason=str(error))
+            self.beat(client, at_once=last or hurried)
             if last:
                 client.close()
                 return
@@ -134,26 +152,17 @@ class LaneVoice:
             client = connect(self._broker)
             try:
                 with client.pubsub(ignore_subscribe_messages=True) as heard:  # type: ignore[no-untyped-call]
-                    heard.subscribe(self._broker.key(CANCELLATIONS), self._broker.key(lane_channel(self._lane_id)))
+                    heard.subscribe(*self.channels())
                     self._soon.set()  # an answer may have been missed
                     while not self._ended.is_set():
                         message = heard.get_message(timeout=1.0)
                         if message is not None:
-                            self._hear(message["channel"].decode(), message["data"])
+                            self.hear(message["channel"].decode(), message["data"])
             except BROKER_ERRORS as error:
                 log.warning("not listening: the broker is away", reason=str(error))
                 self._ended.wait(_AGAIN_S)
             finally:
                 client.close()
-
-    def _hear(self, channel: str, data: bytes) -> None:
-        try:
-            if channel == self._broker.key(CANCELLATIONS):
-                self._host.cancel(Cancellation.model_validate_json(data))
-            else:
-                self._on_answer(_answer(data))
-        except ValidationError as error:
-            log.warning("a message is not understood", reason=str(error))
 
 
 def _epoch(text: bytes) -> int:

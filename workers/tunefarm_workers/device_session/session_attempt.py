@@ -207,31 +207,11 @@ class SessionAttempt:
         if self.stage is Stage.OVER:
             return
         self._enter(Stage.OVER)
-        self._owner.finished(self, measurement_of(self.dispatch, result, self._stages, worst_error, inputs_checked))
+        measurement = Measurement.answering(
+            self.dispatch, result, self._stages, worst_error=worst_error, inputs_checked=inputs_checked
+        )
+        self._owner.finished(self, measurement)
 
     def _enter(self, stage: Stage) -> None:
         self.stage = stage
         self._entered_stage_s = time.monotonic()
-
-
-def measurement_of(
-    dispatch: Dispatch,
-    result: Result,
-    stages: Stages = Stages(),  # noqa: B008 - frozen
-    worst_error: float | None = None,
-    inputs_checked: int = 0,
-) -> Measurement:
-    """The measurement that answers a dispatch."""
-    return Measurement(
-        dispatch_id=dispatch.dispatch_id,
-        nonce=dispatch.nonce,
-        fence=dispatch.fence,
-        exploration_id=dispatch.candidate.exploration_id,
-        candidate_number=dispatch.candidate.number,
-        attempt=dispatch.attempt,
-        purpose=dispatch.purpose,
-        result=result,
-        stages=stages,
-        worst_error=worst_error,
-        inputs_checked=inputs_checked,
-    )

@@ -20,8 +20,8 @@ from tunefarm_workers.device_session.session_messages import (
 from tunefarm_workers.device_session.session_task import SessionTask
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.messages import Broken, Round
+from tunefarm_workers.sampling import is_calm
 from tunefarm_workers.shared_memory import SharedMemory
-from tunefarm_workers.timing_protocol import is_calm
 
 _PATIENCE = 4
 _LEAST_SAMPLES = 5

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.measurement_outbox import MeasurementOutbox
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.device import PROTOCOLS, Device, Environment, ReferenceKernelTimes
 from tunefarm_schemas.failure import FailureReason, TrialFailure
@@ -40,7 +41,6 @@ from tunefarm_workers.device_session.session_task import SessionTask
 from tunefarm_workers.farm_settings import FarmSettings
 from tunefarm_workers.farm_statistics import FarmStatistics
 from tunefarm_workers.inputs import INPUT_SETS
-from tunefarm_workers.measurement_outbox import MeasurementOutbox
 from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT, SLOTS
 from tunefarm_workers.quiet_turn import while_quiet
 from tunefarm_workers.shared_memory import SharedMemory

@@ -9,29 +9,27 @@ from pathlib import Path
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.measurement import Dispatch, Failed, Measurement, MeasureTask, Timing
-from tunefarm_workers.deadlines import Deadlines
 from tunefarm_workers.device_session.device_access import DeviceAccess
 from tunefarm_workers.device_session.device_health import DeviceHealth
 from tunefarm_workers.device_session.library_build import LibraryBuild
-from tunefarm_workers.device_session.session_attempt import SessionAttempt, Stage, measurement_of
+from tunefarm_workers.device_session.session_attempt import SessionAttempt, Stage
 from tunefarm_workers.device_session.session_holder import SessionHolder
 from tunefarm_workers.device_session.session_messages import SessionRan
 from tunefarm_workers.device_session.session_task import SessionTask
 from tunefarm_workers.event_loop import EventLoop
 from tunefarm_workers.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.inputs import Distribution
-from tunefarm_workers.open_task import HostLost, OpenTask
+from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.quiet_device import QuietDevice
 from tunefarm_workers.referee import Doubt, Referee
 from tunefarm_workers.shared_memory import SharedMemory
+from tunefarm_workers.task_opening import MOST_HOSTS_LOST, opened_task
 from tunefarm_workers.unverifiable import Unverifiable
 
 _MOST_WAITING = 4
 """Compiled candidates that may wait before no further compilation is begun."""
-_MOST_HOSTS_LOST = 3
 
 
 class SessionLane:
@@ -183,26 +181,7 @@ class SessionLane:
     def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
         """The task's host and referee, on this host's own processor whatever the device is."""
         here = order.model_copy(update={"target": self._host_target, "num_cores": usable_cores(), "abi": "stable"})
-        deadlines = Deadlines(
-            first_build_s=self._settings.first_build_s,
-            first_run_s=self._settings.first_run_s,
-            cold_cache=PROTOCOLS[order.protocol_id].cold_cache,
-        )
-        for again in range(_MOST_HOSTS_LOST, -1, -1):
-            try:
-                opened = OpenTask(
-                    self._zygote,
-                    here,
-                    self._settings.child_limits(),
-                    deadlines,
-                    self._referee_spoke,
-                    distribution=distribution,
-                )
-            except HostLost:
-                if not again:
-                    raise
-            else:
-                break
+        opened = opened_task(self._zygote, self._settings, here, self._referee_spoke, distribution)
         if isinstance(opened.referee, Referee):
             self.loop.listen(opened.referee)
         return opened
@@ -233,7 +212,7 @@ class SessionLane:
                 attempt.judge()
 
     def _replace_host(self, task: SessionTask) -> None:
-        if task.opened.hosts_lost >= _MOST_HOSTS_LOST:
+        if task.opened.hosts_lost >= MOST_HOSTS_LOST:
             message = f"The process that holds the task was killed {task.opened.hosts_lost + 1} times."
             for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
                 attempt.fail(FailureReason.DEVICE_LOST, message)
@@ -326,4 +305,4 @@ class SessionLane:
 
     def _fail_unbegun(self, dispatch: Dispatch, reason: FailureReason, message: str) -> None:
         failure = TrialFailure(reason=reason, message=message[:4000])
-        self._deliver(measurement_of(dispatch, Failed(failure=failure)))
+        self._deliver(Measurement.answering(dispatch, Failed(failure=failure)))

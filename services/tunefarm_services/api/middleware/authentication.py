@@ -2,23 +2,21 @@
 
 import ipaddress
 import math
-import time
 from typing import Final
 
-from anyio import to_thread
-from limits import RateLimitItem, parse_many
-from limits.storage import MemoryStorage
-from limits.strategies import SlidingWindowCounterRateLimiter
+from limits import parse_many
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tunefarm_schemas.token import Token
 from tunefarm_services.api.caller import STATE_KEY
+from tunefarm_services.api.known_tokens import KnownTokens
 from tunefarm_services.api.problem import ApiProblem, ProblemKind, unauthenticated
 from tunefarm_services.api.problem_handlers import problem_of
+from tunefarm_services.api.request_rates import RequestRates
 from tunefarm_services.api.settings import ApiSettings
-from tunefarm_services.store import Store, StoreError
+from tunefarm_services.store import StoreError
 
 PUBLIC: Final = frozenset({"/healthz", "/readyz"})
 DOCUMENTS: Final = frozenset({"/openapi.json", "/docs"})
@@ -29,11 +27,11 @@ LONGEST_TOKEN: Final = 200
 class Authentication:
     """Leaves the caller's token in the request's scope, or answers 401 or 429 itself."""
 
-    def __init__(self, app: ASGIApp, store: Store, settings: ApiSettings) -> None:
+    def __init__(self, app: ASGIApp, tokens: KnownTokens, rates: RequestRates, settings: ApiSettings) -> None:
         self._app = app
-        self._store = store
+        self._tokens = tokens
+        self._rates = rates
         self._settings = settings
-        self._rates = SlidingWindowCounterRateLimiter(MemoryStorage())
         self._of_tokens = parse_many(settings.rate_limit)
         self._of_strangers = parse_many(settings.refused_rate_limit)
 
@@ -61,34 +59,25 @@ class Authentication:
         text = _bearer(Headers(scope=scope))
         token = None
         if text:
-            self._require_patience("stranger", _address(scope))
+            self._require_patience(_address(scope))
             try:
-                token = await to_thread.run_sync(self._store.authenticate, text)
+                token = await self._tokens.token(text)
             except (StoreError, PoolExhausted) as error:
                 raise problem_of(error) from error
         if token is None:
-            self._count(self._of_strangers, "stranger", _address(scope))
+            for limit in self._of_strangers:
+                self._rates.counted(limit, "stranger", _address(scope))
             raise unauthenticated()
-        wait_s = self._count(self._of_tokens, "token", token.token_id)
-        if wait_s is not None:
-            raise _too_many("This token asks too often.", wait_s)
+        for limit in self._of_tokens:
+            if wait_s := self._rates.counted(limit, "token", token.token_id):
+                raise _too_many("This token asks too often.", wait_s)
         return token
 
-    def _require_patience(self, kind: str, address: str) -> None:
+    def _require_patience(self, address: str) -> None:
         """An address that has shown too many bad tokens waits, so that guessing costs the store nothing."""
         for limit in self._of_strangers:
-            if not self._rates.test(limit, kind, address):
-                raise _too_many("Too many requests with tokens that are not valid.", self._wait_s(limit, kind, address))
-
-    def _count(self, limits: list[RateLimitItem], kind: str, name: str) -> float | None:
-        """Count one request; how long to wait where it is one too many, in seconds."""
-        for limit in limits:
-            if not self._rates.hit(limit, kind, name):
-                return self._wait_s(limit, kind, name)
-        return None
-
-    def _wait_s(self, limit: RateLimitItem, kind: str, name: str) -> float:
-        return self._rates.get_window_stats(limit, kind, name).reset_time - time.time()
+            if wait_s := self._rates.wait_s(limit, "stranger", address):
+                raise _too_many("Too many requests with tokens that are not valid.", wait_s)
 
 
 def _too_many(detail: str, wait_s: float) -> ApiProblem:

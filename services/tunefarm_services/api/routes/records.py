@@ -12,10 +12,11 @@ from tunefarm_schemas.device import HOT_CACHE
 from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.workload import Abi
 from tunefarm_services.api.answer import answer, answer_tagged
-from tunefarm_services.api.best_records import best_records, needs_child
+from tunefarm_services.api.best_records import Question, best_records, needs_child
 from tunefarm_services.api.bodies.record import BestBody, DatabaseBody, ExportBody, PublishBody, RetractBody
 from tunefarm_services.api.caller import RecordsReader, RecordsWriter
 from tunefarm_services.api.claims import export_database, import_database, publish
+from tunefarm_services.api.modules import target_question
 from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.parts import Parts, PartsOf
 from tunefarm_services.api.problem import ProblemKind
@@ -118,14 +119,15 @@ async def best_of_module(body: BestBody, caller: RecordsReader, parts: PartsOf) 
 async def _best(parts: Parts, tenant: str, body: BestBody) -> Response:
     """Only questions that need a child wait for one; the others, which are most, are answered meanwhile."""
 
-    def answered() -> Response:
-        return answer(Page[RecordMatch].model_construct(items=tuple(best_records(parts, tenant, body))))
+    def answered(question: Question) -> Response:
+        return answer(Page[RecordMatch].model_construct(items=tuple(best_records(parts, tenant, body, question))))
 
-    def unless_child_is_needed() -> Response | None:
-        return None if needs_child(parts, tenant, body) else answered()
+    def unless_child_is_needed() -> Response | Question:
+        question = target_question(parts, tenant, body.target)
+        return question if needs_child(parts, body, question) else answered(question)
 
-    at_once = await to_thread.run_sync(unless_child_is_needed)
-    return at_once if at_once is not None else await parts.understanding(answered)
+    found = await to_thread.run_sync(unless_child_is_needed)
+    return found if isinstance(found, Response) else await parts.understanding(lambda: answered(found))
 
 
 @router.post("/records:import", response_model=ImportReport, responses=responses(*NEEDED))

@@ -61,13 +61,13 @@ def get(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
 @router.post("/tokens/{token_id}:revoke", response_model=Token, responses=responses(ProblemKind.NOT_FOUND))
 def revoke(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
     """Let a token work no longer, at once and for good."""
-    return answer(parts.store.revoke_token(caller.tenant, token_id))
+    return answer(_revoked(parts, caller, token_id))
 
 
 @router.delete("/tokens/{token_id}", status_code=204, responses=responses(ProblemKind.NOT_FOUND))
 def delete(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
     """The same as revoking it: what it did stays accounted for."""
-    parts.store.revoke_token(caller.tenant, token_id)
+    _revoked(parts, caller, token_id)
     return Response(status_code=204)
 
 
@@ -76,7 +76,14 @@ def rotate(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
     """Give a token a new secret, told once; the old one stops working at once."""
     _require_scopes(caller, _token(parts, caller, token_id).scopes)
     token, text = parts.store.rotate_token(caller.tenant, token_id)
+    parts.tokens.forget()
     return answer(NewToken(token=token, text=text))
+
+
+def _revoked(parts: Parts, caller: Caller, token_id: str) -> Token:
+    token = parts.store.revoke_token(caller.tenant, token_id)
+    parts.tokens.forget()
+    return token
 
 
 def _token(parts: Parts, caller: Caller, token_id: str) -> Token:

@@ -1,6 +1,6 @@
 """Trials, their dispatches, and what came back."""
 
-from sqlalchemy import Double, ForeignKeyConstraint, Index, Text
+from sqlalchemy import Double, ForeignKeyConstraint, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tunefarm_services.store.tables.metadata import Table
@@ -14,7 +14,6 @@ class TrialTable(Table):
     __tablename__ = "trials"
     __table_args__ = (
         ForeignKeyConstraint(["tenant", "exploration_id"], ["explorations.tenant", "explorations.exploration_id"]),
-        Index("ix_trials_latency", "tenant", "exploration_id", "latency_s"),
     )
 
     tenant: Mapped[str] = mapped_column(Text, primary_key=True)

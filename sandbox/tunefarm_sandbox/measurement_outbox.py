@@ -1,4 +1,4 @@
-"""What a lane has for its farm's caller, with a descriptor to wait on."""
+"""What a farm's threads have for its caller, with a descriptor to wait on."""
 
 import os
 import select
@@ -11,7 +11,7 @@ from tunefarm_schemas.measurement import Measurement
 
 
 class MeasurementOutbox:
-    """Filled by the lane's thread, emptied by one caller."""
+    """Filled by any number of threads, emptied by one caller."""
 
     def __init__(self) -> None:
         self._entries: deque[Measurement | BadInput] = deque()
@@ -22,14 +22,17 @@ class MeasurementOutbox:
         """Have it taken, or raised."""
         with self._lock:
             self._entries.append(entry)
-            self.wake()
+            self._wake()
 
     def wake(self) -> None:
         """Have the caller look."""
-        os.eventfd_write(self._ready, 1)
+        with self._lock:
+            self._wake()
 
     def take(self, timeout_s: float | None, raise_crash: Callable[[], None]) -> list[Measurement]:
         """What is there; waits up to ``timeout_s`` for the first, for ever when None.
+
+        ``raise_crash`` raises what ended a thread that fills it, where one ended.
 
         Raises:
             BadInput: when one was put; what lay beside it comes with the next call.
@@ -55,12 +58,17 @@ class MeasurementOutbox:
 
     def close(self) -> None:
         """Close the descriptor; harmless when repeated."""
+        with self._lock:
+            if self._ready >= 0:
+                os.close(self._ready)
+                self._ready = -1
+
+    def _wake(self) -> None:
         if self._ready >= 0:
-            os.close(self._ready)
-            self._ready = -1
+            os.eventfd_write(self._ready, 1)
 
     def _put_back(self, entries: Sequence[Measurement | BadInput]) -> None:
         if entries:
             with self._lock:
                 self._entries.extendleft(reversed(entries))
-                self.wake()
+                self._wake()

@@ -1,0 +1,87 @@
+"""One question to a confined child, and its answer or its refusal."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from tunefarm_sandbox.channel import MAX_MESSAGE_BYTES, Channel, ChannelClosed
+from tunefarm_sandbox.child import Child
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.limits import Limits
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.refusal import Refusal
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+
+class Fixes(NamedTuple):
+    """What to do about input that is too large for one message, that ends its child, and that takes too long."""
+
+    too_large: str
+    ended: str
+    late: str
+
+
+def answer(channel: Channel, work: Callable[[], Frozen]) -> None:
+    """The child's side: send what ``work`` returns, or the ``BadInput`` it raises.
+
+    Any other exception ends the child and is a bug.
+    """
+    try:
+        result: Frozen = work()
+    except BadInput as error:
+        result = Refusal.of(error)
+    channel.send(result.model_dump_json().encode())
+
+
+def ask(
+    server: ForkServer,
+    entry: str,
+    question: Frozen,
+    answer_type: type[Answer],
+    *,
+    field: str,
+    fixes: Fixes,
+    limits: Limits,
+    timeout_s: float,
+    described: Callable[[str, str], str],
+    readable: Sequence[str] = (),
+) -> Answer:
+    """Run ``entry`` ("package.module:function") in a child that may compute, read ``readable``, and nothing else.
+
+    ``described`` makes a sentence's end of how the child ended and of what it printed, where it ended without answer.
+
+    Raises:
+        BadInput: the child refused the question, ended or took longer than ``timeout_s``; named after ``field``.
+        ForkFailed: there is no child.
+    """
+    payload = question.model_dump_json().encode()
+    if len(payload) > MAX_MESSAGE_BYTES:
+        raise BadInput(field, "it is too large to be read at once.", fixes.too_large)
+    with server.fork(entry, payload, limits=limits, confinement=Confinement.strict(readable=tuple(readable))) as child:
+        try:
+            received = child.channel.receive(timeout_s)
+        except ChannelClosed as closed:
+            problem = f"the process that read it {described(_how_it_ended(child), child.output())}"
+            raise BadInput(field, problem, fixes.ended) from closed
+        except TimeoutError as late:
+            raise BadInput(field, f"reading it took longer than {timeout_s:g} s.", fixes.late) from late
+    return _decoded(received, answer_type)
+
+
+def _how_it_ended(child: Child) -> str:
+    ended = child.exit(2.0)
+    if ended is None:
+        return "closed its channel"
+    return f"was {ended.described()}" if ended.kind == "signaled" else ended.described()
+
+
+def _decoded(received: bytes, answer_type: type[Answer]) -> Answer:
+    try:
+        refusal = Refusal.model_validate_json(received)
+    except ValidationError:
+        return answer_type.model_validate_json(received)
+    raise refusal.as_error()

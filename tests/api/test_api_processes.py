@@ -1,0 +1,140 @@
+"""Several processes behind one port are one service: they count together, forget together, and replace each other."""
+
+import signal
+import time
+from collections.abc import Iterator
+
+import httpx
+import psutil
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.service.conftest import Service, environment_of
+from tunefarm_schemas.token import Scope
+from tunefarm_services.settings import Settings
+from tunefarm_services.store import LOCAL_TENANT, Store
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+
+RATE = 400
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    home = tmp_path_factory.mktemp("processes") / "home"
+    home.mkdir()
+    environment = environment_of(home, TUNEFARM_RATE_LIMIT=f"{RATE}/hour")
+    words = ("serve", "--port", "0", "--no-tuner", "--processes", "2")
+    running = Service(home, environment, words)
+    running.start()
+    yield running
+    if running.process is not None and running.process.poll() is None:
+        running.end(signal.SIGTERM)
+
+
+@pytest.fixture
+def store(farm: Service) -> Iterator[Store]:
+    settings = Settings(home=farm.home)
+    opened = Store.open(settings.database(), settings.blobs())
+    yield opened
+    opened.close()
+
+
+def api_processes(farm: Service) -> list[psutil.Process]:
+    assert farm.process is not None
+    own = psutil.Process(farm.process.pid)
+    return [child for child in own.children() if child.cmdline() == own.cmdline()]
+
+
+def statuses(farm: Service, text: str, number: int = 24) -> list[int]:
+    """What so many connections are answered, each of which any of the processes may take."""
+    with farm.client() as address:
+        url = f"{address.base_url}/v1/jobs?page_size=1"
+    return [httpx.get(url, headers={"Authorization": f"Bearer {text}"}).status_code for _ in range(number)]
+
+
+def counted(farm: Service) -> dict[str, float]:
+    with farm.client() as client:
+        text = client.get("/metrics").text
+    families = text_string_to_metric_families(text)
+    return {f"{s.name}{sorted(s.labels.items())}": s.value for family in families for s in family.samples}
+
+
+LISTED = "tunefarm_http_requests_total[('method', 'GET'), ('route', '/v1/jobs'), ('status', '200')]"
+
+
+def test_one_that_is_killed_is_replaced_while_the_others_answer(farm: Service, store: Store):
+    _, text = store.create_token(LOCAL_TENANT, "killed", (Scope.JOBS_READ,))
+    assert statuses(farm, text) == [200] * 24
+    before = counted(farm)
+    victim, survivor = api_processes(farm)
+    of_victim = victim.children(recursive=True)
+    victim.kill()
+    assert statuses(farm, text) == [200] * 24
+    farm.wait(lambda: len(api_processes(farm)) == 2, 3.0)
+    assert survivor.is_running()
+    assert victim not in api_processes(farm)
+    _, alive = psutil.wait_procs(of_victim, timeout=2.0)
+    assert not alive
+    # What the dead one had counted stays counted.
+    assert counted(farm)[LISTED] == before[LISTED] + 24
+    assert counted(farm)["tunefarm_http_requests_in_flight[]"] == 1
+
+
+def test_figures_are_of_all_processes_together(farm: Service, store: Store):
+    _, text = store.create_token(LOCAL_TENANT, "figures", (Scope.JOBS_READ,))
+    before = counted(farm)
+    statuses(farm, text, 40)
+    after = [counted(farm) for _ in range(6)]
+    assert [each[LISTED] - before[LISTED] for each in after] == [40] * 6
+    assert all(each["tunefarm_store_up[]"] == 1 for each in after)
+    assert all(each["tunefarm_build_info[('service', 'api'), ('version', '0.1.0')]"] == 1 for each in after)
+
+
+def test_a_token_that_one_process_revokes_works_in_none(farm: Service, store: Store):
+    token, text = store.create_token(LOCAL_TENANT, "revoked", (Scope.JOBS_READ,))
+    assert statuses(farm, text) == [200] * 24
+    farm.post(f"/v1/tokens/{token.token_id}:revoke")
+    assert statuses(farm, text) == [401] * 24
+
+
+def test_a_token_that_is_revoked_elsewhere_works_for_a_second_at_most(farm: Service, store: Store):
+    token, text = store.create_token(LOCAL_TENANT, "revoked", (Scope.JOBS_READ,))
+    assert statuses(farm, text) == [200] * 24
+    store.revoke_token(LOCAL_TENANT, token.token_id)
+    time.sleep(1.05)
+    assert statuses(farm, text) == [401] * 24
+
+
+def test_a_rate_holds_for_all_processes_together(farm: Service, store: Store):
+    _, text = store.create_token(LOCAL_TENANT, "greedy", (Scope.JOBS_READ,))
+    answered = []
+    with farm.client() as one, farm.client() as other, farm.client() as third:
+        headers = {"Authorization": f"Bearer {text}"}
+        for _ in range(RATE // 2):
+            answered += [client.get("/v1/jobs?page_size=1", headers=headers) for client in (one, other, third)]
+    let_through = [answer for answer in answered if answer.status_code == 200]
+    assert RATE <= len(let_through) <= RATE + 5
+    assert int(answered[-1].headers["Retry-After"]) > 0
+
+
+def test_ended_in_order_nothing_is_left(farm: Service):
+    family = [*api_processes(farm), *(child for each in api_processes(farm) for child in each.children())]
+    assert farm.end(signal.SIGTERM) < 3.0
+    assert farm.process is not None
+    assert farm.process.returncode == 0
+    _, alive = psutil.wait_procs(family, timeout=1.0)
+    assert not alive
+    assert not (farm.home / "api.json").exists()
+    assert not list((farm.home / "scratch").iterdir())
+
+
+def test_killed_it_leaves_nothing_running(farm: Service):
+    if farm.process is not None and farm.process.poll() is None:
+        farm.end(signal.SIGTERM)
+    farm.start()
+    family = [*api_processes(farm), *(child for each in api_processes(farm) for child in each.children())]
+    assert len(family) >= 2
+    farm.end(signal.SIGKILL)
+    _, alive = psutil.wait_procs(family, timeout=2.0)
+    assert not alive

@@ -1,0 +1,65 @@
+"""Whoever spoke and was not heard yet is not taken for silent."""
+
+import time
+from pathlib import Path
+
+from tests.contract.test_store_farm import lane
+from tests.farm.workers import dispatch_of, simulated_task
+from tests.servers.redis_server import RedisServer
+from tunefarm_sandbox.measurement_outbox import MeasurementOutbox
+from tunefarm_schemas.broker import Broker
+from tunefarm_schemas.farm_message import HEARTBEATS, Heartbeat, Holding
+from tunefarm_schemas.lane import LaneState
+from tunefarm_services.store import Store
+from tunefarm_services.store.blob_store import BlobStore
+from tunefarm_services.tuner.celery_farm_flights import Patience
+from tunefarm_services.tuner.celery_farm_state import FarmState
+from tunefarm_services.tuner.lane_registrar import LaneRegistrar
+
+LANES = 600
+LOST_S = 0.3
+
+
+def test_lanes_whose_heartbeats_wait_behind_others_are_not_lost(broker: RedisServer, store: Store):
+    """A registrar that was held up hears them by and by; all were silent for too long until it does."""
+    lanes = [lane(f"host/{number}") for number in range(LANES)]
+    registrar = LaneRegistrar(store, broker.url, tvm_version=None, lost_s=LOST_S)
+    with broker.client() as client:
+        registrar.hear(client)
+        store.put_lanes(lanes)
+        time.sleep(2 * LOST_S)
+        beats = [Heartbeat(lane_id=each.lane_id, instance="life", lane=each).model_dump_json() for each in lanes]
+        client.lpush(Broker.at(broker.url).key(HEARTBEATS), *beats)
+        rounds = 0
+        while client.llen(Broker.at(broker.url).key(HEARTBEATS)):
+            registrar.hear(client)
+            rounds += 1
+            assert {found.state for found in store.lanes()} == {LaneState.READY}
+    assert rounds > 1
+
+
+def test_a_lane_that_says_nothing_more_is_lost(broker: RedisServer, store: Store):
+    registrar = LaneRegistrar(store, broker.url, tvm_version=None, lost_s=LOST_S)
+    with broker.client() as client:
+        registrar.hear(client)
+        store.put_lane(lane())
+        time.sleep(2 * LOST_S)
+        registrar.hear(client)
+    assert [found.state for found in store.lanes()] == [LaneState.LOST]
+
+
+def test_what_a_lane_holds_is_lost_only_once_all_its_words_were_heard(tmp_path: Path):
+    outbox = MeasurementOutbox()
+    state = FarmState(BlobStore(tmp_path), outbox, Patience(lane_s=5.0), "job")
+    dispatch = dispatch_of()
+    state.open_task(simulated_task())
+    state.submit(dispatch)
+    sent = [flight for flight, _, _ in state.next_messages(1, 1)]
+    state.were_sent(sent)
+    state.hear(b"1-0", Holding(lane_id="lane", instance="life", ids=(dispatch.dispatch_id,)))
+    for heard_until_s, is_lost in ((None, False), (time.monotonic() + 4.0, False), (time.monotonic() + 6.0, True)):
+        if heard_until_s is not None:
+            state.heard_all(heard_until_s)
+        state.look_for_lost(queue_is_empty=True)
+        assert bool(outbox.take(0.0, lambda: None)) is is_lost
+    outbox.close()

@@ -1,0 +1,25 @@
+"""The child that makes the inputs which several fresh processes read."""
+
+import mmap
+
+from tunefarm_sandbox.channel import Channel
+from tunefarm_workers.inputs import make_inputs
+from tunefarm_workers.library_inputs import LibraryInputs
+from tunefarm_workers.messages import InputsOrder
+
+MADE = b"made"
+
+
+def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Entry: write the first set of inputs of an ``InputsOrder`` into the memory that ``descriptors`` holds."""
+    order = InputsOrder.model_validate_json(payload)
+    arrays = make_inputs(
+        order.arguments,
+        seed=order.seed,
+        set_number=0,
+        distribution=order.distribution,
+        specs=order.input_specs,
+        examples=order.input_examples,
+    )
+    LibraryInputs.of(order.arguments).write(arrays, memoryview(mmap.mmap(descriptors[0], 0)))
+    channel.send(MADE)

@@ -1,0 +1,32 @@
+"""The program of a fresh process that times one library: ``CHANNEL INPUTS FFI_LIBRARY RUNTIME_LIBRARY``.
+
+The first two are descriptors: of a channel, and of memory that holds the inputs. It imports next to nothing, so that
+many of them start in the time that one would otherwise take.
+"""
+
+import json
+import mmap
+import sys
+
+from tunefarm_sandbox.channel import Channel
+from tunefarm_workers.library_order import LibraryOrder
+from tunefarm_workers.loaded_library import LoadedLibrary
+from tunefarm_workers.runtime_library import Runtime
+
+READY = b"ready"
+
+
+def serve(channel: Channel, inputs: int, runtime: Runtime) -> None:
+    """Say that all is loaded; then run one order: load, call once, send the outputs, wait for a go, and time."""
+    channel.send(READY)
+    order = LibraryOrder.of_json(channel.receive())
+    library = LoadedLibrary(runtime, order, memoryview(mmap.mmap(inputs, 0, prot=mmap.PROT_READ)))
+    library.call()
+    for output in library.outputs():
+        channel.send(output)
+    channel.receive()
+    channel.send(json.dumps(list(library.samples_s())).encode())
+
+
+if __name__ == "__main__":
+    serve(Channel(int(sys.argv[1])), int(sys.argv[2]), Runtime(sys.argv[3], sys.argv[4]))

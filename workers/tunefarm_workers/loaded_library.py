@@ -1,0 +1,73 @@
+"""A compiled library with tensors to call it on, in a process that has TVM's runtime only."""
+
+import os
+from collections.abc import Sequence
+from hashlib import sha256
+
+from tunefarm_workers.call_timer import EVALUATOR, CallTimer
+from tunefarm_workers.library_order import LibraryOrder, TensorOrder
+from tunefarm_workers.runtime_library import Held, Runtime
+from tunefarm_workers.sampling import calm_samples
+from tunefarm_workers.thread_cores import place_on_cores
+
+
+class WrongLibrary(Exception):
+    """Raised for a library that is not the one that was meant."""
+
+
+class LoadedLibrary:
+    """Called by ``call``, then timed by ``samples_s``."""
+
+    def __init__(self, runtime: Runtime, order: LibraryOrder, inputs: memoryview) -> None:
+        """Load the library of ``order`` and fill its tensors from ``inputs``.
+
+        Raises:
+            WrongLibrary: its digest is not the expected one.
+            RuntimeFailed: it does not load.
+        """
+        with open(order.library, "rb") as file:  # noqa: PTH123 - pathlib takes longer to import than this to run
+            if sha256(file.read()).hexdigest() != order.digest:
+                raise WrongLibrary(f"{os.path.basename(order.library)} is not the library its manifest describes")  # noqa: PTH119
+        os.environ["TVM_NUM_THREADS"] = str(order.num_cores)
+        place_on_cores(order.num_cores, runtime.function("runtime.config_threadpool"))
+        self._runtime = runtime
+        self._order = order
+        self._module = runtime.load(order.library)
+        self._tensors = [self._filled(tensor, inputs) for tensor in order.tensors]
+        self._timer = CallTimer(
+            self._module,
+            order.entry,
+            self._packed(),
+            runtime.function(EVALUATOR),
+            cold_cache=order.cold_cache,
+        )
+
+    def call(self) -> None:
+        """Call it once."""
+        self._timer.call()
+
+    def outputs(self) -> list[bytes]:
+        """The contents of each output."""
+        pairs = zip(self._order.tensors, self._tensors, strict=True)
+        return [held.memory().tobytes() for tensor, held in pairs if tensor.is_output]
+
+    def samples_s(self) -> Sequence[float]:
+        """Seconds per call by the whole protocol."""
+        return calm_samples(self._timer.seconds_per_call, self._timer.seconds_per_call(1))
+
+    def _filled(self, tensor: TensorOrder, inputs: memoryview) -> Held:
+        held = self._runtime.allocate(tensor.shape, tensor.dtype)
+        if tensor.input_offset_bytes is not None:
+            memory = held.memory()
+            memory[:] = inputs[tensor.input_offset_bytes : tensor.input_offset_bytes + len(memory)]
+        return held
+
+    def _packed(self) -> list[Held]:
+        """The tensors with the packed ones in place of the plain ones they are made of."""
+        order = self._order
+        if order.pack_entry is None:
+            return self._tensors
+        packed = {tensor.name: self._runtime.allocate(tensor.shape, tensor.dtype) for tensor in order.packed}
+        pairs = list(zip(order.tensors, self._tensors, strict=True))
+        self._module[order.pack_entry](*(held for tensor, held in pairs if tensor.name in packed), *packed.values())
+        return [packed.get(tensor.name, held) for tensor, held in pairs]
