@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.command import Tunefarm
-from tests.faults.killing import leave_out_present
+from tests.faults.orphans import leave_out_present
 
 
 @pytest.fixture(autouse=True)

@@ -1,119 +1,24 @@
 """Kills processes of a running command at random instants, and looks at what is left of the job."""
 
-import ctypes
 import os
 import random
 import signal
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import psutil
 
 from tests.acceptance.command import Ended, Tunefarm
+from tests.faults.orphans import GONE_S, running_children
+from tests.faults.trials import Trials, assert_kept
 
-PR_SET_CHILD_SUBREAPER = 36
-ORPHANS_GONE_S = 2.0
 LEASE_GONE_S = 30.0
 RUN_S = 150.0
 MOST_SEARCH_DEATHS = 2
 """One more and the job is given up as poisoned, by design."""
-
-_shared: set[int] = set()
-
-
-@contextmanager
-def adopting_orphans() -> Iterator[None]:
-    """While entered, whatever a dead command leaves running becomes a child of this process and so is seen."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-    try:
-        yield
-    finally:
-        libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-
-
-def leave_out_present() -> None:
-    """Count no process that runs now among ``running_children``: services that tests of other folders share."""
-    _shared.clear()
-    _shared.update(child.pid for child in psutil.Process().children(recursive=True))
-
-
-def running_children() -> list[psutil.Process]:
-    """Living descendants of this process that the test began. Dead ones are reaped."""
-    alive = []
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):
-            if child.pid in _shared or child.name() == "postgres":
-                continue
-            if child.status() != psutil.STATUS_ZOMBIE:
-                alive.append(child)
-            elif child.ppid() == os.getpid():
-                with suppress(ChildProcessError):
-                    os.waitpid(child.pid, os.WNOHANG)
-    return alive
-
-
-@dataclass(frozen=True)
-class Trials:
-    """What the database says about the trials of all explorations."""
-
-    documents: dict[tuple[str, int, int], str]
-    """What was measured, by exploration, candidate and attempt."""
-    best_latency_s: dict[str, float]
-    sent_again: list[tuple[str, int]]
-    """Candidates sent a second time although their first attempt has a result that stands."""
-    doubled_traces: int
-    """Traces that were tried again although what they gave before stands."""
-    search_deaths: int
-    job: tuple[str, str, str | None] | None
-    """Id, state and outcome of the latest job."""
-
-    @classmethod
-    def read(cls, database: Path) -> "Trials":
-        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as connection:
-            measured = connection.execute(
-                "SELECT exploration_id, candidate_number, attempt, document FROM measurements"
-            ).fetchall()
-            best = connection.execute("SELECT exploration_id, best_latency_s FROM explorations").fetchall()
-            again = connection.execute(
-                "SELECT d.exploration_id, d.candidate_number FROM dispatches d JOIN measurements m USING "
-                "(tenant, exploration_id, candidate_number, purpose) WHERE d.attempt = 2 AND m.attempt = 1 AND NOT "
-                "coalesce(m.failure_reason IN ('canceled', 'device_lost', 'build_timeout', 'run_timeout'), 0)"
-            ).fetchall()
-            doubled = connection.execute(
-                "SELECT count(*) - count(DISTINCT exploration_id || trace) FROM trials WHERE NOT coalesce("
-                "failure_reason IN ('canceled', 'device_lost', 'build_timeout', 'run_timeout'), 0)"
-            ).fetchone()
-            job = connection.execute(
-                "SELECT job_id, state, outcome, search_deaths FROM jobs ORDER BY created_at DESC LIMIT 1"
-            ).fetchone()
-        return cls(
-            documents={(row[0], row[1], row[2]): row[3] for row in measured},
-            best_latency_s={row[0]: row[1] for row in best if row[1] is not None},
-            sent_again=[(row[0], row[1]) for row in again],
-            doubled_traces=int(doubled[0]),
-            search_deaths=0 if job is None else job[3],
-            job=None if job is None else (job[0], job[1], job[2]),
-        )
-
-    @property
-    def unfinished_job(self) -> str | None:
-        return self.job[0] if self.job is not None and self.job[1] != "finished" else None
-
-
-def assert_kept(before: Trials, after: Trials) -> None:
-    """Nothing committed is lost or changed, nothing is measured twice, and the best is no worse."""
-    lost = {key for key, document in before.documents.items() if after.documents.get(key) != document}
-    assert not lost, f"{len(lost)} measurements are lost or changed"
-    assert not after.sent_again
-    assert after.doubled_traces == 0
-    for exploration_id, latency_s in before.best_latency_s.items():
-        assert after.best_latency_s[exploration_id] <= latency_s
 
 
 @dataclass
@@ -187,7 +92,7 @@ class Killer:
         return found
 
     def _look_at(self, ended: Ended, before: Trials) -> None:
-        deadline_s = time.monotonic() + ORPHANS_GONE_S
+        deadline_s = time.monotonic() + GONE_S
         while (orphans := running_children()) and time.monotonic() < deadline_s:
             time.sleep(0.05)
         assert not orphans, (self.victims[-1:], [orphan.as_dict(["pid", "cmdline", "status"]) for orphan in orphans])

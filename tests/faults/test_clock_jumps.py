@@ -2,43 +2,25 @@
 
 import os
 import signal
-import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.command import Tunefarm
-from tests.faults.killing import Trials, assert_kept
+from tests.faults.jumping_clock import HOUR_S, Clock
+from tests.faults.trials import Trials, assert_kept
 
 MODULE = "builtin:matmul:128x128x128"
-HOUR_S = 3600
 WAIT_S = 60.0
-
-
-@dataclass(frozen=True)
-class Clock:
-    """The wall clock of the commands that are given ``environment``."""
-
-    file: Path
-    environment: dict[str, str]
-
-    def set_ahead(self, seconds: int) -> None:
-        with self.file.open("r+b") as file:
-            file.write(struct.pack("=q", seconds))
 
 
 @pytest.fixture
 def clock(tmp_path: Path) -> Clock:
-    library, file = tmp_path / "jumping_clock.so", tmp_path / "ahead_s"
-    source = Path(__file__).with_name("jumping_clock.c")
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
-    file.write_bytes(struct.pack("=q", 0))
-    return Clock(file, {"LD_PRELOAD": str(library), "JUMPING_CLOCK": str(file)})
+    return Clock.made_in(tmp_path)
 
 
 @pytest.fixture

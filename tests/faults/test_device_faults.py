@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.trust import time_in_a_fresh_process
 from tests.acceptance.command import Tunefarm
-from tests.faults.killing import Trials, assert_kept
+from tests.faults.trials import Trials, assert_kept
 
 MODULE = "builtin:matmul:128x128x128"
 BUSY = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True:\n    pass"

@@ -8,7 +8,8 @@ import pytest
 
 from tests.acceptance.command import Tunefarm
 from tests.acceptance.small_disk import fill, small_disk
-from tests.faults.killing import Trials, assert_kept, running_children
+from tests.faults.orphans import running_children
+from tests.faults.trials import Trials, assert_kept
 
 MODULE = "builtin:matmul:64x64x64"
 

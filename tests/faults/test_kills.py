@@ -5,7 +5,8 @@ import random
 import pytest
 
 from tests.acceptance.command import Tunefarm
-from tests.faults.killing import Killer, adopting_orphans
+from tests.faults.killing import Killer
+from tests.faults.orphans import adopting_orphans
 
 COMMAND = ("tune", "builtin:matmul:64x64x64", "--trials", "64")
 SAMPLE = 10

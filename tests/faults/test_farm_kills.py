@@ -1,0 +1,82 @@
+"""Any process of a farm, killed at any instant: no job, no trial and no best record suffers, and nothing runs on."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.farm.workers import eventually
+from tests.faults.customers import ANSWER_S, LABEL, Customers
+from tests.faults.farm_killing import FarmKiller
+from tests.faults.orphans import GONE_S, adopting_orphans, running_children
+from tests.faults.whole_farm import WholeFarm, running_farm
+from tunefarm_schemas.job import JobOutcome, JobState
+from tunefarm_schemas.measurement import Timing
+from tunefarm_services.store import LOCAL_TENANT
+from tunefarm_services.store.measured_trial import is_spent
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+
+SAMPLE = 10
+MANY = 100
+
+
+def killed(home: Path, times: int, seed: int, patience_s: float) -> None:
+    home.mkdir()
+    generator = random.Random(seed)
+    with adopting_orphans(), running_farm(home) as farm:
+        killer = FarmKiller(farm, generator)
+        with Customers(farm, random.Random(seed)) as customers:
+            killer.kill(times)
+            customers.leave(patience_s)
+        killer.wait_until_all_ended()
+        killer.look()
+        print(f"killed {dict(Counter(killer.victims))} over {len(customers.job_ids)} jobs")
+        assert_asked_once(farm, customers, all_were_answered=patience_s >= ANSWER_S)
+        assert_all_went_well(farm, customers)
+        assert set(farm.stop().values()) == {0}
+        farm.broker.kill()
+        eventually(lambda: not running_children(), GONE_S, "the end of every process")
+        for part in farm.parts:
+            assert "Traceback" not in part.said(), part.said()[-6000:]
+
+
+def assert_asked_once(farm: WholeFarm, customers: Customers, *, all_were_answered: bool) -> None:
+    """Each request made one job, the one its bearer was told; who gave up may have made one too."""
+    jobs = farm.store.jobs(LOCAL_TENANT, limit=10_000)
+    made = {job.spec.labels[LABEL]: job.job_id for job in jobs}
+    assert len(made) == len(jobs), "a request was carried out twice"
+    assert made.keys() <= customers.wishes.keys()
+    assert {name: made.get(name) for name in customers.job_ids} == customers.job_ids
+    assert not all_were_answered or customers.job_ids.keys() == customers.wishes.keys()
+
+
+def assert_all_went_well(farm: WholeFarm, customers: Customers) -> None:
+    """Every job succeeded, and every trial is accounted for once."""
+    explorations = {}
+    for job in farm.store.jobs(LOCAL_TENANT, limit=10_000):
+        assert (job.state, job.outcome) == (JobState.FINISHED, JobOutcome.SUCCEEDED), (job.job_id, job.message)
+        (exploration,) = farm.store.explorations_of_job(LOCAL_TENANT, job.job_id)
+        assert exploration.spent.trials >= customers.wishes[job.spec.labels[LABEL]].trials
+        explorations[exploration.exploration_id] = exploration
+    for exploration in explorations.values():
+        trials = farm.store.trials(exploration.exploration_id, tenant=LOCAL_TENANT)
+        assert [trial.candidate.number for trial in trials] == list(range(len(trials)))
+        measured = [trial.measurement for trial in trials if trial.measurement is not None]
+        assert len(measured) == len(trials), "a trial was lost"
+        assert exploration.spent.trials == sum(is_spent(measurement) for measurement in measured)
+        assert all(trial.dispatch.attempt <= 2 for trial in trials)
+        timed = [each.result.latency_s for each in measured if isinstance(each.result, Timing)]
+        assert exploration.best_latency_s == min(timed)
+    assert farm.store.check().problems == ()
+
+
+@pytest.mark.timeout(300)
+def test_ten_kills(tmp_path: Path) -> None:
+    killed(tmp_path / "home", SAMPLE, seed=1, patience_s=5.0)
+
+
+@pytest.mark.faults
+def test_a_hundred_kills(tmp_path: Path) -> None:
+    killed(tmp_path / "home", MANY, seed=2, patience_s=ANSWER_S)

@@ -1,0 +1,58 @@
+"""A tuner that is stopped for longer than its lease, and wakes up when another one has its job."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.farm.workers import eventually
+from tests.faults.customers import Wish, answered
+from tests.faults.farm_killing import FarmKiller
+from tests.faults.trials import assert_kept
+from tests.faults.whole_farm import Part, WholeFarm, running_farm
+from tunefarm_schemas.job import JobOutcome, JobState
+from tunefarm_services.store import LOCAL_TENANT
+
+pytestmark = [pytest.mark.faults, pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+
+TRIALS = 400
+
+
+def owner_of(farm: WholeFarm, killer: FarmKiller, job_id: str) -> Part | None:
+    """The tuner that holds the job; None while nobody does."""
+    ((owner,),) = killer.ask(f"SELECT owner FROM jobs WHERE job_id = '{job_id}'")
+    return next((tuner for tuner in farm.tuners if owner is not None and f":{tuner.pid}:" in owner), None)
+
+
+def test_a_tuner_that_sleeps_through_its_lease_writes_nothing_when_it_wakes(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with running_farm(home) as farm:
+        killer = FarmKiller(farm)
+        job_id = answered(farm, Wish.of(48, TRIALS))
+        assert job_id is not None
+        eventually(lambda: len(killer.look().documents) >= 20)
+        sleeper = owner_of(farm, killer, job_id)
+        assert sleeper is not None
+        os.kill(sleeper.pid, signal.SIGSTOP)
+        asleep = killer.look()
+        try:
+            eventually(lambda: owner_of(farm, killer, job_id) not in {sleeper, None}, 40.0, "taking over")
+            eventually(lambda: len(killer.look().documents) > len(asleep.documents) + 20)
+        finally:
+            os.kill(sleeper.pid, signal.SIGCONT)
+        awake = killer.look()
+        assert_kept(asleep, awake)
+        heir = owner_of(farm, killer, job_id)
+        eventually(lambda: "the lease is lost" in sleeper.said(), 20.0, "noticing")
+        assert owner_of(farm, killer, job_id) in {heir, None}
+        killer.wait_until_all_ended()
+        assert_kept(awake, killer.look())
+        job = farm.store.job(LOCAL_TENANT, job_id)
+        assert (job.state, job.outcome) == (JobState.FINISHED, JobOutcome.SUCCEEDED), job.message
+        (exploration,) = farm.store.explorations_of_job(LOCAL_TENANT, job_id)
+        trials = farm.store.trials(exploration.exploration_id, tenant=LOCAL_TENANT)
+        assert len(trials) == exploration.spent.trials == TRIALS
+        assert all(trial.measurement is not None and trial.dispatch.attempt <= 2 for trial in trials)
+        assert all(tuner.runs for tuner in farm.tuners)

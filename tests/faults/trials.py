@@ -1,0 +1,70 @@
+"""What the database says about trials before and after a fault."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What the database says about the trials of all explorations."""
+
+    documents: dict[tuple[str, int, int], str]
+    """What was measured, by exploration, candidate and attempt."""
+    best_latency_s: dict[str, float]
+    sent_again: list[tuple[str, int]]
+    """Candidates sent a second time although their first attempt has a result that stands."""
+    doubled: list[tuple[Any, ...]]
+    """Trials of traces that were tried again although what they gave before stands."""
+    search_deaths: int
+    job: tuple[str, str, str | None] | None
+    """Id, state and outcome of the latest job."""
+
+    @classmethod
+    def read(cls, database: Path) -> "Trials":
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as connection:
+            return cls.asked(lambda query: connection.execute(query).fetchall())
+
+    @classmethod
+    def asked(cls, ask: Callable[[str], Sequence[Any]]) -> "Trials":
+        """By way of ``ask``, which answers a query with its rows."""
+        measured = ask("SELECT exploration_id, candidate_number, attempt, document FROM measurements")
+        best = ask("SELECT exploration_id, best_latency_s FROM explorations")
+        again = ask(
+            "SELECT d.exploration_id, d.candidate_number FROM dispatches d JOIN measurements m USING "
+            "(tenant, exploration_id, candidate_number, purpose) WHERE d.attempt = 2 AND m.attempt = 1 AND NOT "
+            "coalesce(m.failure_reason IN ('canceled', 'device_lost', 'build_timeout', 'run_timeout'), false)"
+        )
+        doubled = ask(
+            "SELECT t.exploration_id, candidate_number, state, failure_reason, origin FROM trials t JOIN ("
+            "SELECT exploration_id, trace FROM trials WHERE NOT coalesce(failure_reason IN ('canceled', 'device_lost', "
+            "'build_timeout', 'run_timeout'), false) GROUP BY exploration_id, trace HAVING count(*) > 1) d "
+            "ON d.exploration_id = t.exploration_id AND d.trace = t.trace"
+        )
+        latest = ask("SELECT job_id, state, outcome, search_deaths FROM jobs ORDER BY created_at DESC LIMIT 1")
+        job = latest[0] if latest else None
+        return cls(
+            documents={(row[0], row[1], row[2]): row[3] for row in measured},
+            best_latency_s={row[0]: row[1] for row in best if row[1] is not None},
+            sent_again=[(row[0], row[1]) for row in again],
+            doubled=[tuple(row) for row in doubled],
+            search_deaths=0 if job is None else job[3],
+            job=None if job is None else (job[0], job[1], job[2]),
+        )
+
+    @property
+    def unfinished_job(self) -> str | None:
+        return self.job[0] if self.job is not None and self.job[1] != "finished" else None
+
+
+def assert_kept(before: Trials, after: Trials) -> None:
+    """Nothing committed is lost or changed, nothing is measured twice, and the best is no worse."""
+    lost = {key for key, document in before.documents.items() if after.documents.get(key) != document}
+    assert not lost, f"{len(lost)} measurements are lost or changed"
+    assert not after.sent_again
+    assert not after.doubled
+    for exploration_id, latency_s in before.best_latency_s.items():
+        assert after.best_latency_s[exploration_id] <= latency_s

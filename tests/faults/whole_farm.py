@@ -1,0 +1,169 @@
+"""A farm of real processes, with a supervisor that starts again whatever died: API, tuners, workers, Redis."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+from tests.farm.workers import ROOT, START, eventually
+from tests.servers.postgres_server import empty_database
+from tests.servers.redis_server import RedisServer
+from tests.service.conftest import die_with_the_tests, environment_of
+from tunefarm_schemas.lane import LaneState
+from tunefarm_services.store import Store
+
+TUNERS = 2
+WORKERS = 3
+AGAIN_S = 0.5
+"""So long a supervisor waits before it starts something again."""
+END_S = 20.0
+
+
+@dataclass(eq=False)
+class Part:
+    """One process of the farm, over all its lives."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    log: Path
+    process: "subprocess.Popen[bytes] | None" = None
+    began_s: float = 0.0
+
+    @property
+    def runs(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def start(self) -> None:
+        self.began_s = time.monotonic()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                env=dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=die_with_the_tests,
+            )
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+class WholeFarm:
+    """Simulated devices, everything else as in earnest. Its methods are called from one thread."""
+
+    def __init__(self, home: Path, database_url: str, broker: RedisServer) -> None:
+        self.home = home
+        self.broker = broker
+        self.store = Store.open(database_url, home / "blobs")  # which makes the tables
+        environment = environment_of(
+            home, TUNEFARM_DATABASE_URL=database_url, TUNEFARM_BROKER_URL=broker.url, PYTHONPATH=str(ROOT)
+        )
+        tunefarm = (sys.executable, "-m", "tunefarm.command_line")
+        self.api = Part("API", (*tunefarm, "serve", "--port", "0", "--no-tuner"), environment, home / "api.log")
+        self.tuners = [
+            Part(f"tuner {number}", (*tunefarm, "tuner", "--jobs-at-once", "3"), environment, home / f"t{number}.log")
+            for number in range(TUNERS)
+        ]
+        self.workers = [
+            Part(f"worker {number}", (sys.executable, "-c", START), environment | lane(number), home / f"w{number}.log")
+            for number in range(WORKERS)
+        ]
+
+    @property
+    def parts(self) -> list[Part]:
+        return [*self.workers, *self.tuners, self.api]
+
+    def __enter__(self) -> Self:
+        for part in self.parts:
+            part.start()
+        eventually(lambda: self._ready_lanes() == WORKERS and (self.home / "api.json").exists(), 60.0, "readiness")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            for part in self.parts:
+                print(f"--- {part.name}\n{part.said()[-4000:]}")
+        for part in self.parts:
+            if part.runs:
+                assert part.process is not None
+                part.process.kill()
+                part.process.wait()
+        self.store.close()
+
+    def revive(self) -> None:
+        """Start whatever died."""
+        if self.broker.pid is None:
+            self.broker.start()
+        for part in self.parts:
+            if not part.runs and time.monotonic() > part.began_s + AGAIN_S:
+                part.start()
+
+    def stop(self) -> dict[str, int]:
+        """Stop everything in order, as an operator does; the exit status of each part."""
+        for part in self.parts:
+            part.process.terminate()  # type: ignore[union-attr]
+        return {part.name: part.process.wait(END_S) for part in self.parts}  # type: ignore[union-attr]
+
+    def processes(self) -> dict[str, list[int]]:
+        """Everything of the farm that runs now, by what it is."""
+        found: dict[str, list[int]] = {
+            "worker": [worker.pid for worker in self.workers if worker.runs],
+            "tuner": [tuner.pid for tuner in self.tuners if tuner.runs],
+            "API": [self.api.pid] if self.api.runs else [],
+            "Redis": [] if self.broker.pid is None else [self.broker.pid],
+            "tuner's zygote": [],
+            "search": [],
+            "child of the API": [child.pid for child in children(self.api)],
+        }
+        for tuner in self.tuners:
+            for zygote in children(tuner):
+                found["tuner's zygote"].append(zygote.pid)
+                with suppress(psutil.Error):
+                    found["search"] += [child.pid for child in zygote.children()]
+        return {role: pids for role, pids in found.items() if pids}
+
+    def _ready_lanes(self) -> int:
+        return sum(lane.state in (LaneState.READY, LaneState.BUSY) for lane in self.store.lanes())
+
+
+def children(part: Part) -> list[psutil.Process]:
+    with suppress(psutil.Error):
+        return psutil.Process(part.pid).children() if part.runs else []
+    return []
+
+
+def lane(number: int) -> dict[str, str]:
+    return {
+        "TUNEFARM_WORKER_NAME": f"worker {number}",
+        "TUNEFARM_WORKER_FARM": "benchmarks.simulated_lane:build",
+        "TUNEFARM_WORKER_ALLOW_MISSING_CONFINEMENT": "1",
+        "TUNEFARM_SIMULATED_SECONDS": "0.1",
+        "TUNEFARM_SIMULATED_ROOM": "4",
+    }
+
+
+@contextmanager
+def running_farm(home: Path) -> Iterator[WholeFarm]:
+    with ExitStack() as stack:
+        url = stack.enter_context(empty_database("kills"))
+        broker = stack.enter_context(RedisServer())
+        yield stack.enter_context(WholeFarm(home, url, broker))
+
+
+def owns_its_database() -> bool:
+    """Whether the database server is the test's own, to be killed as it likes."""
+    return "TUNEFARM_TEST_POSTGRES_URL" not in os.environ

@@ -1,0 +1,55 @@
+"""A job in which nothing works ends by itself, counts why, and shows the first reason."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.store.sample import TENANT
+from tests.tuner.conftest import wait_finished
+from tests.tuner.instant_farm import InstantFarm
+from tests.tuner.test_searching import matmul, tune_job
+from tests.tuner.test_service import summary_of
+from tunefarm.zygote import start_search_zygote
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.job import JobOutcome
+from tunefarm_schemas.measurement import Failed, Measurement
+from tunefarm_services.store import Store
+from tunefarm_services.tuner.zygotes import Zygotes
+
+Tuner = Callable[..., object]
+REASONS = (FailureReason.BUILD_ERROR, FailureReason.WRONG_RESULT, FailureReason.CRASH)
+TRIALS = 9
+
+
+@pytest.fixture
+def zygotes() -> Iterator[Zygotes]:
+    found = Zygotes(start_search_zygote)
+    yield found
+    found.close()
+
+
+class FailingFarm(InstantFarm):
+    """Every candidate fails, for one of three reasons."""
+
+    def collect(self, timeout_s: float | None) -> list[Measurement]:
+        return self._answer(lambda dispatch: self._failure(dispatch.candidate.number))
+
+    def _failure(self, number: int) -> Failed:
+        return Failed(failure=TrialFailure(reason=REASONS[number % len(REASONS)], message=f"candidate {number} broke"))
+
+
+def test_the_reasons_are_counted_and_the_first_is_shown(store: Store, tuner: Tuner) -> None:
+    job = tune_job(store, matmul(52), TRIALS)
+    with tuner(lambda lease, job: FailingFarm()):
+        wait_finished(store, job)
+    ended = store.job(TENANT, job.job_id)
+    assert ended.outcome is JobOutcome.FAILED
+    for reason in REASONS:
+        assert f"{reason.value} {TRIALS // len(REASONS)}" in ended.message
+    assert "The first failure: candidate 0 broke" in ended.message
+    (task,) = summary_of(store, job.job_id)["tasks"]
+    assert task["failures"] == {reason.value: TRIALS // len(REASONS) for reason in REASONS}
+    assert task["first_failure_message"] == "candidate 0 broke"
+    assert task["record_id"] is None
+    (exploration,) = store.explorations_of_job(TENANT, job.job_id)
+    assert (exploration.spent.trials, exploration.best_latency_s) == (TRIALS, None)
