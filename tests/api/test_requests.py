@@ -2,13 +2,16 @@
 
 import json
 import threading
+import time
 
 import pytest
+from sqlalchemy import text
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from tests.api.people import person_of, somebody
 from tests.api.stored import put_job
+from tunefarm_services.api.middleware import idempotency
 
 PROBLEM = "application/problem+json"
 
@@ -61,8 +64,8 @@ def test_half_a_character_is_no_text(alice):
 
 
 def test_deep_nesting_is_refused_before_it_is_parsed(alice):
-    for text in ("[" * 100_000, "[" * 5000 + "]" * 5000, '{"a":' * 5000 + "1" + "}" * 5000):
-        body = '{"size_bytes": ' + text + "}"
+    for nested in ("[" * 100_000, "[" * 5000 + "]" * 5000, '{"a":' * 5000 + "1" + "}" * 5000):
+        body = '{"size_bytes": ' + nested + "}"
         answer = alice.post("/v1/uploads", content=body, headers={"Content-Type": "application/json"})
         assert_problem(answer, 422, "bad-input")
 
@@ -131,6 +134,26 @@ def test_requests_with_one_key_at_once_make_one_thing(app, store, alice):
         thread.join()
     assert {answer.status_code for answer in answers} <= {201, 409}
     assert len(store.uploads("alice")) == 1
+
+
+def test_a_claim_holds_for_as_long_as_its_request_takes(alice, store, monkeypatch):
+    monkeypatch.setattr(idempotency, "RENEWED_EVERY_S", 0.02)
+    create_upload, seen_s = store.create_upload, []
+
+    def slowly(*arguments, **more):
+        for _ in range(3):
+            with store._database.writing() as connection:
+                connection.execute(text("UPDATE idempotency_keys SET claimed_s = claimed_s - 5"))
+            time.sleep(0.3)
+        with store._database.reading() as connection:
+            claimed_s = connection.execute(text("SELECT claimed_s FROM idempotency_keys")).scalar_one()
+            seen_s.append(store._database.now_s(connection) - claimed_s)
+        return create_upload(*arguments, **more)
+
+    monkeypatch.setattr(store, "create_upload", slowly)
+    assert alice.post("/v1/uploads", json={"size_bytes": 10}, headers={"Idempotency-Key": "one"}).status_code == 201
+    assert len(seen_s) == 1
+    assert seen_s[0] < 1.0
 
 
 def test_a_list_comes_in_pages_without_gaps(alice, store):

@@ -23,6 +23,7 @@ from tunefarm_services.store import (
     UploadIncomplete,
     WrongOffset,
 )
+from tunefarm_services.store.idempotency_rows import CLAIM_LASTS_S
 
 READ = (Scope.JOBS_READ, Scope.RECORDS_READ)
 
@@ -122,6 +123,15 @@ class TestRepeatedRequests:
         assert store.claim_key(TENANT, "k", "digest") == Claimed()
         assert store.create_job(TENANT, spec(task), key="k") == job
         assert store.count_jobs(TENANT) == 1
+
+    def test_a_claim_that_is_renewed_stays(self, store: Store):
+        store.claim_key(TENANT, "k", "digest")
+        grow_older(store, 0.8 * CLAIM_LASTS_S)
+        store.renew_key(TENANT, "k")
+        grow_older(store, 0.8 * CLAIM_LASTS_S)
+        assert store.claim_key(TENANT, "k", "digest") == InProgress()
+        grow_older(store, 0.4 * CLAIM_LASTS_S)
+        assert store.claim_key(TENANT, "k", "digest") == Claimed()
 
     def test_a_job_needs_a_claim_for_its_key(self, store: Store):
         with pytest.raises(NotFound, match="idempotency key"):

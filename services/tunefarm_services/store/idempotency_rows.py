@@ -16,7 +16,8 @@ from tunefarm_services.store.tables import IdempotencyKeyTable
 KEPT_S: Final = 24 * 3600.0
 """For how long a key is remembered, in seconds."""
 
-_ANSWER_TAKES_AT_MOST_S: Final = 60.0
+CLAIM_LASTS_S: Final = 6.0
+"""A claim that was not renewed for so long is nobody's: its holder was killed. Less than the patience of a client."""
 _OF_KEY: Final = (
     select(IdempotencyKeyTable)
     .where(IdempotencyKeyTable.tenant == bindparam("tenant"), IdempotencyKeyTable.key == bindparam("key"))
@@ -37,8 +38,8 @@ class IdempotencyRows(Rows):
     def claim_key(self, tenant: str, key: str, request_digest: str) -> KeyClaim:
         """Ask whether the request is to be carried out. Keys are forgotten a day after their first use.
 
-        A claim whose holder gave no answer within a minute may be claimed again: the holder was killed. What it had
-        done by then is not done twice where the key is given to ``create_job``.
+        A claim that was not renewed for ``CLAIM_LASTS_S`` may be claimed again: its holder was killed. What it had done
+        by then is not done twice where the key is given to ``create_job``.
         """
         with self._database.writing() as connection:
             now_s = self._database.now_s(connection)
@@ -58,6 +59,13 @@ class IdempotencyRows(Rows):
             if isinstance(claim, Claimed):
                 connection.execute(_CHANGE.values(claimed_s=now_s), of_key)
             return claim
+
+    @retried
+    def renew_key(self, tenant: str, key: str) -> None:
+        """Say that the request is still being carried out. Harmless when the key has been forgotten."""
+        with self._database.writing() as connection:
+            now_s = self._database.now_s(connection)
+            connection.execute(_CHANGE.values(claimed_s=now_s), {"of_tenant": tenant, "of_key": key})
 
     @retried
     def answer_key(self, tenant: str, key: str, status: int, headers: Mapping[str, str], body: bytes) -> None:
@@ -92,7 +100,7 @@ def _standing(row: AnyRow, request_digest: str, now_s: float) -> KeyClaim:
         return Mismatch()
     if row.status is not None:
         return Answered(status=row.status, headers=json.loads(row.headers), body=bytes(row.body))
-    return Claimed() if row.claimed_s <= now_s - _ANSWER_TAKES_AT_MOST_S else InProgress()
+    return Claimed() if row.claimed_s <= now_s - CLAIM_LASTS_S else InProgress()
 
 
 def _new(tenant: str, key: str, request_digest: str, now_s: float) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """Repeats: a POST with an Idempotency-Key is carried out once, and answered the same every time."""
 
+import asyncio
 import contextlib
 import json
 import re
@@ -19,6 +20,7 @@ from tunefarm_services.api.middleware.request_body import BODY_KEY
 from tunefarm_services.api.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.problem_handlers import problem_of
 from tunefarm_services.store import Store, StoreError
+from tunefarm_services.store.idempotency_rows import CLAIM_LASTS_S
 from tunefarm_services.store.key_claim import Answered, Claimed, InProgress, KeyClaim, Mismatch
 
 KEY_STATE: Final = "tunefarm_idempotency_key"
@@ -26,6 +28,8 @@ KEY_STATE: Final = "tunefarm_idempotency_key"
 
 SECRETS: Final = re.compile(r"/v1/tokens(/[^/]+:rotate)?")
 """Routes whose answers hold a secret, which is told once and not kept."""
+
+RENEWED_EVERY_S: Final = CLAIM_LASTS_S / 4
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 _KEPT_HEADERS: Final = ("content-type", "location", "etag")
@@ -102,12 +106,22 @@ class Idempotency:
             await send(start)
             await send({"type": "http.response.body", "body": b"".join(pieces)})
 
+        renewing = asyncio.create_task(self._renew(token, key))
         try:
             await self._app(scope, receive, keeping)
         except BaseException:
             with CancelScope(shield=True), contextlib.suppress(StoreError, PoolExhausted):
                 await to_thread.run_sync(self._store.forget_key, token.tenant, key)
             raise
+        finally:
+            renewing.cancel()
+
+    async def _renew(self, token: Token, key: str) -> None:
+        """Keep the claim while the request is carried out, so that it lapses soon where this process is killed."""
+        while True:
+            await asyncio.sleep(RENEWED_EVERY_S)
+            with contextlib.suppress(StoreError, PoolExhausted):
+                await to_thread.run_sync(self._store.renew_key, token.tenant, key)
 
     async def _keep(self, token: Token, key: str, path: str, start: Message, body: bytes) -> None:
         status = int(start["status"])
@@ -120,7 +134,7 @@ class Idempotency:
             told = _without_secret(body) if SECRETS.fullmatch(path) and status < 300 else body
             await to_thread.run_sync(self._store.answer_key, token.tenant, key, status, kept, told)
         except (StoreError, PoolExhausted):
-            # What was asked for is done; a repeat within a minute is told to wait, and one later makes jobs only once.
+            # What was asked for is done; a repeat within seconds is told to wait, and one later makes jobs only once.
             return
 
 
