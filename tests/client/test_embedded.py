@@ -35,6 +35,7 @@ elif sys.argv[2] == "seed":
 """
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("case", ["space", "seed"])
 def test_a_program_tunes_what_it_holds(programs: Path, environment: dict[str, str], case: str) -> None:
     ended = subprocess.run(

@@ -185,6 +185,7 @@ def test_a_second_ctrl_c_ends_at_once_and_leaves_no_process(environment: dict[st
     assert alive == []
 
 
+@pytest.mark.faults
 def test_ctrl_c_in_a_terminal_keeps_everything_and_resume_goes_on(
     environment: dict[str, str], tmp_path: Path, tunefarm: Run
 ) -> None:

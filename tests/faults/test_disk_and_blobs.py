@@ -22,6 +22,7 @@ def wait_for_trials(tunefarm: Tunefarm, process: object, trials: int) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.faults
 def test_a_disk_that_fills_up_during_a_run(tunefarm: Tunefarm, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "6m") as disk:
         tunefarm = Tunefarm(home=disk / "home", folder=tmp_path, extra={})

@@ -57,6 +57,7 @@ def summary_of(service: Service, job_id: str) -> dict:
     return [event["data"] for event in events if event["kind"] == "summary"][-1]
 
 
+@pytest.mark.faults
 def test_killed_in_the_middle_it_leaves_nothing_running_and_goes_on(service: Service) -> None:
     service.start()
     job_id = service.submit(module_json(96), 12)
