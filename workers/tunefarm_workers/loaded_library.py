@@ -1,14 +1,18 @@
 """A compiled library with tensors to call it on, in a process that has TVM's runtime only."""
 
 import os
+import time
 from collections.abc import Sequence
 from hashlib import sha256
 
 from tunefarm_workers.call_timer import EVALUATOR, CallTimer
 from tunefarm_workers.library_order import LibraryOrder, TensorOrder
 from tunefarm_workers.runtime_library import Held, Runtime
-from tunefarm_workers.sampling import calm_samples
+from tunefarm_workers.sampling import calm_samples, middle
 from tunefarm_workers.thread_cores import place_on_cores
+
+PAUSE_S = 0.03
+"""Longer than a process takes to end."""
 
 
 class WrongLibrary(Exception):
@@ -52,7 +56,15 @@ class LoadedLibrary:
         return [held.memory().tobytes() for tensor, held in pairs if tensor.is_output]
 
     def samples_s(self) -> Sequence[float]:
-        """Seconds per call by the whole protocol."""
+        """Seconds per call by the whole protocol, the faster of two rounds.
+
+        One round takes some hundredths of a second, in which the end of another process may have a core to itself.
+        """
+        first = self._round()
+        time.sleep(PAUSE_S)
+        return min(first, self._round(), key=middle)
+
+    def _round(self) -> Sequence[float]:
         return calm_samples(self._timer.seconds_per_call, self._timer.seconds_per_call(1))
 
     def _filled(self, tensor: TensorOrder, inputs: memoryview) -> Held:
