@@ -11,8 +11,9 @@ from tunefarm_workers.runtime_library import Held, Runtime
 from tunefarm_workers.sampling import calm_samples, middle
 from tunefarm_workers.thread_cores import place_on_cores
 
-PAUSE_S = 0.03
-"""Longer than a process takes to end."""
+MORE_ROUNDS = 2
+PAUSE_S = 0.12
+"""Longer than a process takes to end, or the idle threads of another one spin."""
 
 
 class WrongLibrary(Exception):
@@ -56,13 +57,15 @@ class LoadedLibrary:
         return [held.memory().tobytes() for tensor, held in pairs if tensor.is_output]
 
     def samples_s(self) -> Sequence[float]:
-        """Seconds per call by the whole protocol, the faster of two rounds.
+        """Seconds per call by the whole protocol, the fastest of three rounds.
 
         One round takes some hundredths of a second, in which the end of another process may have a core to itself.
         """
-        first = self._round()
-        time.sleep(PAUSE_S)
-        return min(first, self._round(), key=middle)
+        rounds = [self._round()]
+        for _ in range(MORE_ROUNDS):
+            time.sleep(PAUSE_S)
+            rounds.append(self._round())
+        return min(rounds, key=middle)
 
     def _round(self) -> Sequence[float]:
         return calm_samples(self._timer.seconds_per_call, self._timer.seconds_per_call(1))
