@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy
 import tvm
+import tvm_ffi
 from tvm.ir import IRModule
 from tvm.s_tir.schedule import Schedule, Trace
 from tvm.target import Target
@@ -16,8 +17,14 @@ from tvm.target import Target
 from benchmarks.host_target import host_target
 from benchmarks.retimed import RetimeAnswer, Retimed, RetimeOrder
 from benchmarks.workload_module import workload_module
+from tunefarm_workers.core_sharing import TRIES, CoreSharing
+from tunefarm_workers.spread_kernels import core_sharing
 from tunefarm_workers.thread_placement import place_threads
 
+PAGE_BYTES, ALIGNMENT_BYTES = 4096, 64
+PLACES = 7
+"""Some kernels take a third longer where their tensors' addresses collide in the caches, and a process by itself has
+them always at the same places."""
 LARGEST_RELATIVE_ERROR = 1e-3
 """Of the largest value of an output: another order of summation in float32 stays far below."""
 
@@ -31,21 +38,33 @@ def build_schedule(module: IRModule, trace: str | None, target: Target) -> Any:
     return tvm.build(schedule.mod, target=target)
 
 
-def make_arguments(module: IRModule) -> list[Any]:
-    """One tensor per parameter, filled with normal numbers, the same in every process."""
-    generator = numpy.random.default_rng(0)
+def make_arguments(module: IRModule, number: int = 0) -> list[Any]:
+    """One tensor per parameter, filled with normal numbers, the same in every process.
+
+    Where in its page each begins is drawn anew for each ``number``.
+    """
+    generator, place = numpy.random.default_rng(0), numpy.random.default_rng((1, number))
     arrays = [
         generator.standard_normal([int(extent) for extent in parameter.shape]).astype(str(parameter.dtype))
         for parameter in module["main"].params
     ]
-    return [tvm.runtime.tensor(array) for array in arrays]
+    return [_placed(array, ALIGNMENT_BYTES * int(place.integers(0, PAGE_BYTES // ALIGNMENT_BYTES))) for array in arrays]
+
+
+def _placed(array: Any, offset_bytes: int) -> Any:
+    """``array`` in memory that begins so far into a page."""
+    memory = numpy.empty(array.nbytes + 2 * PAGE_BYTES, numpy.uint8)
+    begin = -memory.ctypes.data % PAGE_BYTES + offset_bytes
+    inside = memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+    inside[...] = array
+    return tvm_ffi.from_dlpack(inside)
 
 
 def outputs_of(library: Any, module: IRModule) -> list[Any]:
     """Every argument after one call. They are made anew, so that an output that is not written does not look right."""
     arguments = make_arguments(module)
     library["main"](*arguments)
-    return [argument.numpy() for argument in arguments]
+    return [numpy.from_dlpack(argument) for argument in arguments]
 
 
 def agree(outputs: list[Any], reference: list[Any]) -> bool:
@@ -56,15 +75,23 @@ def agree(outputs: list[Any], reference: list[Any]) -> bool:
     )
 
 
-def time_in_turn(libraries: list[Any], arguments: list[Any], rounds: int, sample_s: float) -> list[list[float]]:
-    """``rounds`` samples, in seconds per call, of each library; each round begins with another one."""
+def time_in_turn(
+    libraries: list[Any], placed: list[list[Any]], rounds: int, sample_s: float, sharing: CoreSharing | None
+) -> list[list[float]]:
+    """``rounds`` samples, in seconds per call, of each library; each round begins with another one.
+
+    The rounds take the sets of arguments in ``placed`` by turns, and begin once no two threads share a physical core.
+    """
     device = tvm.cpu(0)
     calls = []
     for library in libraries:
-        once_s = library.time_evaluator("main", device, number=3)(*arguments).mean
+        once_s = library.time_evaluator("main", device, number=3)(*placed[0]).mean
         calls.append(max(1, round(sample_s / once_s)))
     samples: list[list[float]] = [[] for _ in libraries]
     for turn in range(rounds):
+        arguments = placed[turn % len(placed)]
+        if sharing is not None:
+            sharing.get_apart(TRIES)
         for step in range(len(libraries)):
             index = (turn + step) % len(libraries)
             evaluator = libraries[index].time_evaluator("main", device, number=calls[index])
@@ -76,11 +103,13 @@ def retime(order: RetimeOrder) -> RetimeAnswer:
     """Build, check against the unscheduled function, and time."""
     target = Target(host_target(order.cores))
     module = workload_module(order.workload)
+    sharing = core_sharing(order.cores)
     place_threads(order.cores)
     libraries = [build_schedule(module, schedule.trace, target) for schedule in order.schedules]
     reference = outputs_of(build_schedule(module, None, target), module)
     agreements = [agree(outputs_of(library, module), reference) for library in libraries]
-    samples = time_in_turn(libraries, make_arguments(module), order.rounds, order.sample_s)
+    placed = [make_arguments(module, number) for number in range(PLACES)]
+    samples = time_in_turn(libraries, placed, order.rounds, order.sample_s, sharing)
     return RetimeAnswer(
         schedules=tuple(
             Retimed(

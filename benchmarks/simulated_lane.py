@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_schemas.device import Device, DeviceClass, Environment, ReferenceKernelTimes
+from tunefarm_schemas.device import Device, DeviceClass, ReferenceKernelTimes
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.measurement import (
@@ -167,19 +167,8 @@ class SimulatedFarm:
         ]
 
     def _measurement(self, dispatch: Dispatch, result: Result) -> Measurement:
-        return Measurement(
-            dispatch_id=dispatch.dispatch_id,
-            nonce=dispatch.nonce,
-            fence=dispatch.fence,
-            exploration_id=dispatch.candidate.exploration_id,
-            candidate_number=dispatch.candidate.number,
-            attempt=dispatch.attempt,
-            purpose=dispatch.purpose,
-            result=result,
-            stages=Stages(run_s=self.seconds_of(dispatch.candidate.number)),
-            device_fingerprint=self.device.fingerprint,
-            environment=Environment(),
-        )
+        stages = Stages(run_s=self.seconds_of(dispatch.candidate.number))
+        return Measurement.answering(dispatch, result, stages, device_fingerprint=self.device.fingerprint)
 
 
 def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path) -> SimulatedFarm:

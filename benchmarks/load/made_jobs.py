@@ -79,18 +79,7 @@ class MadeJobs:
         )
 
     def _measurement(self, dispatch: Dispatch) -> Measurement:
-        return Measurement(
-            dispatch_id=dispatch.dispatch_id,
-            nonce=dispatch.nonce,
-            fence=dispatch.fence,
-            exploration_id=dispatch.candidate.exploration_id,
-            candidate_number=dispatch.candidate.number,
-            attempt=dispatch.attempt,
-            purpose=dispatch.purpose,
-            result=self._result(),
-            stages=Stages(build_s=0.1),
-            device_fingerprint="made",
-        )
+        return Measurement.answering(dispatch, self._result(), Stages(build_s=0.1), device_fingerprint="made")
 
     def _result(self) -> Result:
         if self._chance.random() < 0.05:

@@ -177,11 +177,15 @@ class Comparison(Frozen):
 
 
 class ExportOrder(Frozen):
-    """Compile one schedule to a shared library and time that library in several fresh processes."""
+    """Compile one schedule to a shared library and time that library in several fresh processes.
+
+    ``likely_s`` is what one call took elsewhere; a process in which it takes longer looks again a few times.
+    """
 
     exploration_id: str
     trace: Trace | None
     processes: int = Field(default=7, gt=0)
+    likely_s: float | None = Field(default=None, gt=0)
 
 
 class Exported(Frozen):

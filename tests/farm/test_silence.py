@@ -17,7 +17,7 @@ from tunefarm_services.tuner.celery_farm_state import FarmState
 from tunefarm_services.tuner.lane_registrar import LaneRegistrar
 
 LANES = 600
-LOST_S = 0.3
+LOST_S = 1.0
 
 
 def test_lanes_whose_heartbeats_wait_behind_others_are_not_lost(broker: RedisServer, store: Store):

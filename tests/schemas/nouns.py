@@ -236,7 +236,7 @@ NOUNS: tuple[Frozen, ...] = (
     ),
     ComparisonOrder(exploration_id="0d", traces=(None, _TRACE), seconds_each=0.5),
     Comparison(results=(_TIMING, _STOPPED, _FAILED)),
-    ExportOrder(exploration_id="0d", trace=_TRACE, processes=5),
+    ExportOrder(exploration_id="0d", trace=_TRACE, processes=5, likely_s=0.00012),
     Exported(
         library=b"ELF bytes",
         entry="main",

@@ -214,18 +214,8 @@ class Bench:
 
 
 def measurement(dispatch: Dispatch, result: Result) -> Measurement:
-    return Measurement(
-        dispatch_id=dispatch.dispatch_id,
-        nonce=dispatch.nonce,
-        fence=dispatch.fence,
-        exploration_id=dispatch.candidate.exploration_id,
-        candidate_number=dispatch.candidate.number,
-        attempt=dispatch.attempt,
-        purpose=dispatch.purpose,
-        result=result,
-        stages=Stages(build_s=0.1),
-        device_fingerprint=DEVICE.fingerprint,
-    )
+    stages = Stages(build_s=0.1)
+    return Measurement.answering(dispatch, result, stages, device_fingerprint=DEVICE.fingerprint)
 
 
 def bench(store: Store, job: Job | None = None) -> Bench:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.store.sample import TENANT, put_task
 from tests.tuner.instant_farm import InstantFarm
+from tunefarm.zygote import start_search_zygote
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.job import Effort, Job, JobSpec, JobState
 from tunefarm_services.store import Store
@@ -35,6 +36,15 @@ def watcher(store: Store, tmp_path: Path) -> Iterator[Store]:
     another = Store.open(f"sqlite:///{tmp_path}/tunefarm.db", tmp_path / "blobs")
     yield another
     another.close()
+
+
+@pytest.fixture(scope="module")
+def searching_zygotes() -> Iterator[Zygotes]:
+    """For jobs that search: a module that has such makes it its ``zygotes``."""
+    found = Zygotes(start_search_zygote)
+    found.present().ready(60.0)
+    yield found
+    found.close()
 
 
 @pytest.fixture

@@ -104,19 +104,8 @@ class InstantFarm:
         answered = []
         while self._queue:
             dispatch = self._queue.popleft()
-            answered.append(
-                Measurement(
-                    dispatch_id=dispatch.dispatch_id,
-                    nonce=dispatch.nonce,
-                    fence=dispatch.fence,
-                    exploration_id=dispatch.candidate.exploration_id,
-                    candidate_number=dispatch.candidate.number,
-                    attempt=dispatch.attempt,
-                    purpose=dispatch.purpose,
-                    result=result_of(dispatch),
-                    stages=Stages(build_s=0.1, run_s=0.15),
-                )
-            )
+            stages = Stages(build_s=0.1, run_s=0.15)
+            answered.append(Measurement.answering(dispatch, result_of(dispatch), stages))
         with suppress(BlockingIOError):
             os.eventfd_read(self._ready)
         return answered

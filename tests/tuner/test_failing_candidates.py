@@ -1,6 +1,6 @@
 """A job in which nothing works ends by itself, counts why, and shows the first reason."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -9,7 +9,6 @@ from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.test_searching import matmul, tune_job
 from tests.tuner.test_service import summary_of
-from tunefarm.zygote import start_search_zygote
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.job import JobOutcome
 from tunefarm_schemas.measurement import Failed, Measurement
@@ -22,10 +21,8 @@ TRIALS = 9
 
 
 @pytest.fixture
-def zygotes() -> Iterator[Zygotes]:
-    found = Zygotes(start_search_zygote)
-    yield found
-    found.close()
+def zygotes(searching_zygotes: Zygotes) -> Zygotes:
+    return searching_zygotes
 
 
 class FailingFarm(InstantFarm):

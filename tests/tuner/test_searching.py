@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from tvm import te
@@ -14,7 +14,6 @@ from tests.store.sample import DEVICE, TENANT
 from tests.tuner.conftest import instant_farms, state_of, wait_finished, wait_for
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.test_service import _cut, summary_of
-from tunefarm.zygote import start_search_zygote
 from tunefarm_sandbox.fork_server import Child
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.job import Effort, Job, JobOutcome, JobSpec, JobState
@@ -34,17 +33,9 @@ CLASS_ID = DEVICE.device_class.device_class_id
 Tuner = Callable[..., object]
 
 
-@pytest.fixture(scope="module")
-def searching() -> Iterator[Zygotes]:
-    found = Zygotes(start_search_zygote)
-    found.present().ready(60.0)
-    yield found
-    found.close()
-
-
 @pytest.fixture
-def zygotes(searching: Zygotes) -> Zygotes:
-    return searching
+def zygotes(searching_zygotes: Zygotes) -> Zygotes:
+    return searching_zygotes
 
 
 def matmul(extent: int) -> Workload:
@@ -176,8 +167,8 @@ def misfit(number: int, key: RecordKey, text: str) -> TuningRecord:
     )
 
 
-def test_an_idle_tuner_trains_a_model_over_several_explorations(store: Store, tuner: Tuner, searching: Zygotes) -> None:
-    training = PooledTraining(store, searching)
+def test_an_idle_tuner_trains_a_model_over_several_explorations(store: Store, tuner: Tuner, zygotes: Zygotes) -> None:
+    training = PooledTraining(store, zygotes)
     with tuner(instant_farms([]), on_finished=training.note, on_idle=training.run):
         wait_finished(store, tune_job(store, matmul(32), 16), tune_job(store, matmul(36), 16))
         wait_for(lambda: trials_of_model(store) == 32)

@@ -121,6 +121,7 @@ class _Attempt:
 
     def _take_time(self, kernel: Kernel, timer: CallTimer, go: Go) -> None:
         start_s = time.perf_counter()
+        apart = self._held.get_apart(go.tries)
         result: Result
         if self._order.thorough:
             result = full_timing(timer.seconds_per_call, timer.seconds_per_call(1))
@@ -139,6 +140,7 @@ class _Attempt:
                 run_s=run_s,
                 checks_follow=checks_follow,
                 peak_memory_bytes=_peak_memory_bytes(),
+                apart=apart,
             )
         )
         if checks_follow:

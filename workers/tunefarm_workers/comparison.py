@@ -135,7 +135,9 @@ class RunningComparison:
         """The device is quiet and ours: one round."""
         self._heard_s = time.monotonic()
         with suppress(ChannelClosed, TimeoutError):
-            self.child.channel.send(Go(incumbent_s=None).model_dump_json().encode(), timeout_s=1.0)
+            self.child.channel.send(
+                Go(incumbent_s=None, tries=self.task.patience.tries).model_dump_json().encode(), timeout_s=1.0
+            )
 
     def check_deadline(self, now_s: float) -> None:
         """Give up the schedule that says nothing for too long."""

@@ -39,7 +39,7 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
         channel.send(Compiled(index=index, failure=failure).model_dump_json().encode())
     turn = 0
     while True:
-        Go.model_validate_json(channel.receive())
+        held_task().get_apart(Go.model_validate_json(channel.receive()).tries)
         channel.send(_round(entrants, turn).model_dump_json().encode())
         turn += 1
 

@@ -9,6 +9,7 @@ from tunefarm_schemas.frozen import Frozen, digest
 from tunefarm_workers.farm_settings import usable_cores
 
 _CPU_INFO = Path("/proc/cpuinfo")
+_TOPOLOGY = Path("/sys/devices/system/cpu")
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _MACHINE_ID = Path("/etc/machine-id")
 _SUFFIXES = {"K": 1024, "M": 1024**2, "G": 1024**3}
@@ -49,6 +50,19 @@ def host_fingerprint(identity: CpuIdentity) -> str:
     with contextlib.suppress(OSError):
         machine_id = _MACHINE_ID.read_text().strip()
     return digest("\n".join((machine_id, platform.node(), identity.model_dump_json())))
+
+
+def are_declared_siblings(cores: list[int]) -> bool:
+    """Whether the operating system itself says that some of these share a physical core."""
+    siblings = [_siblings_of(core) for core in cores]
+    return any(known and known in siblings[:number] for number, known in enumerate(siblings))
+
+
+def _siblings_of(core: int) -> str:
+    try:
+        return (_TOPOLOGY / f"cpu{core}" / "topology" / "thread_siblings_list").read_text().strip()
+    except OSError:
+        return ""
 
 
 def microcode() -> str:

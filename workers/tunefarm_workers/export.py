@@ -101,6 +101,7 @@ class Exporter:
                 packed=tuple(map(tensor_order, linked.packed_arguments)),
                 num_cores=host.num_cores,
                 cold_cache=PROTOCOLS[protocol_id].cold_cache,
+                likely_s=order.likely_s,
             )
             inputs.wait(self._on_wait)
             latencies_s = self._time_in_turn(runners, fresh)

@@ -13,11 +13,16 @@ from tunefarm_workers.element_type import is_floating, numpy_type
 GUARD_BYTES = 4096
 """A page on either side, so that the tensor lies within its page as it would without a guard."""
 
-_GUARD_VALUE = 0x5A
+GUARD_VALUE = 0x5A
 _view = tvm_ffi.get_global_func("runtime.TVMTensorCreateView")
 _UNWRITTEN_FLOAT = 0xFF
 """Every byte of a not-a-number, so that an element the kernel forgot shows."""
 _UNWRITTEN_INTEGER = 0xA5
+
+
+def unwritten_byte(dtype: str) -> int:
+    """What fills memory that no kernel wrote to."""
+    return _UNWRITTEN_FLOAT if is_floating(dtype) else _UNWRITTEN_INTEGER
 
 
 class GuardedOutput:
@@ -25,10 +30,10 @@ class GuardedOutput:
 
     def __init__(self, tensor: TensorArgument) -> None:
         self._size_bytes = max(tensor.elements * numpy_type(tensor.dtype).itemsize, 1)
-        self._unwritten = _UNWRITTEN_FLOAT if is_floating(tensor.dtype) else _UNWRITTEN_INTEGER
+        self._unwritten = unwritten_byte(tensor.dtype)
         whole = tvm.runtime.empty((self._size_bytes + 2 * GUARD_BYTES,), "uint8")
         self._whole: np.ndarray[Any, Any] = np.from_dlpack(whole)
-        self._whole[:] = _GUARD_VALUE
+        self._whole[:] = GUARD_VALUE
         self._inside = self._whole[GUARD_BYTES:-GUARD_BYTES]
         self.tensor: Any = _view(tvm_ffi.from_dlpack(self._inside), tvm_ffi.Shape(list(tensor.shape)), tensor.dtype, 0)
         self.clear()
@@ -48,4 +53,4 @@ class GuardedOutput:
     def guards_hold(self) -> bool:
         """Whether both margins are as they were."""
         before, behind = self._whole[:GUARD_BYTES], self._whole[-GUARD_BYTES:]
-        return bool((before == _GUARD_VALUE).all() and (behind == _GUARD_VALUE).all())
+        return bool((before == GUARD_VALUE).all() and (behind == GUARD_VALUE).all())

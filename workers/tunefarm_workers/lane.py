@@ -101,6 +101,10 @@ class Lane:
         """Queue one attempt."""
         self._queue.append(Queued(dispatch, time.monotonic()))
 
+    def improve(self, exploration_id: str, latency_s: float) -> None:
+        """Take in the latency of an incumbent."""
+        self._tasks[exploration_id].improve(latency_s)
+
     def cancel_all(self) -> None:
         """End every attempt."""
         while self._queue:

@@ -17,6 +17,7 @@ class TensorOrder(NamedTuple):
 class LibraryOrder(NamedTuple):
     """Load the library at the path ``library``, whose SHA-256 is ``digest``, and time it.
 
+    ``likely_s`` is what one call took elsewhere, if that is known.
     ``pack_entry`` turns the tensors of which ``packed`` has the names into those, which ``entry`` takes in their place.
     """
 
@@ -28,6 +29,7 @@ class LibraryOrder(NamedTuple):
     packed: tuple[TensorOrder, ...]
     num_cores: int
     cold_cache: bool
+    likely_s: float | None = None
 
     def to_json(self) -> bytes:
         """As bytes for another process."""

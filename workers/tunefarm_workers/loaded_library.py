@@ -1,19 +1,19 @@
 """A compiled library with tensors to call it on, in a process that has TVM's runtime only."""
 
 import os
-import time
 from collections.abc import Sequence
 from hashlib import sha256
 
 from tunefarm_workers.call_timer import EVALUATOR, CallTimer
+from tunefarm_workers.core_sharing import doze
 from tunefarm_workers.library_order import LibraryOrder, TensorOrder
 from tunefarm_workers.runtime_library import Held, Runtime
 from tunefarm_workers.sampling import calm_samples, middle
 from tunefarm_workers.thread_cores import place_on_cores
 
-MORE_ROUNDS = 2
-PAUSE_S = 0.12
-"""Longer than a process takes to end, or the idle threads of another one spin."""
+ROUNDS = 3
+MOST_ROUNDS = 6
+AS_LIKELY = 1.05
 
 
 class WrongLibrary(Exception):
@@ -59,13 +59,20 @@ class LoadedLibrary:
     def samples_s(self) -> Sequence[float]:
         """Seconds per call by the whole protocol, the fastest of three rounds.
 
-        One round takes some hundredths of a second, in which the end of another process may have a core to itself.
+        In one round two threads may share a physical core, and nothing here tells. Where the likely latency is known,
+        one round that is no slower is enough; otherwise there are up to six.
         """
         rounds = [self._round()]
-        for _ in range(MORE_ROUNDS):
-            time.sleep(PAUSE_S)
+        while not self._is_enough(rounds):
+            doze()
             rounds.append(self._round())
         return min(rounds, key=middle)
+
+    def _is_enough(self, rounds: Sequence[Sequence[float]]) -> bool:
+        likely_s = self._order.likely_s
+        if likely_s is None:
+            return len(rounds) == ROUNDS
+        return len(rounds) == MOST_ROUNDS or middle(rounds[-1]) <= AS_LIKELY * likely_s
 
     def _round(self) -> Sequence[float]:
         return calm_samples(self._timer.seconds_per_call, self._timer.seconds_per_call(1))

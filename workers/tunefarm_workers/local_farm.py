@@ -1,31 +1,28 @@
 """One machine's device, offered to a tuner in the same process."""
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_sandbox.measurement_outbox import MeasurementOutbox
 from tunefarm_schemas.device import Device, Environment
 from tunefarm_schemas.measurement import (
     Comparison,
     ComparisonOrder,
-    Dispatch,
     ExportOrder,
     ExportResult,
     Failed,
     Measurement,
-    MeasureTask,
 )
 from tunefarm_workers.child_answer import ChildFailed, OnWait, canceled
 from tunefarm_workers.device_watch import DeviceWatch
 from tunefarm_workers.environment import present_environment
 from tunefarm_workers.export import Exporter
 from tunefarm_workers.farm_settings import FarmSettings, usable_cores
-from tunefarm_workers.farm_statistics import FarmStatistics
 from tunefarm_workers.lane import Lane
+from tunefarm_workers.lane_farm import LaneFarm
 from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.quiet_turn import while_quiet
 from tunefarm_workers.tolerance import Array
@@ -34,7 +31,7 @@ _ENVIRONMENT_FRESH_S = 1.0
 _REFERENCE_POLL_S = 0.02
 
 
-class LocalFarm:
+class LocalFarm(LaneFarm[Lane]):
     """Measures candidates on this machine. Its methods are called from one thread; a lane works in another."""
 
     def __init__(
@@ -51,67 +48,17 @@ class LocalFarm:
         ``scratch`` is a folder for this farm alone. ``known`` is the device as an earlier run saw it: it keeps its
         class. ``bystanders`` gives children, such as a search, to be held still while the clock runs.
         """
+        super().__init__(settings or FarmSettings())
         self._zygote = zygote
-        self._settings = settings or FarmSettings()
         self._scratch = scratch
-        self._outbox = MeasurementOutbox()
         self._environment = Environment()
         self._environment_s = -_ENVIRONMENT_FRESH_S
-        self.statistics = FarmStatistics()
         watch = DeviceWatch(zygote, self._settings.child_limits(), usable_cores(), self._settings.drift_check_s)
         self.code_generator = watch.code_generator
         self.device = watch.identify(known)
         self._lane = Lane(zygote, self._settings, bystanders, self._deliver, self._outbox.put, self._outbox.wake)
         self._lane.loop.start()
         self._lane.loop.ask(lambda: self._lane.watch(watch))
-
-    def open_task(self, task: MeasureTask) -> None:
-        """Announce an exploration. Raises ``BadInput`` when its module cannot be read.
-
-        Whether its results can be verified shows while the first candidates are built already: ``collect`` raises
-        then.
-        """
-        self._lane.loop.ask(lambda: self._lane.open_task(task))
-
-    def close_task(self, exploration_id: str) -> None:
-        """Let an exploration go whose attempts have all ended, with the memory that its inputs take."""
-        self._lane.loop.ask(lambda: self._lane.close_task(exploration_id))
-
-    def submit(self, dispatch: Dispatch) -> None:
-        """Queue one attempt; its measurement comes out of ``collect``, whatever happens to it."""
-        self._lane.loop.post(lambda: self._lane.submit(dispatch))
-
-    def set_incumbent(self, exploration_id: str, latency_s: float) -> None:
-        """Tell the latency against which losers are stopped early."""
-        self._lane.loop.post(lambda: self._lane.task(exploration_id).improve(latency_s))
-
-    def collect(self, timeout_s: float | None) -> list[Measurement]:
-        """Measurements that are ready; waits up to ``timeout_s`` for the first, for ever when None.
-
-        Raises:
-            BadInput: when a task turned out to be unverifiable.
-        """
-        return self._outbox.take(timeout_s, self._lane.loop.raise_crash)
-
-    def acknowledge(self, measurements: Sequence[Measurement]) -> None:
-        """Nothing is kept of what ``collect`` gave."""
-
-    def wakeup_fileno(self) -> int:
-        """A descriptor that is readable when ``collect`` would return something."""
-        return self._outbox.fileno()
-
-    def cancel_all(self) -> None:
-        """End all that is queued or running; each attempt comes back as canceled."""
-        self._lane.loop.ask(self._lane.cancel_all)
-
-    def cancel(self, dispatch_ids: Collection[str]) -> None:
-        """End those attempts, queued or running; each comes back as canceled. Others go on."""
-        wanted = frozenset(dispatch_ids)
-        self._lane.loop.ask(lambda: self._lane.cancel(wanted))
-
-    def suspects(self) -> list[Measurement]:
-        """While the device is quarantined: what was delivered since it was last seen in order, to be repeated."""
-        return self._lane.loop.ask(self._lane.suspects)
 
     def compare(self, order: ComparisonOrder, on_wait: OnWait = lambda: True) -> Comparison:
         """Time schedules side by side on a quiet device.
@@ -142,18 +89,6 @@ class LocalFarm:
             on_wait,
         )
         return exporter.export(order, task.host_order(), task.arguments, task.order.protocol_id)
-
-    def room(self) -> int:
-        """How many attempts it wants queued or running at once, to be kept busy."""
-        return 3 * self._settings.build_lanes + 4
-
-    def close(self) -> None:
-        """End every child and the lane's thread; harmless when repeated."""
-        if self._outbox.fileno() < 0:
-            return
-        self._lane.loop.close()
-        self._lane.close()
-        self._outbox.close()
 
     def _judging_task(self, exploration_id: str, on_wait: OnWait) -> OpenTask:
         """The task of an exploration, once it is known what is right. Raises ``BadInput``, ``ChildFailed``."""

@@ -77,6 +77,8 @@ class Ran(Frozen):
     hopeless: bool = False
     """Let go before a quiet device was asked for."""
     peak_memory_bytes: int = 0
+    apart: bool = True
+    """Whether each thread had a physical core of its own."""
 
 
 class Checked(Frozen):
@@ -97,9 +99,10 @@ FromCandidate = Annotated[Built | Warm | Ran | Checked | Broken, Field(discrimin
 
 
 class Go(Frozen):
-    """The device is quiet: take the time."""
+    """The device is quiet: take the time, once no two threads share a physical core or ``tries`` to that end failed."""
 
     incumbent_s: float | None
+    tries: int
 
 
 class ReferenceOrder(Frozen):

@@ -11,12 +11,15 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.measurement import MeasureTask
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.child_death import was_killed
+from tunefarm_workers.core_sharing import Patience
+from tunefarm_workers.cpu_identity import are_declared_siblings
 from tunefarm_workers.deadlines import Deadlines
 from tunefarm_workers.finite_referee import FiniteReferee
 from tunefarm_workers.inputs import Distribution
 from tunefarm_workers.messages import HostOrder, HostReady, from_host
 from tunefarm_workers.output_layout import OutputLayout
 from tunefarm_workers.referee import Referee
+from tunefarm_workers.thread_cores import cores_for
 
 _HOST_READY_S = 60.0
 SEED = 20_240_601
@@ -53,6 +56,7 @@ class OpenTask:
         self.order = order
         self.distribution: Distribution = distribution
         self.deadlines = deadlines
+        self.patience = Patience(can_help=not are_declared_siblings(cores_for(order.num_cores)))
         self.incumbent_s: float | None = None
         self.hosts_lost = 0
         self.host: Child = zygote.fork(

@@ -6,7 +6,7 @@ It never runs a kernel: a child forked after a parallel kernel ran would hang in
 import json
 import os
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,13 @@ from tunefarm_sandbox.channel import Channel
 from tunefarm_sandbox.server import serve
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_workers.argument import Argument
+from tunefarm_workers.core_sharing import CoreSharing
 from tunefarm_workers.input_check import require_fitting
 from tunefarm_workers.inputs import InputArray, make_inputs
 from tunefarm_workers.messages import HostOrder, HostReady, HostRefused
 from tunefarm_workers.scheduled_module import target_of
 from tunefarm_workers.signature import arguments_of
+from tunefarm_workers.spread_kernels import core_sharing
 
 _UNREADABLE = (
     tvm.error.InternalError,
@@ -43,6 +45,11 @@ class HeldTask:
     first_inputs: tuple[InputArray | None, ...]
     first_tensors: tuple[Any, ...]
     first_checksums: tuple[int, ...]
+    core_sharing: CoreSharing | None = None
+
+    def get_apart(self, tries: int) -> bool:
+        """Give each thread of this process a physical core, if it can be had by ``tries``; whether that is so."""
+        return self.core_sharing is None or self.core_sharing.get_apart(tries)
 
     def inputs(self, set_number: int) -> tuple[InputArray | None, ...]:
         """One set of inputs as arrays."""
@@ -65,7 +72,7 @@ def host(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # n
     order = HostOrder.model_validate_json(payload)
     os.environ["TVM_NUM_THREADS"] = str(order.num_cores)
     try:
-        _held.append(hold(order))
+        _held.append(replace(hold(order), core_sharing=core_sharing(order.num_cores)))
     except BadInput as refusal:
         refused = HostRefused(field=refusal.field, problem=refusal.problem, fix=refusal.fix)
         channel.send(refused.model_dump_json().encode())

@@ -7,6 +7,12 @@ _ONE_CORE_PER_THREAD = -2
 """TVM's affinity mode in which worker number i runs on the i-th core of the list that is given."""
 
 
+def cores_for(threads: int) -> list[int]:
+    """The cores of this process for so many threads, the calling one's first; none where there are too few."""
+    cores = sorted(os.sched_getaffinity(0))[:threads]
+    return cores if len(cores) == threads else []
+
+
 def place_on_cores(num_cores: int, configure: Callable[[int, int, list[str]], object]) -> None:
     """Give each of ``num_cores`` threads of this process's kernels a core of its own, the calling thread included.
 
@@ -15,8 +21,8 @@ def place_on_cores(num_cores: int, configure: Callable[[int, int, list[str]], ob
     microseconds it often does not: both threads then share one core for as long as the process lives, and the kernel
     takes twice its time.
     """
-    cores = sorted(os.sched_getaffinity(0))[:num_cores]
-    if len(cores) < num_cores:
+    cores = cores_for(num_cores)
+    if not cores:
         return
     configure(_ONE_CORE_PER_THREAD, num_cores, [str(core) for core in cores])
     os.sched_setaffinity(0, {cores[0]})

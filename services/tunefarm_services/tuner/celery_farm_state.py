@@ -42,7 +42,6 @@ from tunefarm_schemas.measurement import (
     Failed,
     Measurement,
     MeasureTask,
-    Stages,
 )
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing, StoreUnavailable
@@ -334,7 +333,7 @@ class FarmState:
         if flight.answer is not None and not flight.answer.done():
             flight.answer.set_result(failed)
         if flight.dispatch is not None:
-            self._outbox.put(_measurement(flight.dispatch, failed))
+            self._outbox.put(Measurement.answering(flight.dispatch, failed))
 
     def _answer(self, ident: str, answer: Comparison | ExportResult | BadInput) -> None:
         flight = self._flights.end(ident, time.monotonic(), came_back=True)
@@ -352,17 +351,3 @@ def _answers(dispatch: Dispatch, measurement: Measurement) -> bool:
     sent = (dispatch.nonce, dispatch.fence, dispatch.attempt, dispatch.purpose, candidate.exploration_id)
     got = (measurement.nonce, measurement.fence, measurement.attempt, measurement.purpose, measurement.exploration_id)
     return sent == got and candidate.number == measurement.candidate_number
-
-
-def _measurement(dispatch: Dispatch, failed: Failed) -> Measurement:
-    return Measurement(
-        dispatch_id=dispatch.dispatch_id,
-        nonce=dispatch.nonce,
-        fence=dispatch.fence,
-        exploration_id=dispatch.candidate.exploration_id,
-        candidate_number=dispatch.candidate.number,
-        attempt=dispatch.attempt,
-        purpose=dispatch.purpose,
-        result=failed,
-        stages=Stages(),
-    )

@@ -115,7 +115,7 @@ class Finisher:
 
         Of two rounds the one that the host disturbed less counts.
         """
-        order = ExportOrder(exploration_id=run.exploration_id, trace=winner)
+        order = ExportOrder(exploration_id=run.exploration_id, trace=winner, likely_s=compared_s)
         exported = self._farm.export(order, self._on_wait)
         if not isinstance(exported, Exported) or _median_s(exported) <= DISTURBED * compared_s:
             return exported

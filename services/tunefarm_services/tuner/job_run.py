@@ -134,10 +134,14 @@ class JobRun:
 
     def why_nothing(self) -> str:
         """The failures counted and the first one shown, for a job that ends without a kernel."""
+        ends = [end.failure for end in self.finished.values() if end.record is None and end.failure is not None]
+        lost = next((failure for failure in ends if failure.may_be_tried_again), None)
+        if lost is not None:
+            kept = "The trials are kept; ask for the same again."
+            return f"The fastest kernel could not be verified: {lost.message} {kept}"
         first = next((run.first_failure_message for run in self.explorations if run.first_failure_message), "")
-        ends = [end.failure.message for end in self.finished.values() if end.failure is not None]
         counted = ", ".join(f"{reason} {count}" for reason, count in self.failures().most_common())
-        shown = first or (ends[0] if ends else "none was reported")
+        shown = first or (ends[0].message if ends else "none was reported")
         return f"No valid kernel was found ({counted or 'nothing was measured'}). The first failure: {shown}"
 
 

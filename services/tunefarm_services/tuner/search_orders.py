@@ -17,6 +17,18 @@ MOST_NEAR_RECORDS = 8
 
 def open_exploration(store: Store, farm: Farm, lease: Lease, job: Job, task: Task) -> ExplorationRun:
     """The exploration of one task of ``job`` on the farm's device class, without its earlier trials."""
+    fresh_for = job.job_id if job.spec.fresh else ""
+    return _run_of(store, farm, lease, job, task, space_id=job.spec.space.space_id, fresh_for=fresh_for)
+
+
+def open_given(store: Store, farm: Farm, lease: Lease, job: Job, task: Task) -> ExplorationRun:
+    """The place of one schedule that ``job`` brought along to be measured as it is. It is this job's alone."""
+    return _run_of(store, farm, lease, job, task, space_id=AS_GIVEN, fresh_for=job.job_id)
+
+
+def _run_of(
+    store: Store, farm: Farm, lease: Lease, job: Job, task: Task, *, space_id: str, fresh_for: str
+) -> ExplorationRun:
     key = ExplorationKey(
         tenant=lease.tenant,
         workload_id=task.workload_id,
@@ -24,14 +36,10 @@ def open_exploration(store: Store, farm: Farm, lease: Lease, job: Job, task: Tas
         device_class_id=farm.device.device_class.device_class_id,
         code_generator=farm.code_generator,
         protocol_id=job.spec.protocol_id,
-        space_id=job.spec.space.space_id,
+        space_id=space_id,
         abi=job.spec.abi,
-        fresh_for=job.job_id if job.spec.fresh else "",
+        fresh_for=fresh_for,
     )
-    return _run_of(store, lease, job, task, key)
-
-
-def _run_of(store: Store, lease: Lease, job: Job, task: Task, key: ExplorationKey) -> ExplorationRun:
     workload = store.workload(lease.tenant, task.workload_id)
     names = {argument.name for argument in workload.arguments}
     specs = tuple(spec for spec in job.spec.input_specs if spec.argument in names)
@@ -44,22 +52,6 @@ def _run_of(store: Store, lease: Lease, job: Job, task: Task, key: ExplorationKe
         input_specs=specs,
         input_examples=store.input_examples(specs),
     )
-
-
-def open_given(store: Store, farm: Farm, lease: Lease, job: Job, task: Task) -> ExplorationRun:
-    """The place of one schedule that ``job`` brought along to be measured as it is. It is this job's alone."""
-    key = ExplorationKey(
-        tenant=lease.tenant,
-        workload_id=task.workload_id,
-        target_id=task.target_id,
-        device_class_id=farm.device.device_class.device_class_id,
-        code_generator=farm.code_generator,
-        protocol_id=job.spec.protocol_id,
-        space_id=AS_GIVEN,
-        abi=job.spec.abi,
-        fresh_for=job.job_id,
-    )
-    return _run_of(store, lease, job, task, key)
 
 
 def load_trials(store: Store, lease: Lease, run: ExplorationRun) -> None:

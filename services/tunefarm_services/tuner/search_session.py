@@ -164,9 +164,14 @@ class SearchSession:
             self._send_to_farm(dispatch)
 
     def _repeat_suspects(self) -> None:
-        """Measure again, once, what came from a device that turned out to have become slower."""
+        """Measure again, once, what came from a device that turned out to have become slower.
+
+        What was lost with it is no suspect: its second attempt is made when the loss is committed.
+        """
         again = []
         for suspect in self._farm.suspects():
+            if _is_lost(suspect):
+                continue
             candidate = self._candidates.pop((suspect.exploration_id, suspect.candidate_number), None)
             if candidate is not None and suspect.attempt < ATTEMPTS:
                 again.append(dispatch_of(candidate, fence=self._lease.fence, attempt=suspect.attempt + 1))
@@ -180,7 +185,7 @@ class SearchSession:
         lost = [measurement for measurement in fresh if not self._is_abandoned and _is_lost(measurement)]
         again = []
         for measurement in lost:
-            candidate = self._candidates.get((measurement.exploration_id, measurement.candidate_number))
+            candidate = self._candidates.pop((measurement.exploration_id, measurement.candidate_number), None)
             if candidate is not None:
                 again.append(dispatch_of(candidate, fence=self._lease.fence, attempt=measurement.attempt + 1))
         if not again:

@@ -34,6 +34,8 @@ __all__ = ["LEASE_S", "ExplorationHeld", "Supervisor"]
 
 SEARCH_DEATHS = 3
 MOST_BETWEEN_TRIES_S = 5.0
+VERIFY_AGAIN_AFTER_S = (1.0, 10.0)
+"""A worker that is started anew, or whose host is, is back by then."""
 SEARCH_ENTRY = "tunefarm_services.tuner.search_child:main"
 SEARCH_MEMORY_BYTES = 16 << 30
 """Address space of a search child. Most of it is the shared libraries of the zygote, which cost nothing."""
@@ -303,7 +305,7 @@ class Supervisor:
             if not watch.goes_on("verifying"):
                 return self._halted(job_run, watch)
             if run.best_latency_s is not None:
-                end = finisher.finish(run)
+                end = self._verified(finisher, run, watch)
                 if end.failure is not None and watch.has_to_stop:
                     return self._halted(job_run, watch)
                 job_run.finished[run.exploration_id] = end
@@ -313,6 +315,27 @@ class Supervisor:
         if self._has_records(job_run.explorations, job_run.finished):
             return self._close(job_run, JobOutcome.SUCCEEDED, "")
         return self._close(job_run, JobOutcome.FAILED, job_run.why_nothing())
+
+    def _verified(self, finisher: Finisher, run: ExplorationRun, watch: JobWatch) -> Finished:
+        """Begun again where the device was lost on the way. What cannot be verified is kept as a claim."""
+        end = finisher.finish(run)
+        for wait_s in VERIFY_AGAIN_AFTER_S:
+            if not _may_fare_better(end) or not self._rest(watch, wait_s):
+                break
+            end = finisher.finish(run)
+        if _may_fare_better(end) and not watch.has_to_stop:
+            finisher.claim(run)
+        return end
+
+    @staticmethod
+    def _rest(watch: JobWatch, seconds: float) -> bool:
+        """Let time pass; whether the job goes on."""
+        deadline_s = time.monotonic() + seconds
+        while watch.goes_on("verifying"):
+            if time.monotonic() >= deadline_s:
+                return True
+            time.sleep(REPORT_S)
+        return False
 
     @staticmethod
     def _has_records(explorations: Sequence[ExplorationRun], finished: dict[str, Finished]) -> bool:
@@ -339,3 +362,7 @@ class Supervisor:
 
     def _finisher(self, job_run: JobRun, watch: JobWatch) -> Finisher:
         return Finisher(self._store, self._farm, job_run.lease, lambda: watch.goes_on("verifying"))
+
+
+def _may_fare_better(end: Finished) -> bool:
+    return end.record is None and end.failure is not None and end.failure.may_be_tried_again

@@ -26,7 +26,7 @@ from tunefarm_schemas.farm_message import (
     TaskMissing,
 )
 from tunefarm_schemas.farm_message import Unverifiable as UnverifiableReply
-from tunefarm_schemas.measurement import Dispatch, Failed, Measurement, Stages
+from tunefarm_schemas.measurement import Failed, Measurement
 from tunefarm_workers.celery_worker.blobs import Blobs, BlobsUnavailable
 from tunefarm_workers.celery_worker.held_orders import Held, HeldOrders
 from tunefarm_workers.celery_worker.hosted_farm import HostedFarm
@@ -323,7 +323,8 @@ class LaneHost:
         if held.dispatch is None:  # its farm notices that it is not held any more
             self._held.end(held, None)
         else:
-            measurement = _failed(held.dispatch, reason, message)
+            failed = Failed(failure=TrialFailure(reason=reason, message=message[:4000]))
+            measurement = Measurement.answering(held.dispatch, failed)
             self._held.end(held, Measured(lane_id=self._lane_id, measurement=measurement))
 
     def _give_back(self, held: Held) -> None:
@@ -333,17 +334,3 @@ class LaneHost:
 def _is_canceled(measurement: Measurement) -> bool:
     result = measurement.result
     return isinstance(result, Failed) and result.failure.reason is FailureReason.CANCELED
-
-
-def _failed(dispatch: Dispatch, reason: FailureReason, message: str) -> Measurement:
-    return Measurement(
-        dispatch_id=dispatch.dispatch_id,
-        nonce=dispatch.nonce,
-        fence=dispatch.fence,
-        exploration_id=dispatch.candidate.exploration_id,
-        candidate_number=dispatch.candidate.number,
-        attempt=dispatch.attempt,
-        purpose=dispatch.purpose,
-        result=Failed(failure=TrialFailure(reason=reason, message=message[:4000])),
-        stages=Stages(),
-    )

@@ -8,14 +8,10 @@ import tvm_ffi
 
 from tunefarm_schemas.workload import TensorArgument
 from tunefarm_workers.device_session.offset_view import view_within
-from tunefarm_workers.element_type import is_floating, numpy_type
-from tunefarm_workers.guarded_output import GUARD_BYTES
+from tunefarm_workers.element_type import numpy_type
+from tunefarm_workers.guarded_output import GUARD_BYTES, GUARD_VALUE, unwritten_byte
 from tunefarm_workers.inputs import InputArray
 from tunefarm_workers.thread_placement import place_threads
-
-_GUARD_VALUE = 0x5A
-_UNWRITTEN_FLOAT = 0xFF
-_UNWRITTEN_INTEGER = 0xA5
 
 
 class LocalBench:
@@ -78,7 +74,7 @@ class MarginOutput:
 
     def __init__(self, tensor: TensorArgument, device: Any) -> None:
         self._size_bytes = max(tensor.elements * numpy_type(tensor.dtype).itemsize, 1)
-        self._unwritten = _UNWRITTEN_FLOAT if is_floating(tensor.dtype) else _UNWRITTEN_INTEGER
+        self._unwritten = unwritten_byte(tensor.dtype)
         self._whole = tvm.runtime.empty((self._size_bytes + 2 * GUARD_BYTES,), "uint8", device)
         self.tensor: Any = view_within(self._whole, GUARD_BYTES, tensor)
         self.clear()
@@ -99,9 +95,9 @@ class MarginOutput:
     def guards_hold(self) -> bool:
         """Whether both margins are as they were."""
         whole = self._whole.numpy()
-        return bool((whole[:GUARD_BYTES] == _GUARD_VALUE).all() and (whole[-GUARD_BYTES:] == _GUARD_VALUE).all())
+        return bool((whole[:GUARD_BYTES] == GUARD_VALUE).all() and (whole[-GUARD_BYTES:] == GUARD_VALUE).all())
 
     def _put(self, inside: np.ndarray[Any, Any]) -> None:
-        whole = np.full(self._size_bytes + 2 * GUARD_BYTES, _GUARD_VALUE, np.uint8)
+        whole = np.full(self._size_bytes + 2 * GUARD_BYTES, GUARD_VALUE, np.uint8)
         whole[GUARD_BYTES:-GUARD_BYTES] = inside
         self._whole.copyfrom(whole)

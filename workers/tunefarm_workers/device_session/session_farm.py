@@ -1,27 +1,24 @@
 """A device that is reached through one long-lived child, offered to a tuner in the same process."""
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_sandbox.measurement_outbox import MeasurementOutbox
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.device import PROTOCOLS, Device, Environment, ReferenceKernelTimes
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.measurement import (
     Comparison,
     ComparisonOrder,
-    Dispatch,
     Exported,
     ExportOrder,
     ExportResult,
     Failed,
     Measurement,
-    MeasureTask,
 )
 from tunefarm_schemas.trace import Trace
 from tunefarm_workers.child_answer import ChildFailed, OnWait, canceled
@@ -39,8 +36,8 @@ from tunefarm_workers.device_session.session_messages import (
 )
 from tunefarm_workers.device_session.session_task import SessionTask
 from tunefarm_workers.farm_settings import FarmSettings
-from tunefarm_workers.farm_statistics import FarmStatistics
 from tunefarm_workers.inputs import INPUT_SETS
+from tunefarm_workers.lane_farm import LaneFarm
 from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT, SLOTS
 from tunefarm_workers.quiet_turn import while_quiet
 from tunefarm_workers.shared_memory import SharedMemory
@@ -53,7 +50,7 @@ _REACH_AGAIN_S = 0.5
 Given = TypeVar("Given")
 
 
-class SessionFarm:
+class SessionFarm(LaneFarm[SessionLane]):
     """Measures candidates on one device. Its methods are called from one thread; a lane works in another."""
 
     def __init__(
@@ -76,14 +73,12 @@ class SessionFarm:
         Raises:
             BadInput: when the device cannot be reached, or nothing can be compiled for it.
         """
+        super().__init__(settings or FarmSettings())
         self._zygote = zygote
         self._access = access
         self._scratch = scratch
-        self._settings = settings or FarmSettings()
         self._health = health or HealthSettings(check_every_s=self._settings.drift_check_s)
         self._present_environment = environment
-        self._outbox = MeasurementOutbox()
-        self.statistics = FarmStatistics()
         self._lane = SessionLane(
             *(zygote, access, self._settings, scratch, bystanders, self._deliver, self._outbox.put, self._outbox.wake)
         )
@@ -95,50 +90,6 @@ class SessionFarm:
             raise BadInput("device", f"{access.name}: {failed.failure.message}", fix) from failed
         self.device = identify(times)
         self._lane.loop.start()
-
-    def open_task(self, task: MeasureTask) -> None:
-        """Announce an exploration. Raises ``BadInput`` when its module cannot be read or is not for this device."""
-        self._lane.loop.ask(lambda: self._lane.open_task(task))
-
-    def close_task(self, exploration_id: str) -> None:
-        """Let an exploration go whose attempts have all ended."""
-        self._lane.loop.ask(lambda: self._lane.close_task(exploration_id))
-
-    def submit(self, dispatch: Dispatch) -> None:
-        """Queue one attempt; its measurement comes out of ``collect``, whatever happens to it."""
-        self._lane.loop.post(lambda: self._lane.submit(dispatch))
-
-    def set_incumbent(self, exploration_id: str, latency_s: float) -> None:
-        """Tell the latency against which losers are stopped early."""
-        self._lane.loop.post(lambda: self._lane.improve(exploration_id, latency_s))
-
-    def collect(self, timeout_s: float | None) -> list[Measurement]:
-        """Measurements that are ready; waits up to ``timeout_s`` for the first, for ever when None.
-
-        Raises:
-            BadInput: when a task turned out to be unverifiable.
-        """
-        return self._outbox.take(timeout_s, self._lane.loop.raise_crash)
-
-    def acknowledge(self, measurements: Sequence[Measurement]) -> None:
-        """Nothing is kept for a tuner in the same process: what it collected is its own."""
-
-    def wakeup_fileno(self) -> int:
-        """A descriptor that is readable when ``collect`` would return something."""
-        return self._outbox.fileno()
-
-    def cancel_all(self) -> None:
-        """End all that is queued or running; each attempt comes back as canceled."""
-        self._lane.loop.ask(self._lane.cancel_all)
-
-    def cancel(self, dispatch_ids: Collection[str]) -> None:
-        """End those attempts, queued or running; each comes back as canceled. Others go on."""
-        wanted = frozenset(dispatch_ids)
-        self._lane.loop.ask(lambda: self._lane.cancel(wanted))
-
-    def suspects(self) -> list[Measurement]:
-        """While the device is in quarantine: what was delivered since it was last seen in order, to be repeated."""
-        return self._lane.loop.ask(self._lane.suspects)
 
     def compare(self, order: ComparisonOrder, on_wait: OnWait = lambda: True) -> Comparison:
         """Time schedules side by side in one session.
@@ -173,18 +124,6 @@ class SessionFarm:
             packed_arguments=tuple(tensor for _, tensor in shape.packed),
             process_latencies_s=latencies_s,
         )
-
-    def room(self) -> int:
-        """How many attempts it wants queued or running at once, to be kept busy."""
-        return 3 * self._settings.build_lanes + 4
-
-    def close(self) -> None:
-        """End every child and the lane's thread; harmless when repeated."""
-        if self._outbox.fileno() < 0:
-            return
-        self._lane.loop.close()
-        self._lane.close()
-        self._outbox.close()
 
     def _calibrate(self) -> ReferenceKernelTimes:
         """Compile the reference kernels, reach the device, and time them there."""

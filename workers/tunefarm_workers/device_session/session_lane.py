@@ -158,12 +158,7 @@ class SessionLane:
 
     def finished(self, attempt: SessionAttempt, measurement: Measurement) -> None:
         """Pass on an attempt's result."""
-        self.loop.forget(attempt)
-        self.quiet_device.release(attempt)
-        self.holder.abandon(attempt)
-        self._attempts.remove(attempt)
-        self._parked = [other for other in self._parked if other is not attempt]
-        attempt.bury()
+        self._let_go(attempt)
         if isinstance(measurement.result, Timing):
             attempt.task.opened.improve(measurement.result.latency_s)
         self._suspects.append(measurement)
@@ -220,16 +215,20 @@ class SessionLane:
         task.opened.hosts_lost += 1
         self._reopen(task, task.opened.distribution)
 
+    def _let_go(self, attempt: SessionAttempt) -> None:
+        """Have nothing of the lane know an attempt any more."""
+        self.loop.forget(attempt)
+        self.quiet_device.release(attempt)
+        self.holder.abandon(attempt)
+        self._attempts.remove(attempt)
+        self._parked = [other for other in self._parked if other is not attempt]
+        attempt.bury()
+
     def _reopen(self, task: SessionTask, distribution: Distribution) -> None:
         """Begin again with a new host: the old one died, or the function, such as a square root, needs other inputs."""
         before = task.opened
         for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
-            self.loop.forget(attempt)
-            self.quiet_device.release(attempt)
-            self.holder.abandon(attempt)
-            self._attempts.remove(attempt)
-            self._parked = [other for other in self._parked if other is not attempt]
-            attempt.bury()
+            self._let_go(attempt)
             self._queue.appendleft(attempt.dispatch)
         self.holder.drop_idle(task.exploration_id)
         self._forget_referee(before)

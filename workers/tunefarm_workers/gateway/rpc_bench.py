@@ -9,12 +9,11 @@ import tvm
 from tvm import rpc
 
 from tunefarm_schemas.workload import TensorArgument
-from tunefarm_workers.element_type import is_floating, numpy_type
+from tunefarm_workers.element_type import numpy_type
 from tunefarm_workers.gateway.board_connection import BoardConnection
+from tunefarm_workers.guarded_output import unwritten_byte
 from tunefarm_workers.inputs import InputArray
 
-_UNWRITTEN_FLOAT = 0xFF
-_UNWRITTEN_INTEGER = 0xA5
 _ALL_CORES_EVENLY = 0
 _SESSION_ENDED = "RPCSessionTimeoutError"
 
@@ -79,9 +78,8 @@ class BoardOutput:
     def __init__(self, tensor: TensorArgument, device: Any) -> None:
         kind = numpy_type(tensor.dtype)
         self._as_bool = tensor.dtype == "bool"
-        value = _UNWRITTEN_FLOAT if is_floating(tensor.dtype) else _UNWRITTEN_INTEGER
         size_bytes = tensor.elements * kind.itemsize
-        self._unwritten = np.full(size_bytes, value, np.uint8).view(kind).reshape(tensor.shape)
+        self._unwritten = np.full(size_bytes, unwritten_byte(tensor.dtype), np.uint8).view(kind).reshape(tensor.shape)
         self.tensor: Any = tvm.runtime.empty(tensor.shape, tensor.dtype, device)
         self.clear()
 

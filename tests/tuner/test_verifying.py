@@ -1,0 +1,68 @@
+"""A device that is lost while the winner is verified costs neither the trials nor, if it comes back, the job."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.store.sample import TENANT
+from tests.tuner.conftest import instant_farms, wait_finished
+from tests.tuner.instant_farm import InstantFarm
+from tests.tuner.test_searching import matmul, tune_job
+from tests.tuner.test_service import summary_of
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.job import JobOutcome
+from tunefarm_schemas.measurement import ExportOrder, ExportResult, Failed
+from tunefarm_schemas.record import RecordStatus
+from tunefarm_services.store import Store
+from tunefarm_services.tuner import supervisor
+from tunefarm_services.tuner.zygotes import Zygotes
+
+Tuner = Callable[..., object]
+TRIALS = 6
+LOST = Failed(failure=TrialFailure(reason=FailureReason.DEVICE_LOST, message="Its worker went away."))
+
+
+@pytest.fixture
+def zygotes(searching_zygotes: Zygotes) -> Zygotes:
+    return searching_zygotes
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "VERIFY_AGAIN_AFTER_S", (0.1, 0.1))
+
+
+class LosingFarm(InstantFarm):
+    """Loses the device in the first exports that it is asked for."""
+
+    def __init__(self, losses: int) -> None:
+        super().__init__()
+        self.losses = losses
+
+    def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
+        self.losses -= 1
+        return LOST if self.losses >= 0 else super().export(order, on_wait)
+
+
+def test_verification_begins_again(store: Store, tuner: Tuner) -> None:
+    job = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: LosingFarm(2)):
+        wait_finished(store, job)
+    assert store.job(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
+    assert [record.status for record in store.records(TENANT)] == [RecordStatus.VERIFIED]
+
+
+def test_a_job_that_cannot_be_verified_keeps_its_trials_and_a_claim(store: Store, tuner: Tuner) -> None:
+    job = tune_job(store, matmul(60), TRIALS)
+    with tuner(lambda lease, job: LosingFarm(100)):
+        wait_finished(store, job)
+    ended = store.job(TENANT, job.job_id)
+    assert ended.outcome is JobOutcome.FAILED
+    assert "could not be verified: Its worker went away." in ended.message
+    assert "ask for the same again" in ended.message
+    assert [record.status for record in store.records(TENANT)] == [RecordStatus.CLAIMED]
+    again = tune_job(store, matmul(60), TRIALS)
+    with tuner(instant_farms([])):
+        wait_finished(store, again)
+    assert store.job(TENANT, again.job_id).outcome is JobOutcome.SUCCEEDED
+    assert summary_of(store, again.job_id)["tasks"][0]["trials"] == 0

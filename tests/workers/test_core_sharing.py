@@ -1,0 +1,82 @@
+"""Threads that have a core each may share a physical one; measuring waits until they do not."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tunefarm_workers.core_sharing import CoreSharing, Patience
+
+PINNED_TO_ONE_CORE = """
+import os
+import tvm_ffi
+from tunefarm_workers.preload import preload
+from tunefarm_workers.spread_kernels import core_sharing
+preload()
+sharing = core_sharing(2)
+core = min(os.sched_getaffinity(0))
+tvm_ffi.get_global_func("runtime.config_threadpool")(-2, 2, [str(core), str(core)])
+os.sched_setaffinity(0, {core})
+print(sharing.slowdown())
+"""
+
+
+class Host:
+    """Gives a virtual machine one physical core for two virtual ones until it has dozed often enough."""
+
+    def __init__(self, dozes_needed: int) -> None:
+        self.dozes_needed = dozes_needed
+        self.dozes = 0
+
+    def sharing(self) -> CoreSharing:
+        return CoreSharing(lambda: time.sleep(0.002), self._together, self._doze)
+
+    def _together(self) -> None:
+        time.sleep(0.002 if self.dozes >= self.dozes_needed else 0.006)
+
+    def _doze(self) -> None:
+        self.dozes += 1
+
+
+def test_threads_on_their_own_cores_are_left_alone() -> None:
+    host = Host(0)
+    assert host.sharing().get_apart(4)
+    assert host.dozes == 0
+
+
+def test_dozing_goes_on_until_they_are_apart() -> None:
+    host = Host(3)
+    assert host.sharing().get_apart(4)
+    assert host.dozes == 3
+
+
+def test_dozing_ends_where_it_does_not_help() -> None:
+    host = Host(1000)
+    assert not host.sharing().get_apart(4)
+    assert host.dozes == 4
+
+
+def test_patience_ends_and_comes_back() -> None:
+    patience = Patience()
+    assert patience.tries > 0
+    for _ in range(20):
+        patience.note(apart=False)
+    assert patience.tries == 0
+    patience.note(apart=True)
+    assert patience.tries > 0
+
+
+def test_nothing_is_tried_on_cores_that_are_known_to_be_one() -> None:
+    patience = Patience(can_help=False)
+    patience.note(apart=True)
+    assert patience.tries == 0
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two threads need two cores to begin with")
+def test_real_threads_on_one_core_are_noticed() -> None:
+    command = [sys.executable, "-c", PINNED_TO_ONE_CORE]
+    environment = {**os.environ, "TVM_NUM_THREADS": "2"}
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
+    assert float(answer.stdout.split()[-1]) > 1.5
