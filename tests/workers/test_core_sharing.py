@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from tunefarm_workers.core_sharing import CoreSharing, Patience
+from tunefarm_workers.core_sharing import CoreSharing, DozeBudget
+from tunefarm_workers.cpu_identity import are_declared_siblings
 
 PINNED_TO_ONE_CORE = """
 import os
@@ -58,20 +60,31 @@ def test_dozing_ends_where_it_does_not_help() -> None:
     assert host.dozes == 4
 
 
-def test_patience_ends_and_comes_back() -> None:
-    patience = Patience()
-    assert patience.tries > 0
+def test_a_budget_of_dozes_ends_and_comes_back() -> None:
+    budget = DozeBudget()
+    assert budget.tries > 0
     for _ in range(20):
-        patience.note(apart=False)
-    assert patience.tries == 0
-    patience.note(apart=True)
-    assert patience.tries > 0
+        budget.note(apart=False)
+    assert budget.tries == 0
+    budget.note(apart=True)
+    assert budget.tries > 0
 
 
 def test_nothing_is_tried_on_cores_that_are_known_to_be_one() -> None:
-    patience = Patience(can_help=False)
-    patience.note(apart=True)
-    assert patience.tries == 0
+    budget = DozeBudget(can_help=False)
+    budget.note(apart=True)
+    assert budget.tries == 0
+
+
+def test_cores_are_one_where_the_system_says_so(tmp_path: Path) -> None:
+    for core, siblings in enumerate(("0,2", "1,3", "0,2", "1,3")):
+        folder = tmp_path / f"cpu{core}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{siblings}\n")
+    assert are_declared_siblings([0, 2], tmp_path)
+    assert are_declared_siblings([0, 1, 3], tmp_path)
+    assert not are_declared_siblings([0, 1], tmp_path)
+    assert not are_declared_siblings([7, 8], tmp_path), "a system that does not tell declares nothing"
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two threads need two cores to begin with")

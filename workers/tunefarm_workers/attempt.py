@@ -128,7 +128,7 @@ class Attempt:
         self._enter(Stage.RUNNING)
         self.child.resume()
         with suppress(ChannelClosed, TimeoutError):
-            order = Go(incumbent_s=self.task.incumbent_s, tries=self.task.patience.tries)
+            order = Go(incumbent_s=self.task.incumbent_s, tries=self.task.doze_budget.tries)
             self.child.channel.send(order.model_dump_json().encode(), timeout_s=1.0)
 
     def judge(self) -> None:
@@ -223,7 +223,7 @@ class Attempt:
     def _timed(self, ran: Ran) -> None:
         self._stages = self._stages.model_copy(update={"run_s": ran.run_s})
         self._ran = ran
-        self.task.patience.note(apart=ran.apart)
+        self.task.doze_budget.note(apart=ran.apart)
         if isinstance(ran.result, Failed):
             self._result(ran.result)
         elif ran.checks_follow:

@@ -136,7 +136,7 @@ class RunningComparison:
         self._heard_s = time.monotonic()
         with suppress(ChannelClosed, TimeoutError):
             self.child.channel.send(
-                Go(incumbent_s=None, tries=self.task.patience.tries).model_dump_json().encode(), timeout_s=1.0
+                Go(incumbent_s=None, tries=self.task.doze_budget.tries).model_dump_json().encode(), timeout_s=1.0
             )
 
     def check_deadline(self, now_s: float) -> None:

@@ -47,7 +47,7 @@ class CoreSharing:
         return self.slowdown() < _SHARED
 
 
-class Patience:
+class DozeBudget:
     """How often to try, for whoever starts many processes: where it never helps, no time is spent on it."""
 
     def __init__(self, *, can_help: bool = True) -> None:

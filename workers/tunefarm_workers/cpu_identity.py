@@ -52,15 +52,15 @@ def host_fingerprint(identity: CpuIdentity) -> str:
     return digest("\n".join((machine_id, platform.node(), identity.model_dump_json())))
 
 
-def are_declared_siblings(cores: list[int]) -> bool:
-    """Whether the operating system itself says that some of these share a physical core."""
-    siblings = [_siblings_of(core) for core in cores]
+def are_declared_siblings(cores: list[int], topology: Path = _TOPOLOGY) -> bool:
+    """Whether the operating system itself says, in ``topology``, that some of these share a physical core."""
+    siblings = [_siblings_of(topology / f"cpu{core}") for core in cores]
     return any(known and known in siblings[:number] for number, known in enumerate(siblings))
 
 
-def _siblings_of(core: int) -> str:
+def _siblings_of(core: Path) -> str:
     try:
-        return (_TOPOLOGY / f"cpu{core}" / "topology" / "thread_siblings_list").read_text().strip()
+        return (core / "topology" / "thread_siblings_list").read_text().strip()
     except OSError:
         return ""
 

@@ -11,7 +11,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.measurement import MeasureTask
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.child_death import was_killed
-from tunefarm_workers.core_sharing import Patience
+from tunefarm_workers.core_sharing import DozeBudget
 from tunefarm_workers.cpu_identity import are_declared_siblings
 from tunefarm_workers.deadlines import Deadlines
 from tunefarm_workers.finite_referee import FiniteReferee
@@ -56,7 +56,7 @@ class OpenTask:
         self.order = order
         self.distribution: Distribution = distribution
         self.deadlines = deadlines
-        self.patience = Patience(can_help=not are_declared_siblings(cores_for(order.num_cores)))
+        self.doze_budget = DozeBudget(can_help=not are_declared_siblings(cores_for(order.num_cores)))
         self.incumbent_s: float | None = None
         self.hosts_lost = 0
         self.host: Child = zygote.fork(
