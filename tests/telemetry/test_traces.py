@@ -71,6 +71,26 @@ def test_spans_of_two_processes_join_into_one_trace():
     assert dict(spans["submit"].attributes) == {"job_id": "j1"}
 
 
+def test_work_of_another_host_is_told_with_its_parts_one_after_the_other():
+    seen = InMemorySpanExporter()
+    tuner = configure_traces("tuner", None, exporter=seen)
+    with tuner.span("job", job_id="j1"):
+        tuner.ended("measure", {"build": 0.25, "run": 0.5}, candidate=3)
+    tuner.close()
+    job, measure, build, run = (
+        next(span for span in seen.get_finished_spans() if span.name == name)
+        for name in ("job", "measure", "build", "run")
+    )
+    assert measure.parent.span_id == job.context.span_id
+    assert build.parent.span_id == run.parent.span_id == measure.context.span_id
+    assert {span.context.trace_id for span in (measure, build, run)} == {job.context.trace_id}
+    assert (measure.end_time - measure.start_time, run.end_time - run.start_time) == (750_000_000, 500_000_000)
+    assert measure.start_time == build.start_time
+    assert build.end_time == run.start_time
+    assert run.end_time == measure.end_time <= job.end_time
+    assert dict(measure.attributes) == {"candidate": 3}
+
+
 def test_an_endpoint_that_is_no_address_is_refused_with_the_fix():
     with pytest.raises(BadInput, match="TUNEFARM_TRACES_ENDPOINT"):
         configure_traces("api", "collector")

@@ -60,9 +60,11 @@ def tuner(store: Store, zygotes: Zygotes) -> Callable[..., object]:
     """Run a tuner service in a thread for as long as the block lasts."""
 
     @contextmanager
-    def running(farm_for: FarmSource, jobs_at_once: int = 4, **options: object) -> Iterator[TunerService]:
+    def running(
+        farm_for: FarmSource, jobs_at_once: int = 4, traces: Traces | None = None, **options: object
+    ) -> Iterator[TunerService]:
         settings = TunerSettings(jobs_at_once=jobs_at_once, poll_s=0.05, outage_s=20.0)
-        telemetry = Telemetry(Metrics("tuner"), Traces())
+        telemetry = Telemetry(Metrics("tuner"), traces or Traces())
         service = TunerService(store, farm_for, zygotes, settings, telemetry=telemetry, **options)
         stop = threading.Event()
         thread = threading.Thread(target=service.run, args=(stop,))

@@ -4,12 +4,15 @@ import threading
 import time
 from collections.abc import Callable
 
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
 from tests.store.sample import DEVICE, TENANT
 from tests.tuner.conftest import instant_farms, measure_job, state_of, wait_finished, wait_for
 from tests.tuner.instant_farm import InstantFarm, latency_of
 from tunefarm_schemas.job import JobOutcome, JobState
 from tunefarm_services.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
+from tunefarm_services.telemetry.traces import configure_traces
 from tunefarm_services.tuner.finish import UNTUNED
 from tunefarm_services.tuner.no_device import NoDevice
 
@@ -45,6 +48,24 @@ def test_what_was_used_is_booked_and_progress_is_told(store: Store, tuner: Tuner
     progress = [event.data for event in store.events(TENANT, job.job_id) if event.kind == "progress"]
     assert progress
     assert {"trials_done", "best_latency_s", "trials_per_s", "seconds_left"} <= set(progress[0])
+
+
+def test_each_measurement_is_part_of_its_jobs_trace(store: Store, tuner: Tuner) -> None:
+    seen = InMemorySpanExporter()
+    traces = configure_traces("tuner", None, exporter=seen)
+    job = measure_job(store, *"abc")
+    with tuner(instant_farms([]), traces=traces):
+        wait_finished(store, job)
+    traces.close()
+    spans = seen.get_finished_spans()
+    (of_job,) = (span for span in spans if span.name == "job")
+    measured = [span for span in spans if span.name == "measure"]
+    assert len(measured) == 3
+    for span in measured:
+        (trial,) = store.trials(str(span.attributes["exploration_id"]), tenant=TENANT)
+        assert trial.candidate.number == span.attributes["candidate"]
+    assert {span.parent.span_id for span in measured} == {of_job.context.span_id}
+    assert all(span.attributes["result"] == "timing" for span in measured)
 
 
 def test_more_urgent_jobs_go_first_and_tenants_take_turns(store: Store, tuner: Tuner) -> None:

@@ -6,7 +6,8 @@ several processes about one piece of work can be put together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
@@ -16,8 +17,10 @@ from tunefarm_schemas.traceparent import Traceparent
 from tunefarm_services.telemetry.logs import bind
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import Span
 
 _HERE: Final[ContextVar[Traceparent | None]] = ContextVar("tunefarm_traceparent", default=None)
 
@@ -57,6 +60,27 @@ class Traces:
         with self._exported(self._provider, name, above, known) as exported, _entered(exported) as here:
             yield here
 
+    def ended(self, name: str, parts_s: Mapping[str, float], **attributes: AttributeValue) -> None:
+        """Tell of work that another host did and that ended now, as a part of the span around this one.
+
+        Args:
+            name: what was done.
+            parts_s: what it consisted of, one after the other, with the seconds each took; a span each, within its own.
+            attributes: of the span.
+        """
+        above = _HERE.get()
+        if self._provider is None or above is None:
+            return
+        tracer = self._provider.get_tracer("tunefarm")
+        start_ns = time.time_ns() - round(sum(parts_s.values()) * 1e9)
+        whole = tracer.start_span(name, context=_below(above), attributes=attributes, start_time=start_ns)
+        within = _below(_place_of(whole))
+        for part, seconds in parts_s.items():
+            span = tracer.start_span(part, context=within, start_time=start_ns)
+            start_ns += round(seconds * 1e9)
+            span.end(start_ns)
+        whole.end(start_ns)
+
     def close(self) -> None:
         """Send what was not sent yet, for at most some seconds."""
         if self._provider is not None:
@@ -67,21 +91,9 @@ class Traces:
     def _exported(
         provider: TracerProvider, name: str, above: Traceparent | None, attributes: dict[str, AttributeValue]
     ) -> Iterator[Traceparent]:
-        from opentelemetry import context, trace
-
-        outer = context.Context()
-        if above is not None:
-            remote = trace.SpanContext(
-                trace_id=int(above.trace_id, 16),
-                span_id=int(above.span_id, 16),
-                is_remote=True,
-                trace_flags=trace.TraceFlags(int(above.sampled)),
-            )
-            outer = trace.set_span_in_context(trace.NonRecordingSpan(remote), outer)
         tracer = provider.get_tracer("tunefarm")
-        with tracer.start_as_current_span(name, context=outer, attributes=attributes) as span:
-            here = span.get_span_context()
-            yield Traceparent(f"{here.trace_id:032x}", f"{here.span_id:016x}", bool(here.trace_flags.sampled))
+        with tracer.start_as_current_span(name, context=_below(above), attributes=attributes) as span:
+            yield _place_of(span)
 
 
 def configure_traces(service: str, endpoint: str | None, exporter: SpanExporter | None = None) -> Traces:
@@ -114,6 +126,26 @@ def configure_traces(service: str, endpoint: str | None, exporter: SpanExporter 
 def here() -> Traceparent | None:
     """The span that this code runs in, to be carried by a message."""
     return _HERE.get()
+
+
+def _below(above: Traceparent | None) -> Context:
+    """Where OpenTelemetry begins spans that belong to ``above``; a trace of their own for None."""
+    from opentelemetry import context, trace
+
+    if above is None:
+        return context.Context()
+    parent = trace.SpanContext(
+        trace_id=int(above.trace_id, 16),
+        span_id=int(above.span_id, 16),
+        is_remote=True,
+        trace_flags=trace.TraceFlags(int(above.sampled)),
+    )
+    return trace.set_span_in_context(trace.NonRecordingSpan(parent), context.Context())
+
+
+def _place_of(span: Span) -> Traceparent:
+    here = span.get_span_context()
+    return Traceparent(f"{here.trace_id:032x}", f"{here.span_id:016x}", bool(here.trace_flags.sampled))
 
 
 @contextmanager

@@ -171,15 +171,25 @@ class LeasedJob:
                 reporter.book()
 
     def _count(self, measurement: Measurement) -> None:
-        """Take a committed measurement into the figures."""
+        """Take a committed measurement into the figures and the trace."""
         result = measurement.result
         name = result.failure.reason.value if isinstance(result, Failed) else result.kind
         self._metrics.measurements.labels(result=name).inc()
         self._metrics.device_seconds.inc(measurement.stages.device_s)
-        for stage in ("start", "build", "wait", "run"):
-            seconds = getattr(measurement.stages, f"{stage}_s")
-            if seconds > 0:
-                self._metrics.stage_seconds.labels(stage=stage).observe(seconds)
+        stages_s = {stage: getattr(measurement.stages, f"{stage}_s") for stage in ("start", "build", "wait", "run")}
+        passed_s = {stage: seconds for stage, seconds in stages_s.items() if seconds > 0}
+        for stage, seconds in passed_s.items():
+            self._metrics.stage_seconds.labels(stage=stage).observe(seconds)
+        self._traces.ended(
+            "measure",
+            passed_s,
+            exploration_id=measurement.exploration_id,
+            candidate=measurement.candidate_number,
+            attempt=measurement.attempt,
+            purpose=measurement.purpose.value,
+            result=name,
+            device=measurement.device_fingerprint,
+        )
 
     def _after_failure(self) -> Ended:
         """Count it like the death of a search child, so that a job that cannot be worked on ends some day."""
