@@ -12,6 +12,7 @@ from tunefarm_search.loop_nest import FloatArray, LoopNest, loop_nests
 from tunefarm_search.nest_model import Machine, NestCost, nest_cost
 from tunefarm_search.space import SearchSpace
 from tunefarm_search.target import tvm_target
+from tunefarm_search.unrolling import unroll_steps
 
 FeatureArray = npt.NDArray[np.float32]
 
@@ -66,7 +67,8 @@ class FeatureExtractor:
 
     def _costs(self, sketch: int, rows: Rows) -> list[NestCost]:
         space = self._sketches[sketch]
-        return [nest_cost(nest, nest.extents(space, rows), self._machine) for nest in self._nests[sketch]]
+        steps = unroll_steps(space, rows)
+        return [nest_cost(nest, nest.extents(space, rows), steps, self._machine) for nest in self._nests[sketch]]
 
     def _decided(self, sketch: SketchSpace, rows: Rows) -> dict[str, FloatArray]:
         """The decisions themselves: logarithms of factors, values of choices, locations."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from tunefarm_search.access_pattern import BufferAccess
 from tunefarm_search.loop_nest import FloatArray, LoopNest
+from tunefarm_search.unrolling import unrolled
 
 LINE_BYTES = 64
 MULTIPLY_ADDS_PER_CYCLE = 2.0
@@ -44,8 +45,8 @@ class NestCost:
     named: dict[str, FloatArray]
 
 
-def nest_cost(nest: LoopNest, extents: FloatArray, machine: Machine) -> NestCost:
-    """Estimate a nest for loop extents of shape [points, loops]."""
+def nest_cost(nest: LoopNest, extents: FloatArray, unroll_steps: FloatArray, machine: Machine) -> NestCost:
+    """Estimate a nest for loop extents of shape [points, loops] and steps that may be unrolled of shape [points]."""
     tiles = _inner_tiles(nest, extents)
     body = _body(nest, extents, tiles[len(nest.parts) - nest.inner_spatial], machine)
     traffic = _traffic(nest, extents, tiles, machine)
@@ -53,7 +54,15 @@ def nest_cost(nest: LoopNest, extents: FloatArray, machine: Machine) -> NestCost
     imbalance = np.ceil(parallel / machine.cores) * machine.cores / parallel
     memory = traffic["first_lines"] * LINE_FROM_SECOND_LEVEL_CYCLES + traffic["second_lines"] * LINE_FROM_BEYOND_CYCLES
     cycles = (body["cycles"] + memory) * imbalance / machine.cores
-    named = {**body, **traffic, "parallel": parallel, "imbalance": imbalance, "memory_cycles": memory, "total": cycles}
+    named = {
+        **body,
+        **traffic,
+        **unrolled(nest, extents, unroll_steps),
+        "parallel": parallel,
+        "imbalance": imbalance,
+        "memory_cycles": memory,
+        "total": cycles,
+    }
     return NestCost(cycles, named)
 
 
