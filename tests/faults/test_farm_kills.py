@@ -10,11 +10,10 @@ from tests.farm.workers import eventually
 from tests.faults.customers import ANSWER_S, LABEL, Customers
 from tests.faults.farm_killing import FarmKiller
 from tests.faults.orphans import GONE_S, adopting_orphans, running_children
+from tests.faults.trials import assert_accounted_once
 from tests.faults.whole_farm import WholeFarm, running_farm
 from tunefarm_schemas.job import JobOutcome, JobState
-from tunefarm_schemas.measurement import Timing
 from tunefarm_services.store import LOCAL_TENANT
-from tunefarm_services.store.measured_trial import is_spent
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
@@ -61,14 +60,7 @@ def assert_all_went_well(farm: WholeFarm, customers: Customers) -> None:
         assert exploration.spent.trials >= customers.wishes[job.spec.labels[LABEL]].trials
         explorations[exploration.exploration_id] = exploration
     for exploration in explorations.values():
-        trials = farm.store.trials(exploration.exploration_id, tenant=LOCAL_TENANT)
-        assert [trial.candidate.number for trial in trials] == list(range(len(trials)))
-        measured = [trial.measurement for trial in trials if trial.measurement is not None]
-        assert len(measured) == len(trials), "a trial was lost"
-        assert exploration.spent.trials == sum(is_spent(measurement) for measurement in measured)
-        assert all(trial.dispatch.attempt <= 2 for trial in trials)
-        timed = [each.result.latency_s for each in measured if isinstance(each.result, Timing)]
-        assert exploration.best_latency_s == min(timed)
+        assert_accounted_once(farm.store, exploration)
     assert farm.store.check().problems == ()
 
 

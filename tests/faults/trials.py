@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tunefarm_schemas.job import Exploration
+from tunefarm_schemas.measurement import Timing
+from tunefarm_services.store import LOCAL_TENANT, Store
+from tunefarm_services.store.measured_trial import is_spent
+
 
 @dataclass(frozen=True)
 class Trials:
@@ -68,3 +73,15 @@ def assert_kept(before: Trials, after: Trials) -> None:
     assert not after.doubled
     for exploration_id, latency_s in before.best_latency_s.items():
         assert after.best_latency_s[exploration_id] <= latency_s
+
+
+def assert_accounted_once(store: Store, exploration: Exploration) -> None:
+    """Every candidate of ``exploration`` has one result, was sent twice at most, and counts once."""
+    trials = store.trials(exploration.exploration_id, tenant=LOCAL_TENANT)
+    assert [trial.candidate.number for trial in trials] == list(range(len(trials)))
+    measured = [trial.measurement for trial in trials if trial.measurement is not None]
+    assert len(measured) == len(trials), "a trial was lost"
+    assert exploration.spent.trials == sum(is_spent(measurement) for measurement in measured)
+    assert all(trial.dispatch.attempt <= 2 for trial in trials)
+    timed = [each.result.latency_s for each in measured if isinstance(each.result, Timing)]
+    assert exploration.best_latency_s == min(timed)

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +65,10 @@ class Part:
 class WholeFarm:
     """Simulated devices, everything else as in earnest. Its methods are called from one thread."""
 
-    def __init__(self, home: Path, database_url: str, broker: RedisServer) -> None:
+    def __init__(
+        self, home: Path, database_url: str, broker: RedisServer, lanes: Sequence[Mapping[str, str]] | None = None
+    ) -> None:
+        """``lanes`` are what the workers' environments add; a few simulated devices when None."""
         self.home = home
         self.broker = broker
         self.store = Store.open(database_url, home / "blobs")  # which makes the tables
@@ -79,8 +82,8 @@ class WholeFarm:
             for number in range(TUNERS)
         ]
         self.workers = [
-            Part(f"worker {number}", (sys.executable, "-c", START), environment | lane(number), home / f"w{number}.log")
-            for number in range(WORKERS)
+            Part(f"worker {number}", (sys.executable, "-c", START), environment | {**own}, home / f"w{number}.log")
+            for number, own in enumerate([lane(number) for number in range(WORKERS)] if lanes is None else lanes)
         ]
 
     @property
@@ -88,9 +91,13 @@ class WholeFarm:
         return [*self.workers, *self.tuners, self.api]
 
     def __enter__(self) -> Self:
-        for part in self.parts:
-            part.start()
-        eventually(lambda: self._ready_lanes() == WORKERS and (self.home / "api.json").exists(), 60.0, "readiness")
+        try:
+            for part in self.parts:
+                part.start()
+            eventually(self._is_ready, 60.0, "readiness")
+        except BaseException as trouble:
+            self.__exit__(type(trouble))
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -136,8 +143,9 @@ class WholeFarm:
                     found["search"] += [child.pid for child in zygote.children()]
         return {role: pids for role, pids in found.items() if pids}
 
-    def _ready_lanes(self) -> int:
-        return sum(lane.state in (LaneState.READY, LaneState.BUSY) for lane in self.store.lanes())
+    def _is_ready(self) -> bool:
+        ready = sum(lane.state in (LaneState.READY, LaneState.BUSY) for lane in self.store.lanes())
+        return ready == len(self.workers) and (self.home / "api.json").exists()
 
 
 def children(part: Part) -> list[psutil.Process]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import psycopg
 
@@ -28,39 +29,73 @@ def postgresql_folder() -> Path | None:
     return next((folder for folder in folders if (folder / "initdb").exists()), None)
 
 
+class PostgresServer:
+    """What was committed outlives a restart.
+
+    Attributes:
+        url: of its database ``postgres``, the same after each start.
+    """
+
+    def __init__(self, programs: Path) -> None:
+        """``programs`` is the folder with initdb and postgres."""
+        self._programs = programs
+        self._root = Path(tempfile.mkdtemp(prefix="tunefarm-pg-"))
+        self.url = f"postgresql://tester@/postgres?host={self._root}"
+        self._user = _USER if os.geteuid() == 0 else None
+        self._process: subprocess.Popen[bytes] | None = None
+        if self._user is not None:
+            os.chown(self._root, pwd.getpwnam(self._user).pw_uid, -1)
+
+    def __enter__(self) -> Self:
+        options = ["-U", "tester", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C"]
+        subprocess.run(
+            [self._programs / "initdb", "-D", self._data, *options],
+            check=True,
+            user=self._user,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self._root,
+        )
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self._root}", "-c", "fsync=off"]
+        self._process = subprocess.Popen(
+            [self._programs / "postgres", "-D", self._data, *options],
+            user=self._user,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self._root,
+        )
+        try:
+            _await_answer(self.url, self._process)
+        except psycopg.OperationalError:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """The fast way down, which cuts every connection. Harmless when repeated."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(timeout=20)
+            self._process = None
+
+    @property
+    def _data(self) -> Path:
+        return self._root / "data"
+
+
 @contextmanager
 def running_server(folder: Path) -> Iterator[str]:
     """Start a server and give its URL; it is stopped and removed at the end."""
-    root = Path(tempfile.mkdtemp(prefix="tunefarm-pg-"))
-    user = _USER if os.geteuid() == 0 else None
-    if user is not None:
-        os.chown(root, pwd.getpwnam(user).pw_uid, -1)
-    data = root / "data"
-    subprocess.run(
-        [folder / "initdb", "-D", data, "-U", "tester", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C"],
-        check=True,
-        user=user,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=root,
-    )
-    options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={root}", "-c", "fsync=off"]
-    server = subprocess.Popen(
-        [folder / "postgres", "-D", data, *options],
-        user=user,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=root,
-    )
-    try:
-        url = f"postgresql://tester@/postgres?host={root}"
-        _await_answer(url, server)
-        yield url
-    finally:
-        # The fast way down, which does not wait for clients.
-        server.send_signal(signal.SIGINT)
-        server.wait(timeout=20)
-        shutil.rmtree(root, ignore_errors=True)
+    with PostgresServer(folder) as server:
+        yield server.url
 
 
 def _await_answer(url: str, server: subprocess.Popen[bytes]) -> None:

@@ -4,6 +4,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+import structlog
+
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import Child, ForkFailed, ForkServer
 from tunefarm_sandbox.limits import Limits
@@ -39,6 +41,8 @@ VERIFY_AGAIN_AFTER_S = (1.0, 10.0)
 SEARCH_ENTRY = "tunefarm_services.tuner.search_child:main"
 SEARCH_MEMORY_BYTES = 16 << 30
 """Address space of a search child. Most of it is the shared libraries of the zygote, which cost nothing."""
+
+log = structlog.get_logger()
 
 
 class ExplorationHeld(Exception):
@@ -111,9 +115,12 @@ class Supervisor:
         while True:
             try:
                 return self._run(job_run, watch)
-            except StoreUnavailable:
+            except StoreUnavailable as away:
+                if self._outage_s > 0:
+                    log.warning("the job waits for the store", reason=str(away), for_s=self._outage_s)
                 if not self._store_is_back(job_run, watch):
                     raise
+                log.info("the store is back; the job goes on")
                 job_run.begin_again()
 
     def _store_is_back(self, job_run: JobRun, watch: JobWatch) -> bool:
