@@ -118,6 +118,10 @@ class SimulatedFarm:
         """The device is always in order."""
         return []
 
+    def trouble(self) -> str:
+        """The device is always in order."""
+        return ""
+
     def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
         """The latencies that the traces stand for."""
         results: list[Result] = []

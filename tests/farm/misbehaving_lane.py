@@ -21,6 +21,7 @@ class MisbehavingFarm(SimulatedFarm):
         self._problem: Unverifiable | None = None
         self._drift = threading.Event()
         signal.signal(signal.SIGUSR1, lambda *_: self._drift.set())
+        signal.signal(signal.SIGUSR2, lambda *_: self._drift.clear())
         self._recent: list[Measurement] = []
 
     def submit(self, dispatch: Dispatch) -> None:
@@ -42,6 +43,9 @@ class MisbehavingFarm(SimulatedFarm):
 
     def suspects(self) -> list[Measurement]:
         return list(self._recent) if self._drift.is_set() else []
+
+    def trouble(self) -> str:
+        return "the device became slower than it was" if self._drift.is_set() else ""
 
     def open_task(self, task: MeasureTask) -> None:
         time.sleep(0.05)

@@ -1,5 +1,7 @@
 """The farm behind a broker, with real Redis and real worker processes whose devices are simulated."""
 
+import signal
+import threading
 import time
 from collections.abc import Callable
 
@@ -22,7 +24,7 @@ from tests.servers.redis_server import RedisServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.lane import LaneRequest, LaneState
-from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Timing
+from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, Failed, Timing
 from tunefarm_schemas.trace import Trace
 from tunefarm_services.store import Store
 from tunefarm_services.tuner.celery_farm import CeleryFarm
@@ -131,8 +133,6 @@ def test_an_unverifiable_task_ends_with_the_reason(
 def test_a_slow_device_is_quarantined_and_its_results_are_suspected(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
-    import signal
-
     worker = start_worker("lane", MISBEHAVING)
     with registrar(store, broker.url):
         await_ready(store, worker)
@@ -146,6 +146,33 @@ def test_a_slow_device_is_quarantined_and_its_results_are_suspected(
         assert [suspect.dispatch_id for suspect in suspects] == list(found)
         eventually(lambda: has_state(store, "lane", LaneState.QUARANTINED), 5, "quarantine")
         assert "slower" in lane_of(store, "lane").reason
+
+
+def test_what_a_device_in_quarantine_was_asked_to_prove_is_proven_once_it_is_in_order(
+    broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
+):
+    worker = start_worker("lane", MISBEHAVING, TUNEFARM_SIMULATED_SECONDS="0.5")
+    with registrar(store, broker.url):
+        await_ready(store, worker)
+        farm = open_farm()
+        farm.open_task(simulated_task())
+        order = ComparisonOrder(exploration_id="exploration", traces=(None,) * 8)
+        answers: list[Comparison] = []
+        asking = threading.Thread(target=lambda: answers.append(farm.compare(order, lambda: True)))
+        asking.start()
+        eventually(lambda: has_state(store, "lane", LaneState.BUSY), 10, "taking")
+        worker.process.send_signal(signal.SIGUSR1)
+        eventually(lambda: lane_is_empty(store), 10, "giving back")
+        assert has_state(store, "lane", LaneState.QUARANTINED)
+        assert not answers
+        worker.process.send_signal(signal.SIGUSR2)
+        asking.join(30)
+        assert [type(result) for result in answers[0].results] == [Timing] * 8
+
+
+def lane_is_empty(store: Store) -> bool:
+    lane = lane_of(store, "lane")
+    return lane.state is LaneState.QUARANTINED and lane.in_flight == 0
 
 
 def test_a_worker_with_another_tvm_is_refused_and_says_why(

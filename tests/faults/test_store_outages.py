@@ -1,4 +1,4 @@
-"""The farm's database is away for longer than a lease, or has no room left: jobs wait for it, and go on by themselves."""
+"""The database of a farm is away for longer than a lease, or has no room left: jobs wait and go on by themselves."""
 
 import json
 import time

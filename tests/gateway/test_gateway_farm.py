@@ -88,6 +88,24 @@ def test_a_board_that_stays_away_fails_what_waits_for_it_and_is_tried_again(farm
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
 
 
+def test_a_board_in_quarantine_is_looked_at_although_nobody_asks_for_it(farm_of: FarmOf) -> None:
+    running = farm_of()
+    lane = running.farm._lane
+
+    def lose() -> None:
+        for _ in range(3):
+            lane.holder.health.lost(time.monotonic(), "the connection broke")
+
+    lane.loop.ask(lose)
+    assert running.farm.trouble() == "the connection broke"
+    deadline_s = time.monotonic() + 30.0
+    while running.farm.trouble():
+        assert time.monotonic() < deadline_s, "it stays in quarantine"
+        time.sleep(0.05)
+    module = workloads.matmul()
+    assert isinstance(running.measure(running.open(module), workloads.tiled(module)).result, Timing)
+
+
 def test_what_runs_can_be_canceled_at_once(farm_of: FarmOf) -> None:
     running = farm_of(first_run_s=3.0, run_allowance_s=2.0, session_s=6.0)  # so long the board goes on with it
     module = workloads.matmul(SLOW_EXTENT)

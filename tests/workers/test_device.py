@@ -1,11 +1,14 @@
 """Devices are told apart, keep their class through noise, and are not trusted while they drift."""
 
+import threading
 from pathlib import Path
 
+from tests.workers import workloads
 from tests.workers.conftest import SETTINGS
 from tests.workers.measuring import RunningFarm
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.device import ReferenceKernelTimes
+from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Timing
 from tunefarm_workers.cpu_identity import cpu_identity
 from tunefarm_workers.deadlines import Deadlines
 from tunefarm_workers.device_identity import device_of
@@ -14,6 +17,8 @@ from tunefarm_workers.environment import present_environment
 from tunefarm_workers.local_farm import LocalFarm
 from tunefarm_workers.quiet_device import QuietDevice
 
+HELD_BACK_S = 5.0
+"""Longer than it takes to compare one schedule."""
 TIMES = ReferenceKernelTimes(compute_s=50e-6, bandwidth_s=500e-6, launch_s=7e-6)
 
 
@@ -71,10 +76,37 @@ def test_a_device_that_stays_slower_is_not_trusted_until_it_recovers(zygote: For
         assert verdicts == []
         watch.received(slow)
         assert (verdicts, watch.drifted) == ([False], True)
-        watch.received(watch.identify(None).reference.model_dump_json().encode())
+        usual = watch.identify(None).reference.model_dump_json().encode()
+        for lucky in (1, 2):
+            for _ in range(lucky):
+                watch.received(usual)
+            assert (verdicts, watch.drifted) == ([False] * lucky, True), "a noisy device has its moments"
+            watch.received(slow)
+        for _ in range(3):
+            watch.received(usual)
         assert (verdicts[-1], watch.drifted) == (True, False)
     finally:
         watch.close()
+
+
+def test_schedules_are_not_compared_while_the_device_is_in_quarantine(zygote: ForkServer, tmp_path: Path) -> None:
+    farm = LocalFarm(zygote, scratch=tmp_path, settings=SETTINGS)
+    try:
+        opened = RunningFarm(farm).open(workloads.matmul(64))
+        order = ComparisonOrder(exploration_id=opened, traces=(None,), seconds_each=0.05)
+        farm._lane.loop.ask(lambda: farm._lane._device_checked(False))
+        assert "slower" in farm.trouble()
+        answers: list[Comparison] = []
+        asking = threading.Thread(target=lambda: answers.append(farm.compare(order)))
+        asking.start()
+        asking.join(HELD_BACK_S)
+        assert not answers
+        farm._lane.loop.ask(lambda: farm._lane._device_checked(True))
+        asking.join(30.0)
+        assert isinstance(answers[0].results[0], Timing)
+        assert farm.trouble() == ""
+    finally:
+        farm.close()
 
 
 def test_deadlines_follow_what_builds_have_taken() -> None:

@@ -110,3 +110,18 @@ def test_a_claimant_that_gives_up_never_goes() -> None:
     device.release(first)
     assert not second.went
     assert not device.is_taken
+
+
+def test_a_reserved_device_is_given_to_nobody_else() -> None:
+    device, first, wanted = QuietDevice(list, list), Claimant(), Claimant()
+    device.reserved_for = wanted
+    device.claim(first)
+    assert device.tick(time.monotonic() + 1.0, others_build=False) is None
+    device.claim(wanted)
+    device.tick(time.monotonic() + 1.0, others_build=False)
+    assert (first.went, wanted.went) == (False, True)
+    device.release(wanted)
+    assert not device.is_taken
+    device.reserved_for = None
+    device.tick(time.monotonic() + 1.0, others_build=False)
+    assert first.went

@@ -23,7 +23,8 @@ _BAND = 1.6
 _MEMORY_BAND = 3.0
 """The same for the copy, which all that shares the memory slows down."""
 _CHECKS_TO_BE_SURE = 3
-"""One slow check may be somebody else's moment; so many in a row are the device's."""
+"""One slow check may be somebody else's moment, and one as usual a noisy device's luck; so many in a row are the
+device's."""
 _RECHECK_S = 0.2
 _QUARANTINE_CHECK_S = 2.0
 
@@ -50,6 +51,7 @@ class DeviceWatch:
         self._check_every_s = check_every_s
         self._baseline: ReferenceKernelTimes | None = None
         self._slow_checks = 0
+        self._usual_checks = 0
         self._asked = False
         self._due_s = time.monotonic() + check_every_s
         self._alive = True
@@ -98,13 +100,15 @@ class DeviceWatch:
         except ValueError:
             return
         self._baseline = now if self._baseline is None else self._baseline
-        self._slow_checks = self._slow_checks + 1 if _is_slower(now, self._baseline) else 0
-        self.drifted = self._slow_checks >= _CHECKS_TO_BE_SURE
-        wait_s = self._check_every_s
-        if self._slow_checks:
-            wait_s = _QUARANTINE_CHECK_S if self.drifted else _RECHECK_S
-        self._due_s = time.monotonic() + min(wait_s, self._check_every_s)
-        if self._slow_checks == 0 or self.drifted:
+        is_slower = _is_slower(now, self._baseline)
+        self._slow_checks, self._usual_checks = (self._slow_checks + 1, 0) if is_slower else (0, self._usual_checks + 1)
+        in_a_row = max(self._slow_checks, self._usual_checks)
+        if in_a_row >= _CHECKS_TO_BE_SURE:
+            self.drifted = is_slower
+        is_sure = self.drifted == is_slower
+        wait_s = _QUARANTINE_CHECK_S if self.drifted else self._check_every_s
+        self._due_s = time.monotonic() + min(wait_s if is_sure else _RECHECK_S, self._check_every_s)
+        if is_sure:
             self._on_verdict(not self.drifted)
 
     def ended(self) -> None:

@@ -37,6 +37,7 @@ _MOST_WAITING = 4
 """Built candidates that may wait before no further build is begun."""
 
 _LONGEST_QUARANTINE_S = 30.0
+_SLOWER = "the device became slower than it was; its times cannot be trusted"
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,10 @@ class Lane:
         """Measurements that were delivered since the device was last seen in order, while it is quarantined."""
         return list(self._suspects) if self._quarantined_s is not None else []
 
+    def trouble(self) -> str:
+        """Why the device is in quarantine; empty while it is not."""
+        return _SLOWER if self._quarantined_s is not None else ""
+
     def listen(self, conversation: Conversation) -> None:
         """Listen to a child that computes beside the attempts and is held still like them."""
         self._others.append(conversation)
@@ -219,7 +224,10 @@ class Lane:
         elif self._quarantined_s is None:
             self._quarantined_s = time.monotonic()
             for attempt in list(self._attempts):
-                attempt.lose_device("The device became slower than it was; its times cannot be trusted.")
+                attempt.lose_device(f"{_SLOWER.capitalize()}.")
+            for comparison in list(self._comparisons):  # its rounds until now are as doubtful
+                if comparison in self._comparisons:  # one that ended because another could not begin again
+                    comparison.begin_again(comparison.task)
 
     def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
         task = opened_task(self._zygote, self._settings, order, self._referee_spoke, distribution)
@@ -299,9 +307,11 @@ class Lane:
             comparison.check_deadline(now_s)
         if self._watch is not None:
             self._watch.tick(now_s)
+        is_held_back = self._is_held_back(now_s)
+        self.quiet_device.reserved_for = self._watch if is_held_back else None
         if not self.quiet_device.is_taken:
             self._bury()
-            if not self._is_held_back(now_s):
+            if not is_held_back:
                 self._begin_builds()
         builds = any(attempt.computes for attempt in self._attempts)
         return self.quiet_device.tick(now_s, others_build=builds)

@@ -34,6 +34,8 @@ class QuietDevice:
         self._holder: Claimant | None = None
         self._held: list[Child] = []
         self._opened_s: float | None = None
+        self.reserved_for: Claimant | None = None
+        """Who alone is given the device, while others wait; everybody in turn when None."""
         self.disturbed = False
         self.still_s = 0.0
         """Seconds, in total, for which others were held still."""
@@ -61,7 +63,7 @@ class QuietDevice:
         self._waiting = deque(entry for entry in self._waiting if entry[0] is not claimant)
         if self._holder is claimant:
             self._holder = None
-            if self._waiting and not self.disturbed:
+            if self._next() is not None and not self.disturbed:
                 self._give()
             else:
                 self._end_stillness()
@@ -79,9 +81,10 @@ class QuietDevice:
         """
         if self._opened_s is not None:
             return self._watch(now_s, self._opened_s)
-        if not self._waiting:
+        first = self._next()
+        if first is None:
             return None
-        due_s = self._waiting[0][1] + _PATIENCE_S
+        due_s = first[1] + _PATIENCE_S
         if len(self._waiting) < _COMPANY and others_build and now_s < due_s:
             return due_s
         self._begin_stillness()
@@ -105,8 +108,16 @@ class QuietDevice:
         self._give()
 
     def _give(self) -> None:
-        self._holder, _ = self._waiting.popleft()
+        first = self._next()
+        assert first is not None, "asked before"
+        self._waiting.remove(first)
+        self._holder, _ = first
         self._holder.go()
+
+    def _next(self) -> tuple[Claimant, float] | None:
+        """Who has waited longest of those that may have the device."""
+        wanted = self.reserved_for
+        return next((entry for entry in self._waiting if wanted is None or entry[0] is wanted), None)
 
     def _end_stillness(self) -> None:
         self._let_go()

@@ -55,6 +55,9 @@ class HostedFarm(Protocol):
     def suspects(self) -> list[Measurement]:
         """Results delivered since the device was last seen in order, while it is not."""
 
+    def trouble(self) -> str:
+        """Why the device cannot be trusted now, for people; empty when it can."""
+
     def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
         """Time schedules side by side."""
 

@@ -64,6 +64,8 @@ class LaneHost:
         self._delivered: dict[str, str] = {}
         self._asked_by: dict[str, str] = {}
         self._told_suspects: frozenset[str] = frozenset()
+        self._device_trouble = ""
+        self._broken_off: set[str] = set()
         self._takes_work = True
         self._giving_back = False
         self._blobs_trouble = ""
@@ -142,13 +144,14 @@ class LaneHost:
                 self._send(farm_id, Holding(lane_id=self._lane_id, instance=instance, ids=farms.get(farm_id, ())))
         return set(farms)
 
-    def tell_suspects(self) -> bool:
-        """Tell farms which of their results came from a device gone slow; whether it is slow now."""
+    def look_at_device(self) -> str:
+        """Why the device cannot be trusted now, empty when it can. Farms are told which of their results it gave."""
         try:
+            self._device_trouble = self._farm.trouble()
             suspects = frozenset(measurement.dispatch_id for measurement in self._farm.suspects())
         except Exception as error:  # noqa: BLE001 - the farm is of no use any more; its owner decides
             self._fail(error)
-            return False
+            return ""
         fresh, self._told_suspects = suspects - self._told_suspects, suspects
         by_farm: dict[str, list[str]] = defaultdict(list)
         for ident in fresh:
@@ -156,7 +159,7 @@ class LaneHost:
                 by_farm[self._delivered[ident]].append(ident)
         for farm_id, ids in by_farm.items():
             self._send(farm_id, Suspected(lane_id=self._lane_id, dispatch_ids=tuple(ids)))
-        return bool(suspects)
+        return self._device_trouble
 
     def blobs_trouble(self) -> str:
         """Why tasks cannot be fetched; empty when they can, or when it is time to try again."""
@@ -226,7 +229,8 @@ class LaneHost:
                 self._held.end(held, None)
             elif self._open(held, task_digest) and self._held.begin(held):
                 answer = action()
-                if self._giving_back:
+                if self._gives_back or held.ident in self._broken_off:
+                    self._broken_off.discard(held.ident)
                     self._give_back(held)
                 else:
                     self._held.end(held, answer)
@@ -257,8 +261,16 @@ class LaneHost:
         )
 
     def _goes_on(self, ident: str) -> bool:
+        if self._gives_back:
+            self._broken_off.add(ident)
+            return False
         held = self._held.get(ident)
-        return held is not None and not self._giving_back and not self._held.is_canceled(held) and self.crash is None
+        return held is not None and not self._held.is_canceled(held) and self.crash is None
+
+    @property
+    def _gives_back(self) -> bool:
+        """Whether comparisons and exports are left to another lane: no record may rest on a device in doubt."""
+        return self._giving_back or bool(self._device_trouble)
 
     def _collect(self) -> None:
         while not self._ended.is_set():

@@ -33,7 +33,6 @@ ENDED: Final = 0
 REFUSED: Final = 2
 CRASHED: Final = 1
 _ADMISSION_POLL_S: Final = 0.2
-_SLOW: Final = "the device became slower than it was"
 
 log = structlog.get_logger()
 
@@ -150,7 +149,7 @@ class WorkerProcess:
     def _beat(self, host: LaneHost, life: LaneLife) -> None:
         """Look at the device and what was asked, and take work or not."""
         if host.crash is None:
-            life.suffer(_SLOW if host.tell_suspects() else host.blobs_trouble())
+            life.suffer(host.look_at_device() or host.blobs_trouble())
         wanted = life.takes_work
         host.take_work(wanted)
         if self._intake is not None:

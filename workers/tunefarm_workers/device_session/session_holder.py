@@ -19,7 +19,7 @@ from tunefarm_workers.device_session.session_messages import (
     from_session,
 )
 from tunefarm_workers.event_loop import EventLoop
-from tunefarm_workers.messages import Broken
+from tunefarm_workers.messages import Broken, HostOrder
 from tunefarm_workers.shared_memory import SharedMemory
 
 _CHECK_S = 30.0
@@ -36,6 +36,9 @@ class HolderOwner(Protocol):
 
     def device_in_order(self) -> None:
         """The reference kernels took their usual time."""
+
+    def check_ended(self) -> None:
+        """A check for which no candidate was at hand is over, whatever came of it."""
 
 
 class SessionHolder:
@@ -59,6 +62,7 @@ class SessionHolder:
         self._session: DeviceSession | None = None
         self._task_key: tuple[str, int] = ("", 0)
         self._attempt: SessionAttempt | None = None
+        self._checks_alone = False
         self._doing: str = ""
         self.deadline_s: float | None = None
 
@@ -80,6 +84,12 @@ class SessionHolder:
             self._begin(attempt)
         else:
             self._next_step()
+
+    def check(self) -> None:
+        """Time the reference kernels in a session of their own, with no candidate at hand."""
+        self._end()
+        self._checks_alone = True
+        self._open(("", 0), None, self._access.num_cores)
 
     def abandon(self, attempt: SessionAttempt) -> None:
         """Forget a candidate that is over; if it was running, its session ends with it."""
@@ -147,25 +157,27 @@ class SessionHolder:
         self._references.close()
 
     def _begin(self, attempt: SessionAttempt) -> None:
-        opened = attempt.task.opened
         num_cores = attempt.task.order.num_cores if self._access.num_cores else 0
+        self._open(_key(attempt), attempt.task.opened.host_order(), num_cores)
+
+    def _open(self, key: tuple[str, int], host: HostOrder | None, num_cores: int) -> None:
         try:
-            self._session = DeviceSession(self._zygote, self._access, opened.host_order(), num_cores)
+            self._session = DeviceSession(self._zygote, self._access, host, num_cores)
         except ForkFailed as error:
             if not self._zygote.alive:
                 raise
             self._away(f"no child could be forked: {error}", lost=False)
             return
-        self._task_key = _key(attempt)
+        self._task_key = key
         self._do("reaching", self._access.reach_s)
         self._loop.listen(self)
 
     def _next_step(self) -> None:
         """Check the device when that is due, and run the candidate."""
         attempt, session = self._attempt, self._session
-        if attempt is None or session is None:
+        if session is None or (attempt is None and not self._checks_alone):
             self._rest()
-        elif self.health.check_due(time.monotonic()):
+        elif attempt is None or self.health.check_due(time.monotonic()):
             self._do("checking", _CHECK_S)
             session.send(ReferenceRequest(depth="check"), [self._references.descriptor])
         else:
@@ -178,6 +190,9 @@ class SessionHolder:
         self.health.checked(said.times, now_s)
         if not self.health.quarantined:
             self._owner.device_in_order()
+        if self._checks_alone:
+            self._end()
+            return
         if self.health.may_try(now_s):
             self._next_step()
             return
@@ -241,6 +256,9 @@ class SessionHolder:
             self._session.close()
         self._session = None
         self._rest()
+        if self._checks_alone:
+            self._checks_alone = False
+            self._owner.check_ended()
 
 
 def _key(attempt: SessionAttempt) -> tuple[str, int]:

@@ -32,6 +32,16 @@ _MOST_WAITING = 4
 """Compiled candidates that may wait before no further compilation is begun."""
 
 
+class _LoneCheck:
+    """A turn on the device that no candidate takes."""
+
+    def __init__(self, holder: SessionHolder) -> None:
+        self._holder = holder
+
+    def go(self) -> None:
+        self._holder.check()
+
+
 class SessionLane:
     """Everything here runs on the thread of its event loop."""
 
@@ -59,6 +69,7 @@ class SessionLane:
         self._suspects: list[Measurement] = []
         self._host_target = ""
         self._parked: list[SessionAttempt] = []
+        self._lone_check: _LoneCheck | None = None
         self._bystanders = bystanders
         self.quiet_device = QuietDevice(self._builders, bystanders if access.holds_builds_still else tuple)
         self.loop = EventLoop(self._tick, on_crash)
@@ -116,6 +127,11 @@ class SessionLane:
         """What was delivered since the device was last seen in order, while it is in quarantine."""
         return list(self._suspects) if self.holder.health.quarantined else []
 
+    def trouble(self) -> str:
+        """Why the device is in quarantine; empty while it is not."""
+        health = self.holder.health
+        return (health.reason or "it was lost too often") if health.quarantined else ""
+
     def judging_task(self, exploration_id: str, sets: int) -> SessionTask | None:
         """The task once outputs on its first ``sets`` sets of inputs can be judged. Raises ``BadInput`` if never."""
         task = self._tasks[exploration_id]
@@ -155,6 +171,12 @@ class SessionLane:
     def device_in_order(self) -> None:
         """The reference kernels took their usual time: what was delivered before is trusted."""
         self._suspects.clear()
+
+    def check_ended(self) -> None:
+        """A check for which no candidate was at hand is over."""
+        if self._lone_check is not None:
+            self.quiet_device.release(self._lone_check)
+        self._lone_check = None
 
     def finished(self, attempt: SessionAttempt, measurement: Measurement) -> None:
         """Pass on an attempt's result."""
@@ -265,9 +287,17 @@ class SessionLane:
             return health.next_try_s if self._parked else self.holder.deadline_s
         while self._parked:
             self.quiet_device.claim(self._parked.pop(0))
+        self._check_quarantined(now_s)
         building = any(attempt.stage is Stage.BUILDING for attempt in self._attempts)
         due_s = self.quiet_device.tick(now_s, others_build=building)
         return min((moment for moment in (due_s, self.holder.deadline_s) if moment is not None), default=None)
+
+    def _check_quarantined(self, now_s: float) -> None:
+        """Look whether a device in quarantine has recovered, for nobody sends it a candidate that would show it."""
+        health, is_idle = self.holder.health, not (self._attempts or self._queue or self._lone_check)
+        if is_idle and health.quarantined and health.check_due(now_s):
+            self._lone_check = _LoneCheck(self.holder)
+            self.quiet_device.claim(self._lone_check)
 
     def _begin_builds(self) -> None:
         while self._queue:

@@ -1,0 +1,63 @@
+"""A real lane on this host, whose reference kernels take by the clock what the test says, and more by chance.
+
+What else runs on the host has no part in it: only a device that the test makes noisy is noisy.
+"""
+
+import mmap
+import os
+import random
+import struct
+from pathlib import Path
+from typing import Final
+
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_workers import preload as real
+from tunefarm_workers import reference_kernels
+from tunefarm_workers.call_timer import CallTimer
+from tunefarm_workers.celery_worker.settings import WorkerSettings
+from tunefarm_workers.farm_settings import FarmSettings
+from tunefarm_workers.local_farm import LocalFarm
+
+PRELOAD: Final = ("tvm", "tests.farm.noisy_lane:preload")
+NOISE: Final = "TVM_TEST_NOISE"
+"""The environment variable that names the file of the noise; one of those that a fork server inherits."""
+CHECK_EVERY_S: Final = 0.5
+USUAL_S: Final = 1e-4
+
+
+class Noise:
+    """So many times the usual a sample may take more, in a file that the test writes and every child maps."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), 8)
+
+    @classmethod
+    def none_at(cls, path: Path) -> "Noise":
+        path.write_bytes(struct.pack("d", 0.0))
+        return cls(path)
+
+    @property
+    def most(self) -> float:
+        return struct.unpack("d", self._memory)[0]
+
+    @most.setter
+    def most(self, most: float) -> None:
+        self._memory[:] = struct.pack("d", most)
+
+
+def preload() -> None:
+    real.preload()
+    noise = Noise(Path(os.environ[NOISE]))
+
+    class NoisyTimer(CallTimer):
+        def seconds_per_call(self, calls: int) -> float:
+            super().seconds_per_call(calls)
+            return USUAL_S * (1.0 + noise.most * random.random())
+
+    reference_kernels.CallTimer = NoisyTimer  # type: ignore[misc]
+
+
+def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path) -> LocalFarm:
+    del settings
+    return LocalFarm(zygote, scratch=scratch, settings=FarmSettings(drift_check_s=CHECK_EVERY_S))
