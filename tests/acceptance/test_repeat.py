@@ -8,6 +8,8 @@ from contextlib import closing
 from tests.acceptance.command import Tunefarm, python
 
 MODULE = "builtin:matmul:64x64x64"
+ROUNDS = 6
+"""Others may have the processor meanwhile. A repetition that measures takes longer in every round."""
 
 
 def test_the_same_again_costs_nothing_more_costs_the_difference_and_fresh_costs_all(tunefarm: Tunefarm) -> None:
@@ -15,15 +17,19 @@ def test_the_same_again_costs_nothing_more_costs_the_difference_and_fresh_costs_
     assert first["trials"] == 6
     assert not first["answered_from_store"]
 
-    start_up_s = min(seconds_to_start_up(tunefarm) for _ in range(2))
-    repeats = [tunefarm.tune(MODULE, "--trials", "6") for _ in range(2)]
-    for repeat in repeats:
+    more_than_starting_s = []
+    for _ in range(ROUNDS):
+        start_up_s = seconds_to_start_up(tunefarm)
+        repeat = tunefarm.tune(MODULE, "--trials", "6")
         task = repeat["tasks"][0]
         assert task["answered_from_store"]
         assert task["trials"] == 0
         assert (task["record_id"], task["best_latency_s"]) == (first["record_id"], first["best_latency_s"])
         assert task["artifact_id"] == first["artifact_id"]
-    assert min(repeat["seconds"]["total"] for repeat in repeats) < start_up_s + 1.0
+        more_than_starting_s.append(repeat["seconds"]["total"] - start_up_s)
+        if more_than_starting_s[-1] < 1.0:
+            break
+    assert min(more_than_starting_s) < 1.0, more_than_starting_s
 
     more = tunefarm.tune(MODULE, "--trials", "10")["tasks"][0]
     assert more["trials"] == 4
@@ -44,7 +50,9 @@ def test_two_at_once_double_no_trial_and_both_end_well(tunefarm: Tunefarm) -> No
     assert all(task["record_id"] for task in tasks)
     with closing(sqlite3.connect(tunefarm.database)) as database:
         traces = Counter(trace for (trace,) in database.execute("SELECT trace FROM trials"))
-        attempts = database.execute("SELECT count(*) FROM dispatches WHERE purpose = 'search'").fetchone()[0]
+        # Where the device was in doubt for a moment there are second attempts as well.
+        first_attempts = "SELECT count(*) FROM dispatches WHERE purpose = 'search' AND attempt = 1"
+        attempts = database.execute(first_attempts).fetchone()[0]
     assert set(traces.values()) == {1}
     assert sum(traces.values()) == attempts == 12
     assert tunefarm("db", "check").code == 0

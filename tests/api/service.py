@@ -15,7 +15,7 @@ from tunefarm_services.telemetry.logs import configure_logs
 
 def main(home: Path, descriptor: int) -> None:
     configure_logs("api", level="warning")
-    settings = ApiSettings(home=home, body_bytes=1 << 20, body_deadline_s=2.0, header_deadline_s=1.0)
+    settings = ApiSettings(home=home, body_bytes=1 << 20, body_deadline_s=5.0, header_deadline_s=4.0)
     store = Store.open(settings.database(), settings.blobs())
     config = uvicorn.Config(
         create_app(store, settings),

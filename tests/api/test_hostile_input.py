@@ -111,7 +111,7 @@ def test_huge_shapes_do_not_hold_the_api(alice):
     began = time.monotonic()
     answer = alice.post("/v1/jobs", json={"module": matmul_json(1 << 30), "target": TARGET})
     assert answer.status_code in {202, 422}
-    assert time.monotonic() - began < 40
+    assert time.monotonic() - began < 120
 
 
 @pytest.mark.parametrize(

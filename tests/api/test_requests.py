@@ -153,7 +153,7 @@ def test_a_claim_holds_for_as_long_as_its_request_takes(alice, store, monkeypatc
     monkeypatch.setattr(store, "create_upload", slowly)
     assert alice.post("/v1/uploads", json={"size_bytes": 10}, headers={"Idempotency-Key": "one"}).status_code == 201
     assert len(seen_s) == 1
-    assert seen_s[0] < 1.0
+    assert seen_s[0] < 10.0, "three times five seconds were taken from it"
 
 
 def test_a_list_comes_in_pages_without_gaps(alice, store):

@@ -28,9 +28,13 @@ def test_a_request_without_a_valid_token_learns_nothing(app, alice):
 
 def test_health_is_public_and_without_detail(stranger, intake):
     assert stranger.get("/healthz").json() == {"status": "ok"}
+    states = {intake.state()}
     ready = stranger.get("/readyz")
+    states.add(intake.state())
     assert ready.status_code == 200
-    assert ready.json() == {"ready": True, "store": "ready", "intake": intake.state()}
+    told = ready.json()
+    assert told.pop("intake") in states, "it may become ready meanwhile"
+    assert told == {"ready": True, "store": "ready"}
 
 
 def test_no_operation_but_health_answers_a_stranger(app, stranger):
@@ -99,15 +103,15 @@ def test_a_repeated_creation_does_not_tell_the_secret_again(alice):
 
 
 def test_too_many_requests_are_told_when_to_come_back(app_with, store):
-    hasty = person_of(app_with(rate_limit="3/minute"), store, "alice")
+    hasty = person_of(app_with(rate_limit="3/day"), store, "alice")
     answers = [hasty.get("/v1/jobs") for _ in range(5)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
-    assert 1 <= int(answers[-1].headers["Retry-After"]) <= 120
+    assert 1 <= int(answers[-1].headers["Retry-After"]) <= 2 * 24 * 3600
     assert answers[-1].json()["type"] == "urn:tunefarm:problem:rate-limited"
 
 
 def test_guessing_tokens_is_slowed_down(app_with, store):
-    app = app_with(refused_rate_limit="3/minute")
+    app = app_with(refused_rate_limit="3/day")
     guesser = somebody(app, "Bearer tfk_0000000000000000_" + "A" * 43)
     assert [guesser.get("/v1/jobs").status_code for _ in range(5)] == [401, 401, 401, 429, 429]
 

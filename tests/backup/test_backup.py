@@ -6,24 +6,48 @@ import json
 import stat
 import tarfile
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import NullPool, create_engine, make_url, text
 
 from tests.store.sample import TENANT, put_job
 from tunefarm.backup.store_backup import back_up, restore
 from tunefarm.installation import open_store
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
+from tunefarm_services.store import Store
+
+
+@contextlib.contextmanager
+def opened(settings: Settings, *, create: bool = True) -> Iterator[Store]:
+    """The store; afterwards nobody is connected any more, which a server notices a little later than who left it."""
+    with contextlib.closing(open_store(settings, create=create)) as store:
+        yield store
+    if settings.database_url is None:
+        return
+    until_s = time.monotonic() + 60
+    while others_connected(settings) and time.monotonic() < until_s:
+        time.sleep(0.02)
+
+
+def others_connected(settings: Settings) -> int:
+    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    url = make_url(settings.database()).set(drivername="postgresql+psycopg")
+    engine = create_engine(url, poolclass=NullPool)
+    with engine.connect() as connection:
+        return int(connection.execute(text(f"{others} AND backend_type = 'client backend'")).scalar_one())
 
 
 def fill(settings: Settings, *texts: str) -> list[str]:
-    with contextlib.closing(open_store(settings)) as store:
+    with opened(settings) as store:
         return [put_job(store, text).job_id for text in texts]
 
 
 def job_ids(settings: Settings) -> list[str]:
-    with contextlib.closing(open_store(settings, create=False)) as store:
+    with opened(settings, create=False) as store:
         assert not store.check().problems
         return sorted(job.job_id for job in store.jobs(TENANT))
 

@@ -55,7 +55,7 @@ for text in sys.argv[1:]:
 def test_every_builtin_computes_what_numpy_does() -> None:
     assert set(SMALL) == set(CATALOGUE)
     words = [f"{name}:{shape}" for name, shape in SMALL.items()]
-    ended = subprocess.run([sys.executable, "-c", CHECK, *words], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", CHECK, *words], capture_output=True, text=True, timeout=150)
     assert ended.returncode == 0, ended.stderr
 
 
@@ -63,7 +63,7 @@ def test_every_builtin_computes_what_numpy_does() -> None:
 def test_numpy_times_what_it_can(name: str) -> None:
     latency_s = time_by_numpy(parse_builtin(f"{name}:{SMALL[name]}"), num_cores=1)
     assert latency_s is not None
-    assert 0 < latency_s < 0.1
+    assert 0 < latency_s < 1.0
 
 
 def test_numpy_has_no_convolution() -> None:

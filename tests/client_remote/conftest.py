@@ -17,7 +17,7 @@ import pytest
 from tests.client_remote.scripted_server import ScriptedServer
 
 ROOT = Path(__file__).parents[2]
-START_S = 60.0
+START_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     finally:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(10.0)
+            process.wait(60.0)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

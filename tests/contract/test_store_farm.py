@@ -88,7 +88,7 @@ class TestLanes:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(90)
         assert len(store.lanes()) == 10
 
 

@@ -50,7 +50,7 @@ def test_a_kernel_that_crashes_takes_only_its_context_along(farm_of: FarmOf, nam
 
 
 def test_a_kernel_that_never_returns_is_ended(farm_of: FarmOf) -> None:
-    running = farm_of(first_run_s=1.0, run_allowance_s=0.5)
+    running = farm_of(first_run_s=3.0, run_allowance_s=2.0)
     module = workloads.matmul(64)
     opened = running.open(module)
     assert reason_of(running.measure(opened, misdeed("never return"))) is FailureReason.RUN_TIMEOUT

@@ -30,7 +30,7 @@ class ConfinedRedis:
         (folder / "redis.conf").write_text(settings, encoding="utf-8")
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen([program, folder / "redis.conf"], cwd=folder, **quiet)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not (self._answers(tls_port) if tls_port else self.socket.exists()):
             assert self._process.poll() is None, "the configuration is refused"
             assert time.monotonic() < deadline
@@ -55,4 +55,4 @@ class ConfinedRedis:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(timeout=10)
+        self._process.wait(timeout=60)

@@ -46,7 +46,7 @@ def test_the_tuner_sends_and_the_worker_takes_through_celery(server):
     with apps["worker"].connection_for_read() as receiving:
         queue = apps["worker"].amqp.queues.select_add("q")
         with receiving.Consumer(queue, callbacks=[take], accept=["json"]):
-            receiving.drain_events(timeout=5)
+            receiving.drain_events(timeout=60)
     assert taken[0][0] == [{"n": 1}]
 
 
@@ -120,6 +120,6 @@ def test_the_broker_speaks_verified_tls_and_nothing_else(free_port, tmp_path):
 
 
 def speaks_tls(program: Path) -> bool:
-    tried = subprocess.run([program, "--port", "0", "--tls-port", "x"], capture_output=True, text=True, timeout=10)
+    tried = subprocess.run([program, "--port", "0", "--tls-port", "x"], capture_output=True, text=True, timeout=60)
     # Either way it does not start; built without TLS, it does not even know the directive.
     return "Bad directive" not in tried.stdout + tried.stderr

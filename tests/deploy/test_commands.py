@@ -6,6 +6,7 @@ with the farm's own configuration; everything else is what the file says, with p
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -24,9 +25,9 @@ from tests.servers.redis_server import redis_program
 from tunefarm_schemas.lane import LaneState
 from tunefarm_services.store import Store
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"]), pytest.mark.timeout(170)]
+pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"]), pytest.mark.timeout(400)]
 SERVICES = compose()["services"]
-LONGEST_START_S = 60.0
+LONGEST_START_S = 90.0
 STOPPED = {0, -15, 130, 143}
 
 
@@ -69,7 +70,7 @@ class Host:
         kind, program, *words = SERVICES[name]["healthcheck"]["test"]
         assert (kind, program) == ("CMD", "probe")
         probe = [sys.executable, DEPLOY / "containers" / "probe.py", *(self._here(name, word) for word in words)]
-        return subprocess.run(probe, capture_output=True, timeout=20).returncode == 0
+        return subprocess.run(probe, capture_output=True, timeout=60).returncode == 0
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(encoding="utf-8")
@@ -101,9 +102,7 @@ class Host:
         return values | {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self.folder)}
 
     def _here(self, name: str, word: str) -> str:
-        for port in ("8443", "9464"):
-            if port in word:
-                word = word.replace(port, str(self._port(name, port)))
+        word = re.sub("8443|9464", lambda port: str(self._port(name, port[0])), word)
         return word.replace("/run/tunefarm/", f"{self.folder}/").replace("0.0.0.0", "127.0.0.1")
 
     def _port(self, name: str, port: str) -> int:
@@ -119,7 +118,7 @@ def runnable_as(user: int) -> int | None:
     if os.geteuid() != 0:
         return None
     try:
-        tried = subprocess.run([sys.executable, "-c", ""], user=user, group=user, extra_groups=[], timeout=20)
+        tried = subprocess.run([sys.executable, "-c", ""], user=user, group=user, extra_groups=[], timeout=60)
     except PermissionError:
         return None
     return user if tried.returncode == 0 else None

@@ -153,9 +153,10 @@ class PostgreSQL:
         self._root = Path(tempfile.mkdtemp(prefix="tunefarm-pg-"))
         user = "nobody" if os.geteuid() == 0 else None
         settings = (DEPLOY / "postgresql" / "postgresql.conf").read_text(encoding="utf-8")
-        settings = settings.replace("/etc/postgresql", str(self._root)).replace("'*'", "'127.0.0.1'")
+        settings = settings.replace("5432", str(port)).replace("'*'", "'127.0.0.1'")
+        settings = settings.replace("/etc/postgresql", str(self._root))
         # The machine that tests run on is smaller than the one that serves.
-        settings = settings.replace("'1GB'", "'16MB'").replace("5432", str(port))
+        settings = settings.replace("'1GB'", "'16MB'")
         (self._root / "postgresql.conf").write_text(settings + f"unix_socket_directories = '{self._root}'\n")
         shutil.copy(DEPLOY / "postgresql" / "pg_hba.conf", self._root)
         shutil.copy(secrets / "postgres.pem", self._root / "server.pem")
@@ -172,7 +173,7 @@ class PostgreSQL:
         config = f"config_file={self._root / 'postgresql.conf'}"
         self._process = subprocess.Popen([programs / "postgres", "-D", data, "-c", config], **quiet)
         socket = self._root / f".s.PGSQL.{port}"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while not socket.exists() and time.monotonic() < deadline and self._process.poll() is None:
             time.sleep(0.05)
         environment = {**os.environ, "PGPASSWORD": self.password}
@@ -181,5 +182,5 @@ class PostgreSQL:
 
     def stop(self) -> None:
         self._process.send_signal(2)
-        self._process.wait(timeout=20)
+        self._process.wait(timeout=60)
         shutil.rmtree(self._root, ignore_errors=True)

@@ -17,6 +17,9 @@ from tunefarm_services.tuner.celery_farm_pool import LanePool
 SIMULATED = "benchmarks.simulated_lane:build"
 MISBEHAVING = "tests.farm.misbehaving_lane:build"
 PATIENCE = Patience(claim_s=3.0, lane_s=4.0, least_s=20.0, most_s=30.0)
+"""Short, for the tests in which something is lost."""
+PATIENT = Patience(claim_s=60.0, lane_s=60.0)
+"""For those in which nothing is lost, however slow the host is for a while."""
 
 
 @pytest.fixture

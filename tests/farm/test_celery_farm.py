@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.farm.conftest import MISBEHAVING
+from tests.farm.conftest import MISBEHAVING, PATIENT
 from tests.farm.workers import (
+    PATIENT_S,
     Worker,
     await_ready,
     dispatch_of,
@@ -37,9 +38,9 @@ def test_candidates_are_spread_over_lanes_and_each_comes_back_once(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     first, second = start_worker("first", TUNEFARM_SIMULATED_SECONDS="0.02"), start_worker("second")
-    with registrar(store, broker.url):
+    with registrar(store, broker.url, lost_s=PATIENT_S):
         await_ready(store, first, second)
-        farm = open_farm()
+        farm = open_farm(patience=PATIENT)
         assert farm.room() == 32
         farm.open_task(simulated_task())
         dispatches = [dispatch_of(f"trace {number}") for number in range(100)]
@@ -48,7 +49,14 @@ def test_candidates_are_spread_over_lanes_and_each_comes_back_once(
         found = gather(farm, 100)
         assert found.keys() == {dispatch.dispatch_id for dispatch in dispatches}
         assert all(isinstance(measurement.result, Timing) for measurement in found.values())
-        assert len({measurement.device_fingerprint for measurement in found.values()}) == 2
+        # A lane that the host lets stand for a second gets nothing of what takes a second in all.
+        lanes = {measurement.device_fingerprint for measurement in found.values()}
+        until_s = time.monotonic() + 60.0
+        while len(lanes) < 2 and time.monotonic() < until_s:
+            for _ in range(100):
+                farm.submit(dispatch_of())
+            lanes |= {measurement.device_fingerprint for measurement in gather(farm, 100).values()}
+        assert len(lanes) == 2
 
         compared = farm.compare(
             ComparisonOrder(exploration_id="exploration", traces=(Trace(text="a"), None)), lambda: True
@@ -58,31 +66,29 @@ def test_candidates_are_spread_over_lanes_and_each_comes_back_once(
         assert isinstance(exported, Exported)
         assert exported.library == b"simulated"
 
-        eventually(lambda: broker.client().xlen(f"tunefarm.replies.{farm.farm_id}") == 0, 5, "forgetting")
+        eventually(lambda: broker.client().xlen(f"tunefarm.replies.{farm.farm_id}") == 0, what="forgetting")
         assert first.stop() == 0
-        eventually(lambda: has_state(store, "first", LaneState.DRAINED), 5, "goodbye")
+        eventually(lambda: has_state(store, "first", LaneState.DRAINED), what="goodbye")
 
 
-def test_canceling_takes_two_seconds_at_most_and_leaves_other_jobs_alone(
+def test_canceling_takes_effect_before_anything_ends_by_itself_and_leaves_other_jobs_alone(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
-    worker = start_worker("lane", TUNEFARM_SIMULATED_SECONDS="0.3")
-    with registrar(store, broker.url):
+    # What is to be canceled waits behind eight seconds of others' work, and would take forty by itself.
+    worker = start_worker("lane", TUNEFARM_SIMULATED_SECONDS="2")
+    with registrar(store, broker.url, lost_s=PATIENT_S):
         await_ready(store, worker)
-        farm, other = open_farm(), open_farm()
+        farm, other = open_farm(patience=PATIENT), open_farm(patience=PATIENT)
         farm.open_task(simulated_task())
         other.open_task(simulated_task("another"))
         kept = [dispatch_of(exploration_id="another") for _ in range(4)]
         for dispatch in kept:
             other.submit(dispatch)
-        time.sleep(0.3)
+        eventually(lambda: has_state(store, "lane", LaneState.BUSY), what="taking")
         for _ in range(20):
             farm.submit(dispatch_of())
-        time.sleep(0.7)
-        began_s = time.monotonic()
         farm.cancel_all()
-        found = gather(farm, 20, within_s=2.0)
-        assert time.monotonic() - began_s < 2.0
+        found = gather(farm, 20, within_s=20.0)
         assert {reason_of(measurement) for measurement in found.values()} == {FailureReason.CANCELED}
         assert {reason_of(measurement) for measurement in gather(other, 4).values()} == {None}
 
@@ -90,10 +96,10 @@ def test_canceling_takes_two_seconds_at_most_and_leaves_other_jobs_alone(
         assert reason_of(next(iter(gather(farm, 1).values()))) is None, "what comes after is not canceled"
         began_s = time.monotonic()
         compared = farm.compare(
-            ComparisonOrder(exploration_id="exploration", traces=(None,) * 8), lambda: time.monotonic() < began_s + 0.5
+            ComparisonOrder(exploration_id="exploration", traces=(None,) * 30), lambda: time.monotonic() < began_s + 0.5
         )
         assert {type(result) for result in compared.results} == {Failed}
-        assert time.monotonic() - began_s < 1.5
+        assert time.monotonic() - began_s < 30.0, "thirty take twice as long"
 
 
 @pytest.mark.faults
@@ -121,9 +127,9 @@ def test_an_unverifiable_task_ends_with_the_reason(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     worker = start_worker("lane", MISBEHAVING)
-    with registrar(store, broker.url):
+    with registrar(store, broker.url, lost_s=PATIENT_S):
         await_ready(store, worker)
-        farm = open_farm()
+        farm = open_farm(patience=PATIENT)
         farm.open_task(simulated_task())
         farm.submit(dispatch_of("unverifiable"))
         with pytest.raises(BadInput, match="it is odd"):
@@ -134,17 +140,17 @@ def test_a_slow_device_is_quarantined_and_its_results_are_suspected(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     worker = start_worker("lane", MISBEHAVING)
-    with registrar(store, broker.url):
+    with registrar(store, broker.url, lost_s=PATIENT_S):
         await_ready(store, worker)
-        farm = open_farm()
+        farm = open_farm(patience=PATIENT)
         farm.open_task(simulated_task())
         farm.submit(dispatch_of())
         found = gather(farm, 1)
         worker.process.send_signal(signal.SIGUSR1)
         suspects = []
-        eventually(lambda: suspects.extend(farm.suspects()) or suspects, 5, "suspicion")
+        eventually(lambda: suspects.extend(farm.suspects()) or suspects, what="suspicion")
         assert [suspect.dispatch_id for suspect in suspects] == list(found)
-        eventually(lambda: has_state(store, "lane", LaneState.QUARANTINED), 5, "quarantine")
+        eventually(lambda: has_state(store, "lane", LaneState.QUARANTINED), what="quarantine")
         assert "slower" in lane_of(store, "lane").reason
 
 
@@ -178,9 +184,9 @@ def lane_is_empty(store: Store) -> bool:
 def test_a_worker_with_another_tvm_is_refused_and_says_why(
     broker: RedisServer, store: Store, start_worker: StartWorker
 ):
-    with registrar(store, broker.url, tvm_version="0.99"):
+    with registrar(store, broker.url, tvm_version="0.99", lost_s=PATIENT_S):
         worker = start_worker("old")
-        assert worker.process.wait(30) == 2
+        assert worker.process.wait(90) == 2
     assert "the tuner 0.99" in worker.said()
     lane = lane_of(store, "old")
     assert lane.state is LaneState.REFUSED

@@ -18,6 +18,7 @@ from tests.farm.workers import (
     registrar,
     simulated_task,
 )
+from tests.servers.processes import assert_gone
 from tests.servers.redis_server import RedisServer
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.farm_message import HEARTBEATS, Measured, replies_key
@@ -201,5 +202,4 @@ def test_nothing_of_a_killed_worker_runs_two_seconds_later(
         family = psutil.Process(worker.process.pid).children(recursive=True)
         assert family
         worker.kill()
-        _, alive = psutil.wait_procs(family, timeout=2.0)
-        assert not alive
+        assert_gone(family, "a worker that was killed", 2.0)

@@ -29,7 +29,11 @@ from tunefarm_services.store import Store
 from tunefarm_services.tuner.lane_registrar import LaneRegistrar
 
 ROOT = Path(__file__).parents[2]
-START_S = 30.0
+START_S = 90.0
+LOST_S = 4.0
+"""Short, for the tests that wait until a lane is lost."""
+PATIENT_S = 60.0
+"""For all others: on a slow host a lane may be silent for seconds."""
 START = """
 import sys
 from tunefarm.exit_edge import run_at_edge
@@ -79,12 +83,12 @@ class Worker:
     def kill(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(10)
+        self.process.wait(30)
 
     def stop(self) -> int:
         """The way an operator stops it; its exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
     def pause(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
@@ -94,7 +98,7 @@ class Worker:
 
 
 @contextmanager
-def registrar(store: Store, broker_url: str, tvm_version: str | None = None, lost_s: float = 4.0) -> Iterator[None]:
+def registrar(store: Store, broker_url: str, tvm_version: str | None = None, lost_s: float = LOST_S) -> Iterator[None]:
     stop = threading.Event()
     work = LaneRegistrar(store, broker_url, tvm_version=tvm_version, lost_s=lost_s)
     thread = threading.Thread(target=work.run, args=(stop,))
@@ -103,7 +107,7 @@ def registrar(store: Store, broker_url: str, tvm_version: str | None = None, los
         yield
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -171,7 +175,7 @@ def dispatch_of(text: str = "trace", *, exploration_id: str = "exploration", att
     )
 
 
-def gather(farm, amount: int, within_s: float = 12.0) -> dict[str, Measurement]:
+def gather(farm, amount: int, within_s: float = 60.0) -> dict[str, Measurement]:
     """The next ``amount`` measurements by dispatch id; none may come twice."""
     found: dict[str, Measurement] = {}
     deadline_s = time.monotonic() + within_s

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 from sqlalchemy import text
 
-from tests.faults.orphans import assert_gone, family_of
+from tests.faults.orphans import GONE_S, family_of
 from tests.faults.trials import Trials, assert_kept
 from tests.faults.whole_farm import WholeFarm, owns_its_database
+from tests.servers.processes import assert_gone
 from tunefarm_services.store import StoreUnavailable
 
 MOST_SEARCH_DEATHS = 2
@@ -75,7 +76,7 @@ class FarmKiller:
         with suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
             self.victims.append(role)
-        assert_gone(family, role)
+        assert_gone(family, role, GONE_S)
         if role == "search":
             self._until_counted(deaths)
 

@@ -2,14 +2,14 @@
 
 import ctypes
 import os
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
 GONE_S = 2.0
+"""So soon after its parent was killed nothing of it may run, on a host that does nothing else."""
 
 _shared: set[int] = set()
 
@@ -52,18 +52,3 @@ def family_of(pid: int) -> list[psutil.Process]:
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
     return []
-
-
-def assert_gone(family: Iterable[psutil.Process], of_whom: object) -> None:
-    """All of them have ended, or do so within two seconds; what only waits to be reaped has ended."""
-    deadline_s = time.monotonic() + GONE_S
-    while (alive := [process for process in family if _runs(process)]) and time.monotonic() < deadline_s:
-        time.sleep(0.02)
-    assert not alive, (of_whom, [process.as_dict(["pid", "cmdline", "status"]) for process in alive])
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

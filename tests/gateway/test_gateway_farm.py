@@ -114,7 +114,7 @@ def test_what_runs_can_be_canceled_at_once(farm_of: FarmOf) -> None:
     began_s = time.monotonic()
     running.farm.cancel_all()
     assert reason_of(running.collect(1)[number]) is FailureReason.CANCELED
-    assert time.monotonic() - began_s < 2.0
+    assert time.monotonic() - began_s < 10.0
 
 
 @pytest.mark.faults
@@ -169,7 +169,7 @@ def test_an_address_of_a_tunnel_has_to_be_allowed(board: Board) -> None:
 
 def wait_until_running(running: RunningFarm) -> None:
     holder = running.farm._lane.holder  # type: ignore[attr-defined]
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 90
     while holder._doing != "running":
         assert time.monotonic() < deadline_s, holder._doing
         time.sleep(0.01)

@@ -11,6 +11,8 @@ from tunefarm_sandbox.limits import Limits
 
 HERE = str(Path(__file__).parent)
 ENVIRONMENT = {"PYTHONPATH": HERE}
+LONG_S = 60.0
+"""Nothing here takes so long by itself, also where the host stands still for seconds."""
 ROOMY = Limits(memory_bytes=1 << 30, cpu_s=20, file_size_bytes=1 << 20, open_files=64)
 
 
@@ -22,11 +24,11 @@ def fork(server: ForkServer, entry: str, payload: bytes = b"", **options: object
 def answer(server: ForkServer, entry: str, payload: bytes = b"", **options: object) -> bytes:
     """The first message of a child that is kept until it has sent it."""
     with fork(server, entry, payload, **options) as child:
-        return child.channel.receive(10)
+        return child.channel.receive(LONG_S)
 
 
 def ended(child: Child) -> Exit:
-    found = child.exit(10)
+    found = child.exit(LONG_S)
     assert found is not None, f"process {child.pid} still runs"
     return found
 
@@ -45,6 +47,15 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
             return True
         time.sleep(0.01)
     return condition()
+
+
+def settled_descriptors(pid: int) -> int:
+    """How many it has open once it has let go of the children of before, which it does soon after their end."""
+    counts = [open_descriptors(pid)]
+    while len(counts) < 5 or len(set(counts[-5:])) > 1:
+        time.sleep(0.1)
+        counts.append(open_descriptors(pid))
+    return counts[-1]
 
 
 def open_descriptors(pid: int) -> int:

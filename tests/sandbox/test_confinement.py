@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tests.sandbox.forking import ENVIRONMENT, answer, ended, fork, is_running
+from tests.sandbox.forking import ENVIRONMENT, LONG_S, answer, ended, fork, is_running
 from tunefarm_sandbox.confinement import Confinement, abilities
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 
@@ -29,7 +29,7 @@ def home() -> Iterator[Path]:
 
 def attempt(server: ForkServer, what: str, argument: str = "", **options: object) -> str:
     child = fork(server, "attempt", f"{what} {argument}".encode(), **options)
-    told = child.channel.receive(5).decode()
+    told = child.channel.receive(LONG_S).decode()
     assert ended(child).kind == "exited"
     return told
 
@@ -105,7 +105,7 @@ def test_threads_can_be_started(server: ForkServer) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, 0])
 def test_the_parent_cannot_be_signalled(server: ForkServer, number: int) -> None:
     assert attempt(server, "signal_parent", str(int(number))).startswith("PermissionError")
-    assert fork(server, "greet").channel.receive(5) == b"hello "
+    assert fork(server, "greet").channel.receive(LONG_S) == b"hello "
 
 
 @pytest.mark.parametrize("what", ["signal_group_of_parent", "signal_all", "renice_parent", "limit_parent"])
@@ -137,14 +137,14 @@ def test_a_system_call_that_hides_its_arguments_or_is_new_does_not_exist(server:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_child_of_root_is_nobody_for_good(server: ForkServer) -> None:
-    assert fork(server, "tell_user").channel.receive(5) == b"(65534, 65534, 65534) [] 1"
+    assert fork(server, "tell_user").channel.receive(LONG_S) == b"(65534, 65534, 65534) [] 1"
     assert attempt(server, "become_root").startswith("PermissionError")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_can_be_chosen(server: ForkServer) -> None:
     given = Confinement(user_id=54321)
-    assert fork(server, "tell_user", confinement=given).channel.receive(5).startswith(b"(54321, 54321, 54321)")
+    assert fork(server, "tell_user", confinement=given).channel.receive(LONG_S).startswith(b"(54321, 54321, 54321)")
 
 
 def test_where_the_kernel_lacks_something_it_is_refused_if_required_and_done_without_otherwise() -> None:
@@ -166,7 +166,7 @@ def test_a_compiler_works_in_its_folder(server: ForkServer, home: Path) -> None:
     folder.mkdir(0o700)
     child = fork(server, "compile_and_run", confinement=Confinement.compiler(str(folder)))
     try:
-        assert child.channel.receive(30) == b"7 6"
+        assert child.channel.receive(LONG_S) == b"7 6"
     finally:
         print(child.output())
     assert ended(child).code == 0

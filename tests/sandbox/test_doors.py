@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.sandbox.forking import ROOMY
+from tests.sandbox.forking import LONG_S, ROOMY
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 
@@ -21,7 +21,7 @@ def ports() -> Iterator[tuple[int, int]]:
 
 def told(server: ForkServer, entry: str, payload: str, confinement: Confinement) -> str:
     with server.fork(f"doors:{entry}", payload.encode(), limits=ROOMY, confinement=confinement) as child:
-        return child.channel.receive(10).decode()
+        return child.channel.receive(LONG_S).decode()
 
 
 def test_a_port_that_was_given_can_be_connected_to_and_nothing_else(server: ForkServer, ports: tuple[int, int]) -> None:

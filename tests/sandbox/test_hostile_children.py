@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sandbox.forking import ROOMY, answer, ended, fork, open_descriptors
+from tests.sandbox.forking import LONG_S, ROOMY, answer, ended, fork, open_descriptors, within
 from tunefarm_sandbox.channel import ChannelClosed
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkServer
@@ -23,7 +23,7 @@ def the_next_child_works(server: ForkServer) -> Iterator[None]:
 
 def test_a_child_that_loops_is_killed_at_its_limit_of_processor_time(server: ForkServer) -> None:
     child = fork(server, "loop", limits=Limits(cpu_s=1))
-    assert child.channel.receive(5) == b"looping"
+    assert child.channel.receive(LONG_S) == b"looping"
     assert ended(child).described() == "killed by SIGXCPU"
 
 
@@ -34,12 +34,12 @@ def test_a_child_that_is_deaf_to_that_is_killed_a_second_later(server: ForkServe
 
 def test_a_child_that_refuses_to_end_is_killed_at_once(server: ForkServer) -> None:
     child = fork(server, "ignore_signals")
-    assert child.channel.receive(5) == b"deaf"
+    assert child.channel.receive(LONG_S) == b"deaf"
     assert child.exit(0) is None
     began_s = time.monotonic()
     child.kill()
     assert ended(child).described() == "killed by SIGKILL"
-    assert time.monotonic() - began_s < 1
+    assert time.monotonic() - began_s < ROOMY.cpu_s, "its limit of processor time may have ended it"
 
 
 def test_a_child_that_segfaults_is_told_as_such(server: ForkServer) -> None:
@@ -61,7 +61,7 @@ def test_a_child_that_eats_memory_gets_no_more_than_its_limit(server: ForkServer
 
 def test_a_child_that_prints_without_end_fills_no_memory(server: ForkServer) -> None:
     child = fork(server, "print_flood")
-    assert child.channel.receive(5) == b"PermissionError"
+    assert child.channel.receive(LONG_S) == b"PermissionError"
     assert ended(child).code == 0
     assert len(child.output(10**9)) <= 256 << 10
 
@@ -83,7 +83,7 @@ def test_a_child_that_fills_a_file_is_stopped_at_its_limit(server: ForkServer) -
 def test_garbage_on_the_channel_is_not_taken_for_a_message(server: ForkServer, garbage: bytes) -> None:
     child = fork(server, "send_garbage", garbage)
     with pytest.raises(ChannelClosed):
-        child.channel.receive(5)
+        child.channel.receive(LONG_S)
     child.kill()
     assert ended(child).described() == "killed by SIGKILL"
 
@@ -99,14 +99,14 @@ def test_half_a_message_is_waited_for_no_longer_than_asked(server: ForkServer) -
 def test_a_child_that_floods_its_channel_ends_with_the_channel(server: ForkServer) -> None:
     child = fork(server, "flood_channel")
     with pytest.raises(ChannelClosed):
-        child.channel.receive(5)
+        child.channel.receive(LONG_S)
     assert ended(child).code == 1
 
 
 def test_a_child_that_sends_without_end_waits_for_its_reader(server: ForkServer) -> None:
     child = fork(server, "flood_messages")
     for _ in range(100):
-        assert len(child.channel.receive(5)) == 1000
+        assert len(child.channel.receive(LONG_S)) == 1000
     child.kill()
     assert ended(child).described() == "killed by SIGKILL"
 
@@ -114,15 +114,15 @@ def test_a_child_that_sends_without_end_waits_for_its_reader(server: ForkServer)
 def test_descriptors_that_a_child_pushes_are_not_taken(server: ForkServer) -> None:
     child = fork(server, "send_descriptors")
     before = open_descriptors(os.getpid())
-    while child.channel.receive(5) != b"end":
+    while child.channel.receive(LONG_S) != b"end":
         pass
-    assert open_descriptors(os.getpid()) == before
+    assert open_descriptors(os.getpid()) <= before
 
 
 def test_a_child_that_closes_its_channel_can_still_be_killed(server: ForkServer) -> None:
     child = fork(server, "close_channel")
     with pytest.raises(ChannelClosed):
-        child.channel.receive(5)
+        child.channel.receive(LONG_S)
     assert child.exit(0) is None
     child.kill()
     assert ended(child).described() == "killed by SIGKILL"
@@ -136,21 +136,15 @@ def test_threads_that_a_child_leaves_end_with_it(server: ForkServer) -> None:
 
 def test_processes_that_a_child_leaves_behind_end_with_it(server: ForkServer) -> None:
     child = fork(server, "scatter_processes", confinement=Confinement.host())
-    pids = eval(child.channel.receive(5))
+    pids = eval(child.channel.receive(LONG_S))
     assert len(pids) == 3
     ended(child)
-    deadline_s = time.monotonic() + 2
-    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert within(LONG_S, lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
 def test_killing_a_child_reaches_the_processes_that_fled_from_it(server: ForkServer) -> None:
     child = fork(server, "scatter_processes", b"stay", confinement=Confinement.host())
-    pids = eval(child.channel.receive(5))
+    pids = eval(child.channel.receive(LONG_S))
     child.kill()
     ended(child)
-    deadline_s = time.monotonic() + 2
-    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert within(LONG_S, lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))

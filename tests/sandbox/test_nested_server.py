@@ -1,11 +1,10 @@
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.sandbox.forking import answer, ended, fork, open_descriptors, within
+from tests.sandbox.forking import LONG_S, answer, ended, fork, open_descriptors, settled_descriptors, within
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import Child, ForkFailed, ForkServer
 
@@ -22,7 +21,7 @@ def folder() -> Iterator[Path]:
 def host(server: ForkServer, folder: Path) -> Iterator[Child]:
     given = Confinement.host(readable=[str(folder / "given")], writable=[str(folder / "scratch")])
     with fork(server, "host", b"the parsed module", confinement=given) as child:
-        assert child.as_server().ready(10)
+        assert child.as_server().ready(LONG_S)
         yield child
 
 
@@ -63,22 +62,22 @@ def test_more_than_their_server_has_is_refused(host: Child, wider: Confinement) 
 
 
 def test_fifty_grandchildren_leave_no_descriptor_behind(host: Child) -> None:
-    time.sleep(0.1)  # until it has let go of the children of other tests
-    before = open_descriptors(host.pid)
+    before = settled_descriptors(host.pid)
     for _ in range(50):
         assert answer(host.as_server(), "greet") == b"hello "
-    assert within(2, lambda: open_descriptors(host.pid) == before)
+    assert within(LONG_S, lambda: open_descriptors(host.pid) <= before)
 
 
 def test_closing_a_server_within_ends_it_and_its_children(server: ForkServer) -> None:
     host = fork(server, "host", confinement=Confinement.host())
     nested = host.as_server()
     child = fork(nested, "wait")
-    assert child.channel.receive(5) == b"waiting"
+    assert child.channel.receive(LONG_S) == b"waiting"
     nested.close()
-    assert ended(host).described() == "killed by SIGKILL"
+    # It ends by itself once nobody speaks with it, and is killed; either may come first.
+    assert ended(host).described() in {"killed by SIGKILL", "exited with code 0"}
     assert ended(child).described() == "killed by SIGKILL"
-    assert within(2, lambda: not Path(f"/proc/{child.pid}").exists())
+    assert within(LONG_S, lambda: not Path(f"/proc/{child.pid}").exists())
     with pytest.raises(ForkFailed):
         fork(nested, "greet")
 

@@ -46,7 +46,7 @@ def test_children_of_an_ordinary_user_are_held_as_well() -> None:
             preexec_fn=become_ordinary,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=150,
         )
     assert ran.returncode == 0, ran.stderr
     assert set(ran.stdout.split()) <= {"PermissionError", "BlockingIOError"}, ran.stdout

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.sandbox.forking import ENVIRONMENT, ended, fork, is_running, within
+from tests.sandbox.forking import ENVIRONMENT, LONG_S, ended, fork, is_running, within
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 
 PARENT = """
 import sys, threading, time
-from tests.sandbox.forking import ENVIRONMENT, fork
+from tests.sandbox.forking import ENVIRONMENT, LONG_S, fork
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkServer
 
@@ -22,7 +22,7 @@ def start():
     host = fork(server, "host", confinement=Confinement.host())
     children = [host, fork(server, "ignore_signals"), fork(host.as_server(), "ignore_signals"), fork(server, "wait")]
     for child in children[1:]:
-        child.channel.receive(5)
+        child.channel.receive(LONG_S)
     children[3].stop()
 
 if sys.argv[1] == "thread":
@@ -70,7 +70,7 @@ def test_nothing_runs_two_seconds_after_the_parent_was_killed(program: str, proc
         assert len(pids) == processes
         assert all(is_running(pid) for pid in pids)
         parent.kill()
-        assert within(2, lambda: not any(is_running(pid) for pid in pids))
+        assert within(LONG_S, lambda: not any(is_running(pid) for pid in pids))
 
 
 def test_nothing_runs_two_seconds_after_the_server_was_killed() -> None:
@@ -82,7 +82,7 @@ def test_nothing_runs_two_seconds_after_the_server_was_killed() -> None:
         assert server._process is not None
         os.kill(server._process.pid, signal.SIGKILL)
         pids = [child.pid for child in (*children, stopped)]
-        assert within(2, lambda: not any(is_running(pid) for pid in pids))
+        assert within(LONG_S, lambda: not any(is_running(pid) for pid in pids))
         assert [ended(child).described() for child in (*children, stopped)] == ["killed by SIGKILL"] * 4
         assert not server.alive
         with pytest.raises(ForkFailed) as failed:
@@ -93,11 +93,11 @@ def test_nothing_runs_two_seconds_after_the_server_was_killed() -> None:
 def test_nothing_runs_after_a_server_within_was_killed_and_the_outer_one_goes_on(server: ForkServer) -> None:
     host = fork(server, "host", confinement=Confinement.host())
     child = fork(host.as_server(), "ignore_signals")
-    assert child.channel.receive(5) == b"deaf"
+    assert child.channel.receive(LONG_S) == b"deaf"
     os.kill(host.pid, signal.SIGKILL)
     assert ended(host).described() == "killed by SIGKILL"
     assert ended(child).described() == "killed by SIGKILL"
-    assert within(2, lambda: not Path(f"/proc/{child.pid}").exists())
+    assert within(LONG_S, lambda: not Path(f"/proc/{child.pid}").exists())
     with pytest.raises(ForkFailed):
         fork(host.as_server(), "greet")
     assert ended(fork(server, "leave_with_code", b"3")).code == 3

@@ -4,7 +4,7 @@ import signal
 import struct
 import time
 
-from tests.sandbox.forking import ended, fork, is_running, within
+from tests.sandbox.forking import LONG_S, ended, fork, is_running, within
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import Child, ForkServer
 
@@ -22,12 +22,15 @@ class Counter:
 
     def moves(self) -> bool:
         before = self.value()
-        return within(2, lambda: self.value() != before)
+        return within(LONG_S, lambda: self.value() != before)
 
     def stands_still(self) -> bool:
-        time.sleep(0.05)
+        """Whether it stops, however late the child hears of it, and does not move for a while then."""
+        return within(LONG_S, self._is_still)
+
+    def _is_still(self) -> bool:
         before = self.value()
-        time.sleep(0.1)
+        time.sleep(0.2)
         return self.value() == before
 
     def close(self) -> None:
@@ -85,21 +88,22 @@ def test_stopping_a_server_stops_its_children_and_stopping_one_of_them_leaves_th
     host.kill()
     assert ended(host).described() == "killed by SIGKILL"
     assert [ended(child).described() for child in (first, second)] == ["killed by SIGKILL"] * 2
-    assert within(2, lambda: not is_running(first.pid) and not is_running(second.pid))
+    assert within(LONG_S, lambda: not is_running(first.pid) and not is_running(second.pid))
     first_counter.close()
     second_counter.close()
 
 
 def test_holding_a_child_still_and_letting_it_go_is_cheap_and_harmless_after_its_end(server: ForkServer) -> None:
     child = fork(server, "wait")
-    assert child.channel.receive(5) == b"waiting"
+    assert child.channel.receive(LONG_S) == b"waiting"
     costs_s = []
     for _ in range(100):
         began_s = time.perf_counter()
         child.stop()
         costs_s.append(time.perf_counter() - began_s)
         child.resume()
-    assert sorted(costs_s)[50] < 50e-6
+    # Others may have the processor meanwhile, but not each of a hundred times.
+    assert min(costs_s) < 50e-6
     child.kill()
     ended(child)
     child.stop()

@@ -125,4 +125,4 @@ def test_scipy_is_never_imported() -> None:
         "assert not [m for m in sys.modules if m.startswith('scipy.') and m != 'scipy.sparse'], 'scipy is loaded'\n"
         "assert 'tvm.s_tir.tensor_intrin.cuda' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=150)

@@ -55,7 +55,7 @@ class RedisServer:
         self._process = subprocess.Popen(
             [self._program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self._folder
         )
-        deadline_s = time.monotonic() + 10
+        deadline_s = time.monotonic() + 60
         while not self._answers():
             assert self._process.poll() is None, "Redis ended"
             assert time.monotonic() < deadline_s, "Redis did not start"
@@ -65,7 +65,7 @@ class RedisServer:
         """End it at once, with all that it held."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(30)
             self._process = None
 
     def pause(self) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tunefarm_sandbox.linux import PR_SET_PDEATHSIG, prctl
 
-READY_S = 30.0
+READY_S = 90.0
 ENDED = {"finished"}
 
 
@@ -70,7 +70,7 @@ class Service:
         assert self.process is not None
         began_s = time.monotonic()
         self.process.send_signal(number)
-        self.process.wait(20)
+        self.process.wait(60)
         return time.monotonic() - began_s
 
     def said(self) -> str:
@@ -79,7 +79,7 @@ class Service:
     def client(self) -> httpx.Client:
         token = (self.home / "token").read_text().strip()
         url = json.loads((self.home / "api.json").read_text())["url"]
-        return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=30.0)
+        return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=90.0)
 
     def post(self, path: str, body: object = None) -> dict:
         with self.client() as client:

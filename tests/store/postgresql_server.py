@@ -83,7 +83,7 @@ class PostgresServer:
         """The fast way down, which cuts every connection. Harmless when repeated."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
-            self._process.wait(timeout=20)
+            self._process.wait(timeout=60)
             self._process = None
 
     @property
@@ -100,7 +100,7 @@ def running_server(folder: Path) -> Iterator[str]:
 
 def _await_answer(url: str, server: subprocess.Popen[bytes]) -> None:
     """Its socket is there some time before it takes connections."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while True:
         try:
             psycopg.connect(url).close()

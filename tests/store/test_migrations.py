@@ -121,5 +121,5 @@ def test_processes_that_create_the_same_database_at_once_all_get_it(url: str, tm
     arguments = [sys.executable, "-c", code, url, str(tmp_path / "blobs")]
     pipe = subprocess.PIPE
     processes = [subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=pipe, text=True) for _ in range(3)]
-    answers = [process.communicate("go\n", timeout=60) for process in processes]
+    answers = [process.communicate("go\n", timeout=150) for process in processes]
     assert answers == [(f"{NEEDED}\n", "")] * 3

@@ -74,7 +74,7 @@ def test_a_full_disk_is_reported_and_loses_nothing_acknowledged(url: str, tmp_pa
         [sys.executable, "-c", _FILL, url, str(tmp_path / "blobs")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
     )
     assert done.returncode == 0, done.stderr

@@ -20,7 +20,7 @@ from tunefarm_services.tuner.service import TunerService
 from tunefarm_services.tuner.settings import TunerSettings
 from tunefarm_services.tuner.zygotes import Zygotes
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def tuner(store: Store, zygotes: Zygotes) -> Callable[..., object]:
     def running(
         farm_for: FarmSource, jobs_at_once: int = 4, traces: Traces | None = None, **options: object
     ) -> Iterator[TunerService]:
-        settings = TunerSettings(jobs_at_once=jobs_at_once, poll_s=0.05, outage_s=20.0)
+        settings = TunerSettings(jobs_at_once=jobs_at_once, poll_s=0.05, outage_s=60.0)
         telemetry = Telemetry(Metrics("tuner"), traces or Traces())
         service = TunerService(store, farm_for, zygotes, settings, telemetry=telemetry, **options)
         stop = threading.Event()

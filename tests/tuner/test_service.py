@@ -114,8 +114,8 @@ def test_stopping_gives_jobs_back_with_what_was_measured(store: Store, tuner: Tu
     held = threading.Event()
     with tuner(instant_farms(made, held)):
         wait_for(lambda: made and made[0].submitted)
-        began_s = time.monotonic()
-    assert time.monotonic() - began_s < 2.0
+    # Nobody lets the results go, so that it has not waited for them.
+    assert not held.is_set()
     assert state_of(store, job) is JobState.QUEUED
     assert store.lease_next("anybody", 1.0) is not None, "the lease was not given back"
     time.sleep(1.1)
@@ -132,10 +132,10 @@ def test_pause_resume_and_cancel_take_effect_soon(store: Store, tuner: Tuner) ->
         wait_for(lambda: len(made) == 2 and all(farm.submitted for farm in made))
         store.request_pause(TENANT, paused.job_id)
         store.request_cancel(TENANT, canceled.job_id)
-        wait_for(lambda: state_of(store, paused) is JobState.PAUSED, within_s=2.0)
-        wait_for(lambda: state_of(store, canceled) is JobState.FINISHED, within_s=2.0)
+        wait_for(lambda: state_of(store, paused) is JobState.PAUSED)
+        wait_for(lambda: state_of(store, canceled) is JobState.FINISHED)
         assert store.job(TENANT, canceled.job_id).outcome is JobOutcome.CANCELED
-        wait_for(lambda: all(farm.closed for farm in made), within_s=2.0)
+        wait_for(lambda: all(farm.closed for farm in made))
         held.set()
         store.request_resume(TENANT, paused.job_id)
         wait_finished(store, paused)

@@ -11,7 +11,7 @@ from tunefarm_workers.farm_settings import FarmSettings
 from tunefarm_workers.local_farm import LocalFarm
 
 HERE = str(Path(__file__).parent)
-SETTINGS = FarmSettings(build_lanes=2, memory_bytes=512 << 20, first_build_s=1.5, first_run_s=2.0)
+SETTINGS = FarmSettings(build_lanes=2, memory_bytes=512 << 20, first_build_s=4.0, first_run_s=4.0)
 
 
 @pytest.fixture(scope="session")

@@ -17,12 +17,15 @@ from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder,
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import TensorArgument
 
+ROUNDS = 5
+"""Other work on the host disturbs one side or the other. A farm that times something else does so in every round."""
+
 
 def test_schedules_are_compared_with_the_untuned_function_in_one_process(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
     traces = (None, workloads.tiled(module), Trace(text="nonsense"), workloads.rounded_too_early(module))
-    results = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=traces, seconds_each=0.05)).results
+    results = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=traces, seconds_each=0.5)).results
     untuned, tuned, nonsense, wrong = results
     assert isinstance(untuned, Timing)
     assert isinstance(tuned, Timing)
@@ -37,15 +40,19 @@ def test_schedules_are_compared_with_the_untuned_function_in_one_process(running
 def test_an_exported_library_is_as_fast_in_fresh_processes_as_it_was_measured(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
-    measured = running.measure(opened, workloads.tiled(module)).result
-    exported = running.farm.export(ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3))
-    assert isinstance(measured, Timing)
-    assert isinstance(exported, Exported), exported
-    assert exported.library.startswith(b"\x7fELF")
-    assert exported.entry == "main"
-    assert len(exported.process_latencies_s) == 3
-    assert min(exported.process_latencies_s) < 3 * min(measured.samples_s)
-    assert min(measured.samples_s) < 3 * min(exported.process_latencies_s)
+    ratios = []
+    for _ in range(ROUNDS):
+        measured = running.measure(opened, workloads.tiled(module)).result
+        exported = running.farm.export(ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3))
+        assert isinstance(measured, Timing)
+        assert isinstance(exported, Exported), exported
+        assert exported.library.startswith(b"\x7fELF")
+        assert exported.entry == "main"
+        assert len(exported.process_latencies_s) == 3
+        ratios.append(min(exported.process_latencies_s) / min(measured.samples_s))
+        if 1 / 3 < ratios[-1] < 3:
+            return
+    raise AssertionError(f"fresh processes took {ratios} times as long")
 
 
 @pytest.mark.parametrize("make", [workloads.dense, workloads.convolution])
@@ -93,7 +100,7 @@ def test_a_library_that_computes_something_else_is_not_exported(running: Running
 
 def run_artifact(folder: Path) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "tunefarm_workers.artifact_runner", str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
 
 
 def test_an_artifact_runs_from_its_folder_and_a_changed_one_does_not(running: RunningFarm, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What functions are fed with, as the user says it."""
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from tunefarm_workers.argument import Argument
 from tunefarm_workers.input_check import require_fitting, require_names
 from tunefarm_workers.inputs import INPUT_SETS, InputArray, make_inputs
 
+ROUNDS = 5
+"""Other work on the host disturbs one side or the other; what is told wrongly is wrong in every round."""
 BEYOND_FIVE = InputSpec(argument="A", kind="uniform", low=6.0, high=9.0)
 
 
@@ -153,14 +156,29 @@ def test_a_farm_refuses_inputs_that_lead_out_of_a_table(running: RunningFarm) ->
 
 def test_the_untuned_function_is_timed_roughly_while_candidates_are_measured(running: RunningFarm) -> None:
     module = workloads.matmul(256)  # large enough to be run as a reference in another order of loops
-    exploration = running.open(module)
-    rough_s = None
-    for _ in range(12):
-        rough_s = running.measure(exploration, workloads.tiled(module)).untuned_about_s
-        if rough_s is not None:
-            break
-    order = ComparisonOrder(exploration_id=exploration, traces=(None,), seconds_each=0.05)
-    (untuned,) = running.farm.compare(order).results
-    assert isinstance(untuned, Timing)
-    assert rough_s is not None
-    assert untuned.latency_s / 3 < rough_s < untuned.latency_s * 3
+    ratios = []
+    for _ in range(ROUNDS):
+        exploration = running.open(module)
+        rough_s = next(filter(None, (rough_seconds(running, exploration, module) for _ in range(30))), None)
+        order = ComparisonOrder(exploration_id=exploration, traces=(None,), seconds_each=0.5)
+        (untuned,) = running.farm.compare(order).results
+        running.farm.close_task(exploration)
+        assert isinstance(untuned, Timing)
+        assert rough_s is not None
+        stretched = stretching()
+        ratios.append(rough_s / min(untuned.samples_s))
+        if 1 / 3 / stretched < ratios[-1] < 3 * stretched:
+            return
+    raise AssertionError(f"it was told to take {ratios} times as long as it takes")
+
+
+def stretching() -> float:
+    """How many times its processor time a long call takes now, while others want the processor as well."""
+    began_s, used_s = time.monotonic(), time.thread_time()
+    while (taken_s := time.thread_time() - used_s) < 0.2:
+        pass
+    return (time.monotonic() - began_s) / taken_s
+
+
+def rough_seconds(running: RunningFarm, exploration: str, module: tvm.IRModule) -> float | None:
+    return running.measure(exploration, workloads.tiled(module)).untuned_about_s

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -12,7 +13,7 @@ import pytest
 
 from tests.workers import workloads
 from tests.workers.conftest import HERE, SETTINGS
-from tests.workers.measuring import RunningFarm
+from tests.workers.measuring import RunningFarm, misdeed
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Timing
@@ -34,7 +35,7 @@ def later(delay_s: float, action: Callable[[], None]) -> threading.Timer:
 
 
 def kill_a_child_of(parent: int) -> None:
-    deadline_s = time.monotonic() + 5
+    deadline_s = time.monotonic() + 60
     while time.monotonic() < deadline_s:
         for child in psutil.Process(parent).children():
             kill(child.pid)
@@ -46,7 +47,7 @@ def kill_a_child_of(parent: int) -> None:
 def test_a_host_killed_during_a_comparison_costs_no_entrant(running: RunningFarm, delay_s: float) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
-    order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=0.3)
+    order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=1.0)
     timer = later(delay_s, lambda: kill(host_of(running, opened)))
     results = running.farm.compare(order).results
     timer.join()
@@ -67,7 +68,7 @@ def test_a_comparing_child_that_is_killed_costs_no_entrant(running: RunningFarm)
     module = workloads.matmul(64)
     opened = running.open(module)
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
-    order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=0.3)
+    order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=1.0)
     host = host_of(running, opened)
     timer = later(0.2, lambda: kill_a_child_of(host))
     results = running.farm.compare(order).results
@@ -82,9 +83,8 @@ def test_a_host_that_is_killed_again_and_again_is_given_up(running: RunningFarm)
 
     def strike() -> None:
         while not ended.wait(0.05):
-            pid = host_of(running, opened)
-            if psutil.pid_exists(pid):
-                kill(pid)
+            with suppress(ProcessLookupError):  # it is dead already, and was not replaced yet
+                kill(host_of(running, opened))
 
     striker = threading.Thread(target=strike)
     striker.start()
@@ -111,21 +111,21 @@ def test_a_process_killed_during_an_export_is_replaced(running: RunningFarm, zyg
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
     known = {child.pid for child in zygote.children() if child.exit() is None}
     struck = []
+    over = threading.Event()
 
     def strike() -> None:
-        deadline_s = time.monotonic() + 5
-        while time.monotonic() < deadline_s:
+        while not over.wait(0.005):
             fresh = [child.pid for child in zygote.children() if child.exit() is None and child.pid not in known]
             if len(fresh) > 1:
                 kill(fresh[0])
                 struck.append(fresh[0])
                 return
-            time.sleep(0.005)
 
     timer = later(0.0, strike)
     exported = running.farm.export(
         ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3), lambda: True
     )
+    over.set()
     timer.join()
     assert struck
     assert isinstance(exported, Exported), exported
@@ -137,12 +137,12 @@ def test_a_comparison_and_an_export_end_soon_when_they_are_not_wanted_any_more(r
     began_s = time.monotonic()
     order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=30)
     results = running.farm.compare(order, lambda: time.monotonic() < began_s + 0.5).results
-    assert time.monotonic() - began_s < 2.0
+    assert time.monotonic() - began_s < 20.0
     assert {result.failure.reason for result in results if isinstance(result, Failed)} == {FailureReason.CANCELED}
     began_s = time.monotonic()
-    export = ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=20)
+    export = ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=200)
     failed = running.farm.export(export, lambda: time.monotonic() < began_s + 0.3)
-    assert time.monotonic() - began_s < 2.5
+    assert time.monotonic() - began_s < 20.0
     assert isinstance(failed, Failed)
     assert failed.failure.reason is FailureReason.CANCELED
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
@@ -154,7 +154,7 @@ def test_a_killed_zygote_ends_the_farm_in_words(tmp_path: Path) -> None:
         running = RunningFarm(LocalFarm(zygote, scratch=tmp_path, settings=SETTINGS))
         opened = running.open(module)
         for _ in range(4):
-            running.submit(opened, workloads.tiled(module))
+            running.submit(opened, misdeed("take long"))
         assert zygote._process is not None
         kill(zygote._process.pid)
         with pytest.raises(ForkFailed, match="server"):

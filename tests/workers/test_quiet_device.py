@@ -18,6 +18,8 @@ from tunefarm_schemas.measurement import Timing
 from tunefarm_workers.local_farm import LocalFarm
 from tunefarm_workers.quiet_device import QuietDevice
 
+LONG_S = 60.0
+
 
 def is_still(child: Child) -> bool:
     return bool(psutil.Process(child.pid).status() == psutil.STATUS_STOPPED)
@@ -54,10 +56,15 @@ def test_bystanders_are_held_still_while_a_candidate_is_timed(
         running = RunningFarm(farm)
         module = workloads.matmul(64)
         opened = running.open(module)
-        running.submit(opened, misdeed("take a while"))
-        assert becomes(lambda: is_still(bystander), 20)
-        assert isinstance(running.collect(1).popitem()[1].result, Timing)
-        assert becomes(lambda: not is_still(bystander), 5)
+        # It is held for some tenths of a second, which this process may miss when it does not get the processor.
+        for _ in range(10):
+            running.submit(opened, misdeed("take a while"))
+            was_still = becomes(lambda: is_still(bystander), 5)
+            assert isinstance(running.collect(1).popitem()[1].result, Timing)
+            if was_still:
+                break
+        assert was_still
+        assert becomes(lambda: not is_still(bystander), LONG_S)
         assert farm.statistics.still_s > 0.05
     finally:
         farm.close()
@@ -66,13 +73,15 @@ def test_bystanders_are_held_still_while_a_candidate_is_timed(
 def test_the_watchdog_lets_bystanders_go_after_two_seconds(bystander: Child) -> None:
     device, claimant = QuietDevice(list, lambda: [bystander]), Claimant()
     device.claim(claimant)
-    device.tick(time.monotonic(), others_build=False)
+    before_s = time.monotonic()
+    device.tick(before_s, others_build=False)
+    after_s = time.monotonic()
     assert claimant.went
-    assert becomes(lambda: is_still(bystander), 1)
-    device.tick(time.monotonic() + 1.9, others_build=False)
+    assert becomes(lambda: is_still(bystander), LONG_S)
+    device.tick(before_s + 1.9, others_build=False)
     assert is_still(bystander)
-    device.tick(time.monotonic() + 2.1, others_build=False)
-    assert becomes(lambda: not is_still(bystander), 1)
+    device.tick(after_s + 2.1, others_build=False)
+    assert becomes(lambda: not is_still(bystander), LONG_S)
     assert device.disturbed
     device.release(claimant)
     assert not device.is_taken
@@ -80,17 +89,18 @@ def test_the_watchdog_lets_bystanders_go_after_two_seconds(bystander: Child) -> 
 
 def test_several_claimants_go_back_to_back_in_one_stillness(bystander: Child) -> None:
     device, first, second = QuietDevice(list, lambda: [bystander]), Claimant(), Claimant()
+    before_s = time.monotonic()
     device.claim(first)
-    device.tick(time.monotonic(), others_build=True)
+    device.tick(before_s, others_build=True)
     assert not first.went, "a lone claimant waits a moment for company"
     device.claim(second)
     device.tick(time.monotonic(), others_build=True)
     assert (first.went, second.went) == (True, False)
     device.release(first)
     assert second.went
-    assert becomes(lambda: is_still(bystander), 1)
+    assert becomes(lambda: is_still(bystander), LONG_S)
     device.release(second)
-    assert becomes(lambda: not is_still(bystander), 1)
+    assert becomes(lambda: not is_still(bystander), LONG_S)
 
 
 def test_a_lone_claimant_does_not_wait_for_company_that_cannot_come(bystander: Child) -> None:
