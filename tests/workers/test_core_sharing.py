@@ -3,12 +3,10 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tunefarm_workers import core_sharing
 from tunefarm_workers.core_sharing import CoreSharing, DozeBudget
 from tunefarm_workers.cpu_identity import are_declared_siblings
 
@@ -28,7 +26,10 @@ print(statistics.median(sharing.slowdown() for _ in range(7)))
 
 
 class Host:
-    """Gives a virtual machine one physical core for two virtual ones until it has dozed often enough."""
+    """Gives a virtual machine one physical core for two virtual ones until it has dozed often enough.
+
+    It has a clock of its own: what else runs on the real one is not in it.
+    """
 
     def __init__(self, dozes_needed: int) -> None:
         self.dozes_needed = dozes_needed
@@ -36,7 +37,7 @@ class Host:
         self.now_s = 0.0
 
     def sharing(self) -> CoreSharing:
-        return CoreSharing(self._alone, self._together, self._doze)
+        return CoreSharing(self._alone, self._together, self._doze, lambda: self.now_s)
 
     def _alone(self) -> None:
         self.now_s += 0.002
@@ -48,38 +49,20 @@ class Host:
         self.dozes += 1
 
 
-@pytest.fixture
-def host_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Host]:
-    """Hosts with a clock of their own: what else runs on the real one is not in it."""
-
-    def make(dozes_needed: int) -> Host:
-        host = Host(dozes_needed)
-        monkeypatch.setattr(core_sharing, "_seconds", lambda call: seconds_by(host, call))
-        return host
-
-    return make
-
-
-def seconds_by(host: Host, call: Callable[[], object]) -> float:
-    began_s = host.now_s
-    call()
-    return host.now_s - began_s
-
-
-def test_threads_on_their_own_cores_are_left_alone(host_of: Callable[[int], Host]) -> None:
-    host = host_of(0)
+def test_threads_on_their_own_cores_are_left_alone() -> None:
+    host = Host(0)
     assert host.sharing().get_apart(4)
     assert host.dozes == 0
 
 
-def test_dozing_goes_on_until_they_are_apart(host_of: Callable[[int], Host]) -> None:
-    host = host_of(3)
+def test_dozing_goes_on_until_they_are_apart() -> None:
+    host = Host(3)
     assert host.sharing().get_apart(4)
     assert host.dozes == 3
 
 
-def test_dozing_ends_where_it_does_not_help(host_of: Callable[[int], Host]) -> None:
-    host = host_of(1000)
+def test_dozing_ends_where_it_does_not_help() -> None:
+    host = Host(1000)
     assert not host.sharing().get_apart(4)
     assert host.dozes == 4
 

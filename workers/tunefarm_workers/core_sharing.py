@@ -26,16 +26,21 @@ class CoreSharing:
     """Compares one thread's work done alone with the same work done by all threads at once."""
 
     def __init__(
-        self, alone: Callable[[], object], together: Callable[[], object], doze: Callable[[], object] = doze
+        self,
+        alone: Callable[[], object],
+        together: Callable[[], object],
+        doze: Callable[[], object] = doze,
+        clock_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._alone = alone
         self._together = together
         self._doze = doze
+        self._clock_s = clock_s
 
     def slowdown(self) -> float:
         """How many times longer the work takes when all threads do it at once."""
-        alone_s = min(_seconds(self._alone) for _ in range(_CALLS))
-        together_s = min(_seconds(self._together) for _ in range(_CALLS))
+        alone_s = min(self._seconds(self._alone) for _ in range(_CALLS))
+        together_s = min(self._seconds(self._together) for _ in range(_CALLS))
         return together_s / alone_s
 
     def get_apart(self, tries: int) -> bool:
@@ -45,6 +50,11 @@ class CoreSharing:
                 return True
             self._doze()
         return self.slowdown() < _SHARED
+
+    def _seconds(self, call: Callable[[], object]) -> float:
+        start_s = self._clock_s()
+        call()
+        return self._clock_s() - start_s
 
 
 class DozeBudget:
@@ -63,9 +73,3 @@ class DozeBudget:
     def note(self, *, apart: bool) -> None:
         """Take in how one process fared."""
         self._in_vain = 0 if apart else self._in_vain + 1
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    start_s = time.perf_counter()
-    call()
-    return time.perf_counter() - start_s
