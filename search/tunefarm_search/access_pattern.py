@@ -1,6 +1,6 @@
 """What a block reads and writes at each of its iterations, as far as tiling is concerned."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +26,25 @@ class BufferAccess:
 
 
 @dataclass(frozen=True)
+class StrideCondition:
+    """That a sum of iterators is a multiple of ``divisor``: what a stride of the output, or a dilated input, asks."""
+
+    divisor: int
+    iterators: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class AccessPattern:
-    """Iterators and buffers of one block. ``spatial`` tells which iterators are not reductions."""
+    """Iterators and buffers of one block.
+
+    ``spatial`` tells which iterators are not reductions, ``conditions`` what has to hold for an element to count.
+    """
 
     extents: tuple[int, ...]
     spatial: tuple[bool, ...]
     reads: tuple[BufferAccess, ...]
     writes: tuple[BufferAccess, ...]
+    conditions: tuple[StrideCondition, ...] = ()
 
     @property
     def iterations(self) -> float:
@@ -60,10 +72,25 @@ def access_pattern(module: Any, block_name: str) -> AccessPattern | None:
         variables = [iterator.var for iterator in block.iter_vars]
         reads = tuple(_access(region, variables, extents) for region in block.reads)
         writes = tuple(_access(region, variables, extents) for region in block.writes)
+        conditions = tuple(_stride_conditions(getattr(block.body, "value", None), variables))
     except (ValueError, TypeError, RuntimeError):
         return None
     spatial = tuple(int(iterator.iter_type) != REDUCTION for iterator in block.iter_vars)
-    return AccessPattern(tuple(extents), spatial, reads, writes)
+    return AccessPattern(tuple(extents), spatial, reads, writes, conditions)
+
+
+def _stride_conditions(expression: Any, variables: Sequence[Any]) -> Iterator[StrideCondition]:
+    kind = type(expression).__name__
+    if kind == "EQ" and type(expression.a).__name__ in {"FloorMod", "Mod"}:
+        divisor = int(_evaluate(expression.a.b, (), ()))
+        steps = [_evaluate(expression.a.a, variables, row) for row in np.eye(len(variables), dtype=np.int64).tolist()]
+        start = _evaluate(expression.a.a, variables, [0] * len(variables))
+        yield StrideCondition(divisor, tuple(n for n, step in enumerate(steps) if (step - start) % divisor))
+        return
+    parts = [getattr(expression, name, None) for name in ("a", "b", "condition", "true_value", "false_value", "value")]
+    for part in [*parts, *getattr(expression, "args", ())]:
+        if part is not None:
+            yield from _stride_conditions(part, variables)
 
 
 def _access(region: Any, variables: Sequence[Any], extents: Sequence[int]) -> BufferAccess:

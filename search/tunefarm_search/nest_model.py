@@ -49,15 +49,16 @@ def nest_cost(nest: LoopNest, extents: FloatArray, unroll_steps: FloatArray, mac
     """Estimate a nest for loop extents of shape [points, loops] and steps that may be unrolled of shape [points]."""
     tiles = _inner_tiles(nest, extents)
     body = _body(nest, extents, tiles[len(nest.parts) - nest.inner_spatial], machine)
+    bodies = unrolled(nest, extents, unroll_steps)
     traffic = _traffic(nest, extents, tiles, machine)
     parallel = _parallel(nest, extents, machine)
     imbalance = np.ceil(parallel / machine.cores) * machine.cores / parallel
     memory = traffic["first_lines"] * LINE_FROM_SECOND_LEVEL_CYCLES + traffic["second_lines"] * LINE_FROM_BEYOND_CYCLES
-    cycles = (body["cycles"] + memory) * imbalance / machine.cores
+    cycles = (body["cycles"] / bodies["skipped"] + memory) * imbalance / machine.cores
     named = {
         **body,
         **traffic,
-        **unrolled(nest, extents, unroll_steps),
+        **bodies,
         "parallel": parallel,
         "imbalance": imbalance,
         "memory_cycles": memory,

@@ -22,8 +22,9 @@ def unroll_steps(sketch: SketchSpace, rows: Rows) -> FloatArray:
 def unrolled(nest: LoopNest, extents: FloatArray, steps: FloatArray) -> dict[str, FloatArray]:
     """By how much each iterator advances inside of the unrolled body, and how many steps that is.
 
-    The innermost loop becomes a vector; loops around it are unrolled for as long as all of them fit. Conditions on an
-    iterator that is unrolled vanish, as those of padding and of strides do.
+    The innermost loop becomes a vector; loops around it are unrolled for as long as all of them fit. ``skipped`` is the
+    factor by which that lessens the work: where all iterators of a stride's condition are unrolled far enough, the
+    compiler knows for each step whether it holds, and leaves out those for which it does not.
 
     Args:
         nest: the loops.
@@ -38,4 +39,9 @@ def unrolled(nest: LoopNest, extents: FloatArray, steps: FloatArray) -> dict[str
         taken = np.where(goes_on, extents[:, place], 1.0)
         body *= taken
         inside[:, nest.parts[place].iterator] *= taken
-    return {"unrolled": body, **{f"unrolled_{number}": column for number, column in enumerate(inside.T)}}
+    skipped = np.ones(len(extents))
+    for condition in nest.pattern.conditions:
+        is_known = (inside[:, condition.iterators] % condition.divisor == 0).all(axis=1)
+        skipped *= np.where(is_known, condition.divisor, 1.0)
+    named = {f"unrolled_{number}": column for number, column in enumerate(inside.T)}
+    return {"unrolled": body, "skipped": skipped, **named}

@@ -7,9 +7,12 @@ import pytest
 import tvm
 from tvm import s_tir, tirx
 
+from tests.search.conftest import te_workload
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Space
 from tunefarm_search.loop_nest import loop_nests
 from tunefarm_search.scheduling import Point, Scheduled, Scheduler
-from tunefarm_search.space import SearchSpace
+from tunefarm_search.space import SearchSpace, search_space
 from tunefarm_search.unrolling import unroll_steps, unrolled
 
 UP_TO_UNROLLING = tvm.transform.Sequential(
@@ -26,18 +29,37 @@ UP_TO_UNROLLING = tvm.transform.Sequential(
         tirx.transform.UnrollLoop(),
     ]
 )
+SIMPLIFIED = tvm.transform.Sequential([UP_TO_UNROLLING, s_tir.transform.StmtSimplify()])
 UPDATE = re.compile(r"^( *)(\w+)\[.*\] = \2\[.*\] \+ ")
 
 
 def longest_body(module: tvm.IRModule) -> int:
     """How many updates of a sum stand one below the other."""
     longest, run, before = 0, 0, None
-    for line in UP_TO_UNROLLING(module)["main"].script().splitlines():
+    for line in module["main"].script().splitlines():
         found = UPDATE.match(line)
         here = found.groups() if found else None
         run = run + 1 if here is not None and here == before else int(here is not None)
         longest, before = max(longest, run), here
     return longest
+
+
+def test_a_transposed_convolution_leaves_out_what_its_strides_do(target: Target) -> None:
+    module = tvm.ir.load_json(te_workload("T2D").module_json)
+    space = search_space(module, target, "stable", Space())
+    scheduler, random, seen = Scheduler(space), np.random.default_rng(3), set()
+    for sketch in space.sketches:
+        (nest,) = (nest for nest in loop_nests(module, sketch) if nest.pattern.writes)
+        rows = sketch.sample(random, 24)
+        foreseen = unrolled(nest, nest.extents(sketch, rows), unroll_steps(sketch, rows))
+        for number in np.flatnonzero((foreseen["unrolled"] <= 64) & (foreseen["unrolled"] > 1)):
+            scheduled = scheduler.apply(Point(sketch.number, tuple(rows[number].tolist())))
+            if isinstance(scheduled, Scheduled):
+                left = longest_body(SIMPLIFIED(scheduler.module_of(scheduled.trace)))
+                skipped = foreseen["skipped"][number]
+                assert left == foreseen["unrolled"][number] / skipped, (sketch.number, rows[number])
+                seen.add(float(skipped))
+    assert {1.0, 2.0} <= seen
 
 
 @pytest.mark.parametrize("space_name", ["matmul_space", "convolution_space"])
@@ -55,7 +77,7 @@ def test_the_body_is_as_long_as_foreseen(space_name: str, request: pytest.Fixtur
         for number, row in enumerate(rows):
             scheduled = scheduler.apply(Point(sketch.number, tuple(row.tolist())))
             if isinstance(scheduled, Scheduled):
-                length = longest_body(scheduler.module_of(scheduled.trace))
+                length = longest_body(UP_TO_UNROLLING(scheduler.module_of(scheduled.trace)))
                 assert length == foreseen["unrolled"][number], (sketch.number, row, steps[number])
                 seen.add(length)
     assert len(seen) >= 5
