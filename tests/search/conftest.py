@@ -46,3 +46,8 @@ def small_table() -> ReplayTable:
 @pytest.fixture(scope="session")
 def pool_table() -> ReplayTable:
     return ReplayTable.from_json((DATA / "matmul_128_pool.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def transposed_convolution_table() -> ReplayTable:
+    return ReplayTable.from_json((DATA / "transposed_convolution_pool.json").read_text())
