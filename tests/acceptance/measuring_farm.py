@@ -12,7 +12,16 @@ import tvm
 
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.device import HOT_CACHE
-from tunefarm_schemas.measurement import Candidate, CandidateOrigin, Dispatch, Measurement, MeasureTask, Purpose
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.measurement import (
+    Candidate,
+    CandidateOrigin,
+    Dispatch,
+    Failed,
+    Measurement,
+    MeasureTask,
+    Purpose,
+)
 from tunefarm_schemas.trace import Trace
 from tunefarm_workers.farm_settings import FarmSettings
 from tunefarm_workers.local_farm import LocalFarm
@@ -48,9 +57,12 @@ def measuring_farm(scratch: Path, module: tvm.IRModule, settings: FarmSettings =
 def measured(
     farm: LocalFarm, traces: Sequence[Trace], purpose: Purpose = Purpose.SEARCH, wait_s: float = WAIT_S
 ) -> list[Measurement]:
-    """One measurement for each trace, in their order, whatever order they came in; never more in flight than asked."""
+    """One measurement for each trace, in their order, whatever order they came in; never more in flight than asked.
+
+    What was under way while a busy host made the device look slow is sent again, as a tuner does.
+    """
     found: dict[int, Measurement] = {}
-    sent = 0
+    sent, sent_again = 0, 0
     while len(found) < len(traces):
         while sent < len(traces) and sent - len(found) < farm.room():
             farm.submit(dispatch(sent, traces[sent], purpose))
@@ -60,8 +72,22 @@ def measured(
         for measurement in arrived:
             assert measurement.candidate_number not in found, "a result came twice"
             assert measurement.nonce == f"nonce-{measurement.candidate_number}"
-            found[measurement.candidate_number] = measurement
+            if _is_in_doubt(measurement):
+                sent_again += 1
+                assert sent_again <= len(traces), "the host is too busy to measure on"
+                farm.submit(dispatch(measurement.candidate_number, traces[measurement.candidate_number], purpose))
+            else:
+                found[measurement.candidate_number] = measurement
     return [found[number] for number in range(len(traces))]
+
+
+def _is_in_doubt(measurement: Measurement) -> bool:
+    result = measurement.result
+    return (
+        isinstance(result, Failed)
+        and result.failure.reason is FailureReason.DEVICE_LOST
+        and "became slower" in result.failure.message
+    )
 
 
 def dispatch(number: int, trace: Trace, purpose: Purpose) -> Dispatch:
