@@ -79,18 +79,34 @@ def access_pattern(module: Any, block_name: str) -> AccessPattern | None:
     return AccessPattern(tuple(extents), spatial, reads, writes, conditions)
 
 
-def _stride_conditions(expression: Any, variables: Sequence[Any]) -> Iterator[StrideCondition]:
-    kind = type(expression).__name__
-    if kind == "EQ" and type(expression.a).__name__ in {"FloorMod", "Mod"}:
-        divisor = int(_evaluate(expression.a.b, (), ()))
-        steps = [_evaluate(expression.a.a, variables, row) for row in np.eye(len(variables), dtype=np.int64).tolist()]
-        start = _evaluate(expression.a.a, variables, [0] * len(variables))
-        yield StrideCondition(divisor, tuple(n for n, step in enumerate(steps) if (step - start) % divisor))
+def _stride_conditions(
+    expression: Any, variables: Sequence[Any], seen: set[int] | None = None
+) -> Iterator[StrideCondition]:
+    """Conditions anywhere in an expression. ``seen`` holds hashes of the parts that were looked through."""
+    seen = set() if seen is None else seen
+    if expression is None or hash(expression) in seen:
+        return
+    seen.add(hash(expression))
+    if type(expression).__name__ == "EQ" and type(expression.a).__name__ in {"FloorMod", "Mod"}:
+        condition = _stride_condition(expression.a, variables)
+        if condition is not None:
+            yield condition
         return
     parts = [getattr(expression, name, None) for name in ("a", "b", "condition", "true_value", "false_value", "value")]
     for part in [*parts, *getattr(expression, "args", ())]:
-        if part is not None:
-            yield from _stride_conditions(part, variables)
+        yield from _stride_conditions(part, variables, seen)
+
+
+def _stride_condition(remainder: Any, variables: Sequence[Any]) -> StrideCondition | None:
+    """None where the remainder is none of iterators alone."""
+    try:
+        divisor = int(_evaluate(remainder.b, (), ()))
+        steps = [_evaluate(remainder.a, variables, row) for row in np.eye(len(variables), dtype=np.int64).tolist()]
+        start = _evaluate(remainder.a, variables, [0] * len(variables))
+        iterators = tuple(number for number, step in enumerate(steps) if (step - start) % divisor)
+    except (TypeError, ArithmeticError):
+        return None
+    return StrideCondition(divisor, iterators) if iterators else None
 
 
 def _access(region: Any, variables: Sequence[Any], extents: Sequence[int]) -> BufferAccess:

@@ -5,11 +5,12 @@ import re
 import numpy as np
 import pytest
 import tvm
-from tvm import s_tir, tirx
+from tvm import s_tir, te, tirx
 
 from tests.search.conftest import te_workload
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space
+from tunefarm_search.access_pattern import StrideCondition, access_pattern
 from tunefarm_search.loop_nest import loop_nests
 from tunefarm_search.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space import SearchSpace, search_space
@@ -81,3 +82,19 @@ def test_the_body_is_as_long_as_foreseen(space_name: str, request: pytest.Fixtur
                 assert length == foreseen["unrolled"][number], (sketch.number, row, steps[number])
                 seen.add(length)
     assert len(seen) >= 5
+
+
+def test_a_condition_on_data_is_none_on_iterators() -> None:
+    data = te.placeholder((16, 16), name="A", dtype="int32")
+    k = te.reduce_axis((0, 16), name="k")
+    kept = te.compute(
+        (16,),
+        lambda i: te.sum(
+            te.if_then_else(te.all(data[i, k] % 3 == 0, (i + 2 * k) % 4 == 0), data[i, k], te.const(0, "int32")),
+            axis=k,
+        ),
+        name="kept",
+    )
+    pattern = access_pattern(tvm.IRModule({"main": te.create_prim_func([data, kept])}), "kept")
+    assert pattern is not None
+    assert pattern.conditions == (StrideCondition(4, (0, 1)),)
