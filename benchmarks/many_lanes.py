@@ -220,7 +220,7 @@ class ManyLanes:
         life = LaneLife(_facts(farm, name))
 
         def beat() -> None:
-            life.suffer(host.look_at_device() or host.blobs_trouble())
+            life.suffer(host.look_for_trouble())
             host.take_work(life.takes_work)
 
         describe = lambda: life.describe(host.in_flight)  # noqa: E731 - as in a worker

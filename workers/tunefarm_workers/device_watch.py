@@ -50,8 +50,8 @@ class DeviceWatch:
     def __init__(self, zygote: ForkServer, limits: Limits, threads: int, check_every_s: float) -> None:
         self._check_every_s = check_every_s
         self._baseline: ReferenceKernelTimes | None = None
-        self._slow_checks = 0
-        self._usual_checks = 0
+        self._was_slower = False
+        self._in_a_row = 0
         self._asked = False
         self._due_s = time.monotonic() + check_every_s
         self._alive = True
@@ -101,9 +101,9 @@ class DeviceWatch:
             return
         self._baseline = now if self._baseline is None else self._baseline
         is_slower = _is_slower(now, self._baseline)
-        self._slow_checks, self._usual_checks = (self._slow_checks + 1, 0) if is_slower else (0, self._usual_checks + 1)
-        in_a_row = max(self._slow_checks, self._usual_checks)
-        if in_a_row >= _CHECKS_TO_BE_SURE:
+        self._in_a_row = self._in_a_row + 1 if is_slower == self._was_slower else 1
+        self._was_slower = is_slower
+        if self._in_a_row >= _CHECKS_TO_BE_SURE:
             self.drifted = is_slower
         is_sure = self.drifted == is_slower
         wait_s = _QUARANTINE_CHECK_S if self.drifted else self._check_every_s

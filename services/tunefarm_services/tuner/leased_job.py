@@ -176,13 +176,16 @@ class LeasedJob:
         name = result.failure.reason.value if isinstance(result, Failed) else result.kind
         self._metrics.measurements.labels(result=name).inc()
         self._metrics.device_seconds.inc(measurement.stages.device_s)
-        stages_s = {stage: getattr(measurement.stages, f"{stage}_s") for stage in ("start", "build", "wait", "run")}
-        passed_s = {stage: seconds for stage, seconds in stages_s.items() if seconds > 0}
-        for stage, seconds in passed_s.items():
+        stages_s = {
+            stage: seconds
+            for stage in ("start", "build", "wait", "run")
+            if (seconds := getattr(measurement.stages, f"{stage}_s")) > 0
+        }
+        for stage, seconds in stages_s.items():
             self._metrics.stage_seconds.labels(stage=stage).observe(seconds)
         self._traces.ended(
             "measure",
-            passed_s,
+            stages_s,
             exploration_id=measurement.exploration_id,
             candidate=measurement.candidate_number,
             attempt=measurement.attempt,

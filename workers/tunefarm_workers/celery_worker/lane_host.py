@@ -144,8 +144,15 @@ class LaneHost:
                 self._send(farm_id, Holding(lane_id=self._lane_id, instance=instance, ids=farms.get(farm_id, ())))
         return set(farms)
 
-    def look_at_device(self) -> str:
-        """Why the device cannot be trusted now, empty when it can. Farms are told which of their results it gave."""
+    def look_for_trouble(self) -> str:
+        """Why no work can be taken now: the device is in doubt, or tasks cannot be fetched. Empty when it can.
+
+        Farms are told which of their results a device in doubt gave.
+        """
+        blobs_rest = time.monotonic() < self._blobs_away_until_s
+        return self._look_at_device() or (self._blobs_trouble if blobs_rest else "")
+
+    def _look_at_device(self) -> str:
         try:
             self._device_trouble = self._farm.trouble()
             suspects = frozenset(measurement.dispatch_id for measurement in self._farm.suspects())
@@ -160,10 +167,6 @@ class LaneHost:
         for farm_id, ids in by_farm.items():
             self._send(farm_id, Suspected(lane_id=self._lane_id, dispatch_ids=tuple(ids)))
         return self._device_trouble
-
-    def blobs_trouble(self) -> str:
-        """Why tasks cannot be fetched; empty when they can, or when it is time to try again."""
-        return self._blobs_trouble if time.monotonic() < self._blobs_away_until_s else ""
 
     def settle(self, grace_s: float) -> None:
         """Finish what has begun, for up to ``grace_s`` seconds, and give the rest back."""

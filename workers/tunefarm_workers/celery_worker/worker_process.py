@@ -149,7 +149,7 @@ class WorkerProcess:
     def _beat(self, host: LaneHost, life: LaneLife) -> None:
         """Look at the device and what was asked, and take work or not."""
         if host.crash is None:
-            life.suffer(host.look_at_device() or host.blobs_trouble())
+            life.suffer(host.look_for_trouble())
         wanted = life.takes_work
         host.take_work(wanted)
         if self._intake is not None:
