@@ -1,6 +1,7 @@
 """A device that is lost while the winner is verified costs neither the trials nor, if it comes back, the job."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.tuner.test_searching import matmul, tune_job
 from tests.tuner.test_service import summary_of
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.job import JobOutcome
-from tunefarm_schemas.measurement import ExportOrder, ExportResult, Failed
+from tunefarm_schemas.measurement import Exported, ExportOrder, ExportResult, Failed
 from tunefarm_schemas.record import RecordStatus
 from tunefarm_services.store import Store
 from tunefarm_services.tuner import supervisor
@@ -42,6 +43,40 @@ class LosingFarm(InstantFarm):
     def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
         self.losses -= 1
         return LOST if self.losses >= 0 else super().export(order, on_wait)
+
+
+class TimingFarm(InstantFarm):
+    """Its fresh processes take ``latencies_s``, in the order in which they are asked for."""
+
+    def __init__(self, latencies_s: Iterable[float]) -> None:
+        super().__init__()
+        self._latencies_s = iter(latencies_s)
+
+    def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
+        exported = super().export(order, on_wait)
+        assert isinstance(exported, Exported)
+        took_s = tuple(islice(self._latencies_s, order.processes))
+        return exported.model_copy(update={"process_latencies_s": took_s})
+
+
+@pytest.mark.parametrize(
+    ("few_s", "more_s", "latency_s"),
+    [
+        pytest.param([1e-9] * 6 + [9e-9], [], 1e-9, id="alike but for one"),
+        pytest.param([1e-9] * 5 + [2e-9] * 2, [2e-9] * 14, 2e-9, id="far apart"),
+        pytest.param([1.0] * 7, [0.5] * 14, 0.5, id="slower than before"),
+    ],
+)
+def test_more_processes_are_timed_where_seven_leave_doubt(
+    store: Store, tuner: Tuner, few_s: list[float], more_s: list[float], latency_s: float
+) -> None:
+    job = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: TimingFarm(few_s + more_s)):
+        wait_finished(store, job)
+    (record,) = store.records(TENANT)
+    assert record.latency_s == latency_s
+    assert record.interval_s == (min(few_s + more_s), max(few_s + more_s))
+    assert f"in {len(few_s + more_s)} fresh processes" in record.status_reason
 
 
 def test_verification_begins_again(store: Store, tuner: Tuner) -> None:

@@ -12,7 +12,6 @@ from tunefarm_workers.sampling import calm_samples, middle
 from tunefarm_workers.thread_cores import place_on_cores
 
 ROUNDS = 3
-MOST_ROUNDS = 6
 AS_LIKELY = 1.05
 
 
@@ -59,20 +58,15 @@ class LoadedLibrary:
     def samples_s(self) -> Sequence[float]:
         """Seconds per call by the whole protocol, the fastest of three rounds.
 
-        In one round two threads may share a physical core, and nothing here tells. Where the likely latency is known,
-        one round that is no slower is enough; otherwise there are up to six.
+        In one round two threads may share a physical core, and nothing here tells. A round that takes no longer than
+        the likely latency, where one is known, is enough.
         """
+        enough_s = AS_LIKELY * (self._order.likely_s or 0.0)
         rounds = [self._round()]
-        while not self._is_enough(rounds):
+        while len(rounds) < ROUNDS and middle(rounds[-1]) > enough_s:
             doze()
             rounds.append(self._round())
         return min(rounds, key=middle)
-
-    def _is_enough(self, rounds: Sequence[Sequence[float]]) -> bool:
-        likely_s = self._order.likely_s
-        if likely_s is None:
-            return len(rounds) == ROUNDS
-        return len(rounds) == MOST_ROUNDS or middle(rounds[-1]) <= AS_LIKELY * likely_s
 
     def _round(self) -> Sequence[float]:
         return calm_samples(self._timer.seconds_per_call, self._timer.seconds_per_call(1))

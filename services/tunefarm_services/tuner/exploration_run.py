@@ -113,6 +113,10 @@ class ExplorationRun:
         ranked = sorted(self.latencies_s, key=lambda number: self.latencies_s[number])
         return [self.traces[number] for number in ranked[:count]]
 
+    def latencies_of(self, trace: Trace) -> list[float]:
+        """What the schedule of ``trace`` took in the search, in seconds; empty where it was not measured there."""
+        return [latency_s for number, latency_s in self.latencies_s.items() if self.traces[number] == trace]
+
     def _keep_latency(self, number: int, latency_s: float) -> bool:
         self.latencies_s[number] = latency_s
         if self.best_latency_s is not None and latency_s >= self.best_latency_s:

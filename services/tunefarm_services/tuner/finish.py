@@ -22,7 +22,10 @@ FINALISTS = 3
 COMPARE_S = 0.15
 """Seconds of timing for each schedule that is compared."""
 DISTURBED = 1.05
-"""So many times what it took side by side: then something else ran beside the fresh processes."""
+"""So many times what it took before: then something else ran beside the fresh processes."""
+SCATTERED = 1.10
+"""So far apart, but for the fastest and the slowest, fresh processes say little about the next one."""
+MORE_PROCESSES = 14
 UNTUNED = Trace(text="[[],[]]")
 """The schedule that changes nothing; what ships when tuning found nothing faster."""
 
@@ -111,16 +114,17 @@ class Finisher:
         return sorted(timed, key=lambda pair: pair[0]), failure
 
     def _export(self, run: ExplorationRun, winner: Trace, compared_s: float) -> ExportResult:
-        """The winner's library, timed again where fresh processes took far longer than it took side by side.
-
-        Of two rounds the one that the host disturbed less counts.
-        """
-        order = ExportOrder(exploration_id=run.exploration_id, trace=winner, likely_s=compared_s)
+        """The winner's library, timed in more processes where a few of them leave doubt."""
+        likely_s = min([compared_s, *run.latencies_of(winner)])
+        order = ExportOrder(exploration_id=run.exploration_id, trace=winner, likely_s=likely_s)
         exported = self._farm.export(order, self._on_wait)
-        if not isinstance(exported, Exported) or _median_s(exported) <= DISTURBED * compared_s:
+        if not isinstance(exported, Exported) or not _leaves_doubt(exported.process_latencies_s, likely_s):
             return exported
-        again = self._farm.export(order, self._on_wait)
-        return again if isinstance(again, Exported) and _median_s(again) < _median_s(exported) else exported
+        more = self._farm.export(order.model_copy(update={"processes": MORE_PROCESSES}), self._on_wait)
+        if not isinstance(more, Exported):
+            return exported
+        latencies_s = exported.process_latencies_s + more.process_latencies_s
+        return exported.model_copy(update={"process_latencies_s": latencies_s})
 
     def _record(self, run: ExplorationRun, winner: Trace, compared_s: float, standing: TuningRecord | None) -> Finished:
         exported = self._export(run, winner, compared_s)
@@ -130,7 +134,7 @@ class Finisher:
         record = self._new_record(
             run,
             winner,
-            _median_s(exported),
+            statistics.median(latencies_s),
             (min(latencies_s), max(latencies_s)),
             RecordStatus.VERIFIED,
             f"correct on three inputs{_as_given(run)}; timed in {len(latencies_s)} fresh processes",
@@ -198,8 +202,9 @@ class Finisher:
         )
 
 
-def _median_s(exported: Exported) -> float:
-    return statistics.median(exported.process_latencies_s)
+def _leaves_doubt(latencies_s: Sequence[float], likely_s: float) -> bool:
+    inner_s = sorted(latencies_s)[1:-1] or latencies_s
+    return statistics.median(latencies_s) > DISTURBED * likely_s or max(inner_s) > SCATTERED * min(inner_s)
 
 
 def _as_given(run: ExplorationRun) -> str:
