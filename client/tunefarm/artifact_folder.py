@@ -17,6 +17,11 @@ MANIFEST_NAME: Final = "manifest.json"
 WORKLOAD_NAME: Final = "workload.json"
 
 
+def task_folder(folder: Path, number: int, tasks: int) -> Path:
+    """Where the artifact of a job's task lies, counted from 0: in ``folder`` itself where there is no other."""
+    return folder if tasks == 1 else folder / f"task-{number + 1}"
+
+
 def write_artifact(
     folder: Path,
     manifest: ArtifactManifest,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tunefarm.artifact_folder import write_artifact
+from tunefarm.artifact_folder import task_folder, write_artifact
 from tunefarm.report import plots
 from tunefarm.report.job_report import JobReport, job_report
 from tunefarm.report.page import render_page
@@ -15,7 +15,7 @@ def write_outputs(store: Store, summary: JobSummary, folder: Path, numpy_latency
     for position, task in enumerate(summary.tasks):
         if task.artifact_id is not None:
             manifest, library = store.artifact(LOCAL_TENANT, task.artifact_id)
-            place = folder if len(summary.tasks) == 1 else folder / f"task-{position + 1}"
+            place = task_folder(folder, position, len(summary.tasks))
             module_json = store.workload(LOCAL_TENANT, manifest.workload_id).module_json
             write_artifact(place, manifest, library, module_json, store.input_examples(manifest.input_specs))
     report = job_report(store, store.job(LOCAL_TENANT, summary.job_id))

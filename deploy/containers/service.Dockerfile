@@ -25,9 +25,14 @@ RUN /opt/tunefarm/bin/pip install --constraint constraints.txt --no-build-isolat
     && find /opt/tunefarm -depth -type d \( -name tests -o -name test \) -path '*site-packages/numpy*' -exec rm -rf {} +
 
 FROM ${PYTHON_IMAGE} AS service
-# libgomp is what XGBoost computes with; pg_dump and pg_restore are what `tunefarm db backup` calls.
+# pg_dump and pg_restore, which `tunefarm db` calls, refuse a server that is newer than they are. Debian has those of one
+# version only, and in postgresql-common the way to PostgreSQL's own repository, which has all of them.
+ARG POSTGRESQL_MAJOR=17
+# libgomp is what XGBoost computes with.
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends libgomp1 libseccomp2 postgresql-client tini \
+    && apt-get install --yes --no-install-recommends ca-certificates libgomp1 libseccomp2 postgresql-common tini \
+    && /usr/share/postgresql-common/pgdg/apt.postgresql.org.sh -y \
+    && apt-get install --yes --no-install-recommends "postgresql-client-${POSTGRESQL_MAJOR}" \
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --gid 10001 tunefarm \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/tunefarm --shell /usr/sbin/nologin tunefarm \

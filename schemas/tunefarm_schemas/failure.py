@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tunefarm_schemas.frozen import Frozen
 
@@ -34,6 +34,12 @@ class TrialFailure(Frozen):
     message: str = Field(max_length=4000)
     under_load: bool = False
     """Whether other work shared the host at that time; a time-out under load may be tried again."""
+
+    @field_validator("message")
+    @classmethod
+    def _can_be_stored(cls, value: str) -> str:
+        """What a child printed may hold anything; PostgreSQL keeps every character but this."""
+        return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
     @property
     def may_be_tried_again(self) -> bool:

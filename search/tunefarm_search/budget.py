@@ -23,6 +23,15 @@ class TaskBudget:
     handed_out: int = 0
     best_after: list[float] = field(default_factory=list)
 
+    @property
+    def seen(self) -> int:
+        """Trials it got, those of earlier searches included."""
+        return max(self.handed_out, len(self.best_after))
+
+    def resume(self, trials: int, best_latency_s: float) -> None:
+        """Take in that an earlier search made ``trials`` trials, the best of which took ``best_latency_s``."""
+        self.best_after = [best_latency_s] * trials
+
     def note(self, latency_s: float | None) -> None:
         """Add one result; None for one without a time."""
         before = self.best_after[-1] if self.best_after else float("inf")
@@ -40,7 +49,7 @@ class TaskBudget:
         best = self.best_after[-1]
         earlier = self.best_after[max(0, trials - 1 - WINDOW_TRIALS)]
         recent = 0.0 if earlier == float("inf") else (earlier - best) / min(trials, WINDOW_TRIALS)
-        return self.weight * (RECENT_SHARE * recent + (1 - RECENT_SHARE) * best / max(trials, self.handed_out))
+        return self.weight * (RECENT_SHARE * recent + (1 - RECENT_SHARE) * best / self.seen)
 
 
 def next_task(budgets: Sequence[TaskBudget], active: Sequence[bool]) -> int | None:
@@ -48,7 +57,7 @@ def next_task(budgets: Sequence[TaskBudget], active: Sequence[bool]) -> int | No
     numbers = [number for number, is_active in enumerate(active) if is_active]
     if not numbers:
         return None
-    fresh = [number for number in numbers if budgets[number].handed_out < WARM_UP_TRIALS]
+    fresh = [number for number in numbers if budgets[number].seen < WARM_UP_TRIALS]
     if fresh:
-        return min(fresh, key=lambda number: budgets[number].handed_out)
+        return min(fresh, key=lambda number: budgets[number].seen)
     return max(numbers, key=lambda number: (budgets[number].expected_gain_s, -budgets[number].handed_out))

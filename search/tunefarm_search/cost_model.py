@@ -15,6 +15,9 @@ ENOUGH_TO_LEARN = 8
 TRUST_IN_PRIOR = 16.0
 """After as many samples, the prior and the learned model weigh the same."""
 TRUST_IN_CARRIED = 32.0
+LEAST_LIKENESS = 0.25
+BOUND = 2.0
+"""So many times the best, a candidate that was stopped may take much longer than was seen of it."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,9 @@ def sample_of(result: Result, build_s: float) -> Sample:
 class CostModel:
     """An ensemble of boosted trees over the throughput relative to the best, and one over the build time.
 
-    A failure has the label 0. A censored sample bounds its label from above: it is taken as the smaller of the bound
-    and what the model before said. Until enough is learned, an analytical prior and a model carried over from another
-    workload have their say, less with every sample.
+    A failure has the label 0. A censored sample far behind the best bounds its label from above: it is taken as the
+    smaller of the bound and what the model before said. Until enough is learned, an analytical prior and a model
+    carried over from another workload have their say, less with every sample.
     """
 
     def __init__(self, names: Sequence[str], seed: int = 0) -> None:
@@ -71,6 +74,7 @@ class CostModel:
         self._learned = 0
         self._speed: list[BoostedTrees] = []
         self._build: BoostedTrees | None = None
+        self._likeness = 0.0
         self._carried: tuple[list[BoostedTrees], BoostedTrees | None, np.ndarray] | None = None
 
     def add(self, features: FeatureArray, prior: FloatArray, samples: Sequence[Sample]) -> None:
@@ -108,9 +112,11 @@ class CostModel:
         if not np.isfinite(timed).any():
             return
         labels = labels_of(latencies)
-        if self._speed and censored.any():
+        # What is let go a little behind the best was called often enough to be known well.
+        is_bound = censored & (latencies > BOUND * timed.min())
+        if self._speed and is_bound.any():
             before = np.mean([trees.predict(self._features) for trees in self._speed], axis=0)
-            labels = np.where(censored, np.minimum(labels, np.maximum(before, 0)), labels)
+            labels = np.where(is_bound, np.minimum(labels, np.maximum(before, 0)), labels)
         weights = 0.3 + labels
         self._speed = [
             BoostedTrees.fit(self._features, labels, rounds=24, depth=5, seed=self._seed + n, weights=weights)
@@ -126,8 +132,9 @@ class CostModel:
     def predict(self, features: FeatureArray, prior: FloatArray) -> Prediction:
         """Judge points by features of shape [points, names] and an analytical prior of shape [points] (or NaN)."""
         count = len(self._samples)
-        carried_weight = TRUST_IN_CARRIED / (TRUST_IN_CARRIED + count) if self._carried else 0.0
-        prior_weight = TRUST_IN_PRIOR / (TRUST_IN_PRIOR + count + 2 * TRUST_IN_CARRIED * bool(self._carried))
+        trust_in_carried = TRUST_IN_CARRIED * self._likeness if self._carried else 0.0
+        carried_weight = trust_in_carried / (trust_in_carried + count) if self._carried else 0.0
+        prior_weight = TRUST_IN_PRIOR / (TRUST_IN_PRIOR + count + 2 * trust_in_carried)
         score, spread = np.zeros(len(features)), np.zeros(len(features))
         build = np.full(len(features), np.nan)
         if self._carried is not None:
@@ -165,6 +172,9 @@ class CostModel:
     def carry(self, text: str) -> None:
         """Start from trees that another model saved; features are matched by name.
 
+        They have less of a say, the fewer of this model's features they know, and none where those are few: they come
+        from another kind of function.
+
         Raises:
             ValueError: if the text is not what ``save`` gives.
         """
@@ -174,7 +184,10 @@ class CostModel:
         place = {name: number for number, name in enumerate(self.names)}
         columns = np.array([place.get(name, -1) for name in value["names"]])
         slow = BoostedTrees.load(value["build"]) if value.get("build") else None
-        self._carried = ([BoostedTrees.load(trees) for trees in value["speed"]], slow, columns)
+        speed = [BoostedTrees.load(trees) for trees in value["speed"]]
+        self._likeness = float((columns >= 0).sum()) / max(len(place), 1)
+        if self._likeness >= LEAST_LIKENESS:
+            self._carried = (speed, slow, columns)
 
 
 def labels_of(latencies_s: FloatArray) -> FloatArray:

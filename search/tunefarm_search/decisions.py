@@ -205,7 +205,8 @@ def _column(number: int, slot: str, step: Instruction, decision: Any) -> Column:
     if step.kind == "SamplePartitionedTile":
         tiles = _partitioned(extent, len(factors), int(step.attributes[1]), int(step.attributes[2]))
     else:
-        tiles = factorizations(extent, len(factors), int(step.attributes[1]))
+        most_innermost = int(step.attributes[1])
+        tiles = factorizations(extent, len(factors), most_innermost if most_innermost > 0 else extent)
     return Column("tile", number, slot, tiles.rows, tiles)
 
 

@@ -68,7 +68,10 @@ class FeatureExtractor:
     def _costs(self, sketch: int, rows: Rows) -> list[NestCost]:
         space = self._sketches[sketch]
         steps = unroll_steps(space, rows)
-        return [nest_cost(nest, nest.extents(space, rows), steps, self._machine) for nest in self._nests[sketch]]
+        return [
+            nest_cost(nest, nest.extents(space, rows), steps, nest.shared_at(space, rows), self._machine)
+            for nest in self._nests[sketch]
+        ]
 
     def _decided(self, sketch: SketchSpace, rows: Rows) -> dict[str, FloatArray]:
         """The decisions themselves: logarithms of factors, values of choices, locations."""

@@ -9,6 +9,7 @@ from tunefarm_search.budget import TaskBudget, next_task
 from tunefarm_search.ports import Clock, Farm, Records, RecordsInMemory
 from tunefarm_search.progress import LoopProgress, TaskSummary
 from tunefarm_search.stopping import reason_to_stop_all, reason_to_stop_task
+from tunefarm_search.strategy.protocol import StrategyReport
 from tunefarm_search.task_search import SearchTask, TaskSearch
 
 BATCH = 8
@@ -93,7 +94,10 @@ class SearchLoop:
             return False
         started = self._clock.now_s()
         search = self._search(number)
-        wanted = min(room, FIRST_BATCH if self._handed_out == 0 else BATCH)
+        unbegun = sum(b.seen == 0 and reason is None for b, reason in zip(self._budgets, self._stopped, strict=True))
+        # Where there are many tasks and few trials, none is to go without.
+        share = max(1, left // max(1, unbegun))
+        wanted = min(room, FIRST_BATCH if self._handed_out == 0 else BATCH, share)
         candidates = search.propose(wanted)
         self._propose_s += self._clock.now_s() - started
         if not candidates:
@@ -118,9 +122,9 @@ class SearchLoop:
 
     def _search(self, number: int) -> TaskSearch:
         if number not in self._searches:
-            self._searches[number] = TaskSearch(
-                self._tasks[number], self._strategy, self._seed, self._effort.trials, self._records
-            )
+            search = TaskSearch(self._tasks[number], self._strategy, self._seed, self._effort.trials, self._records)
+            self._budgets[number].resume(search.known_trials, search.course.best_latency_s)
+            self._searches[number] = search
         return self._searches[number]
 
     def _tell(self, search: TaskSearch) -> None:
@@ -141,7 +145,9 @@ class SearchLoop:
         )
 
     def _summary(self, number: int, reason: StopReason) -> TaskSummary:
-        search = self._search(number)
+        search = self._searches.get(number)
+        if search is None:
+            return TaskSummary(self._tasks[number].exploration_id, 0, float("inf"), reason, StrategyReport(), None)
         return TaskSummary(
             exploration_id=search.task.exploration_id,
             trials=search.course.trials,

@@ -30,10 +30,17 @@ class LoopPart:
 
 @dataclass(frozen=True)
 class LoopNest:
-    """Loops around one block, from the outermost inwards."""
+    """Loops around one block, from the outermost inwards.
+
+    Attributes:
+        guests: the loops that some other block is put into, by number.
+        locations: the columns of a sketch that decide into which loops other blocks are put.
+    """
 
     pattern: AccessPattern
     parts: tuple[LoopPart, ...]
+    guests: tuple[int, ...] = ()
+    locations: tuple[int, ...] = ()
 
     def extents(self, sketch: SketchSpace, rows: Rows) -> FloatArray:
         """Extent of each loop at each point; shape [points, parts]."""
@@ -43,6 +50,20 @@ class LoopNest:
                 found[:, number] = part.constant
             else:
                 found[:, number] = sketch.columns[part.column].table[rows[:, part.column], part.level]
+        return found
+
+    def shared_at(self, sketch: SketchSpace, rows: Rows) -> FloatArray:
+        """The outermost loop that holds another block as well, by number; the number of loops for none. [points].
+
+        No block is put into a loop of one iteration, but into the next one outside of it, or to where no loop is.
+        """
+        found = np.full(len(rows), float(min(self.guests, default=len(self.parts))))
+        going = np.where(self.extents(sketch, rows) > 1, np.arange(len(self.parts)), -1)
+        outwards = np.maximum.accumulate(going, axis=1)
+        for column in self.locations:
+            wanted = np.minimum(sketch.columns[column].table[rows[:, column], 0], len(self.parts) - 1)
+            place = np.where(wanted >= 0, outwards[np.arange(len(rows)), wanted], -1)
+            found = np.where(place >= 0, np.minimum(found, place), found)
         return found
 
     @cached_property
@@ -81,6 +102,8 @@ class _Tracker:
     nests: dict[str, list[tuple[str, tuple[LoopPart, ...]]]] = field(default_factory=dict)
     patterns: dict[str, AccessPattern] = field(default_factory=dict)
     factors: dict[str, tuple[int, int]] = field(default_factory=dict)
+    hosts: set[str] = field(default_factory=set)
+    """Loops that another block was put into."""
 
 
 def loop_nests(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
@@ -89,8 +112,14 @@ def loop_nests(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
     column_of = {column.instruction: number for number, column in enumerate(sketch.columns)}
     for number, step in enumerate(sketch.steps.instructions):
         _follow(tracker, module, step, column_of.get(number), sketch)
+    locations = tuple(number for number, column in enumerate(sketch.columns) if column.kind == "location")
     nests = [
-        LoopNest(tracker.patterns[block], tuple(part for _, parts in loops for part in parts))
+        LoopNest(
+            tracker.patterns[block],
+            tuple(part for _, parts in loops for part in parts),
+            _guests(tracker, loops),
+            locations,
+        )
         for block, loops in tracker.nests.items()
     ]
     tiled = [nest for nest in nests if any(part.column is not None for part in nest.parts)]
@@ -110,8 +139,15 @@ def _follow(tracker: _Tracker, module: Any, step: Instruction, column: int | Non
         _reorder(tracker, [str(name) for name in step.inputs])
     elif step.kind == "Fuse":
         _fuse(tracker, [str(name) for name in step.inputs], step.outputs[0])
+    elif step.kind == "ReverseComputeAt":
+        tracker.hosts.add(str(step.inputs[1]))
     elif step.kind == "RFactor":
         _drop(tracker, str(step.inputs[0]))
+
+
+def _guests(tracker: _Tracker, loops: Sequence[tuple[str, tuple[LoopPart, ...]]]) -> tuple[int, ...]:
+    ends = np.cumsum([len(parts) for _, parts in loops])
+    return tuple(int(end) - 1 for end, (name, _) in zip(ends, loops, strict=True) if name in tracker.hosts)
 
 
 def _open_nest(tracker: _Tracker, module: Any, step: Instruction) -> None:

@@ -45,13 +45,19 @@ class NestCost:
     named: dict[str, FloatArray]
 
 
-def nest_cost(nest: LoopNest, extents: FloatArray, unroll_steps: FloatArray, machine: Machine) -> NestCost:
-    """Estimate a nest for loop extents of shape [points, loops] and steps that may be unrolled of shape [points]."""
+def nest_cost(
+    nest: LoopNest, extents: FloatArray, unroll_steps: FloatArray, shared_at: FloatArray, machine: Machine
+) -> NestCost:
+    """Estimate a nest for loop extents of shape [points, loops].
+
+    ``unroll_steps`` are the steps that may be unrolled, ``shared_at`` says which loop is the outermost that holds
+    another block as well; both of shape [points].
+    """
     tiles = _inner_tiles(nest, extents)
     body = _body(nest, extents, tiles[len(nest.parts) - nest.inner_spatial], machine)
     bodies = unrolled(nest, extents, unroll_steps)
     traffic = _traffic(nest, extents, tiles, machine)
-    parallel = _parallel(nest, extents, machine)
+    parallel = _parallel(nest, extents, shared_at, machine)
     imbalance = np.ceil(parallel / machine.cores) * machine.cores / parallel
     memory = traffic["first_lines"] * LINE_FROM_SECOND_LEVEL_CYCLES + traffic["second_lines"] * LINE_FROM_BEYOND_CYCLES
     cycles = (body["cycles"] / bodies["skipped"] + memory) * imbalance / machine.cores
@@ -177,11 +183,14 @@ def _traffic(
     return {**named, **moved}
 
 
-def _parallel(nest: LoopNest, extents: FloatArray, machine: Machine) -> FloatArray:
-    """Iterations of the loop that threads share: TVM fuses outer loops until it has 16 for each core."""
+def _parallel(nest: LoopNest, extents: FloatArray, shared_at: FloatArray, machine: Machine) -> FloatArray:
+    """Iterations of the loop that threads share.
+
+    TVM fuses outer loops until it has 16 for each core, down to the first that holds more than the next one.
+    """
     product = np.ones(len(extents))
     for place, part in enumerate(nest.parts):
         if not nest.pattern.spatial[part.iterator]:
             break
-        product *= np.where(product <= 16 * machine.cores, extents[:, place], 1)
+        product *= np.where((product <= 16 * machine.cores) & (place <= shared_at), extents[:, place], 1)
     return product

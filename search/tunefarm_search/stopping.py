@@ -1,6 +1,6 @@
 """When enough was tried."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tunefarm_schemas.job import Effort, StopReason
 
@@ -10,19 +10,24 @@ GAIN_THAT_COUNTS = 0.995
 
 @dataclass(frozen=True)
 class TaskCourse:
-    """How far one task has come: trials with a result, the best latency in seconds, and since when nothing was won."""
+    """How far one task has come: trials with a result, the best latency in seconds, and since when nothing was won.
+
+    Small steps add up: each latency is compared with the one that counted last.
+    """
 
     trials: int = 0
     best_latency_s: float = float("inf")
     trials_at_last_gain: int = 0
+    latency_at_last_gain_s: float = float("inf")
 
     def after(self, latency_s: float | None) -> "TaskCourse":
         """The course after one more result; None for one without a time."""
         trials = self.trials + 1
-        if latency_s is None or latency_s >= self.best_latency_s:
-            return TaskCourse(trials, self.best_latency_s, self.trials_at_last_gain)
-        gained = latency_s <= GAIN_THAT_COUNTS * self.best_latency_s
-        return TaskCourse(trials, latency_s, trials if gained else self.trials_at_last_gain)
+        if latency_s is None:
+            return replace(self, trials=trials)
+        if latency_s <= GAIN_THAT_COUNTS * self.latency_at_last_gain_s:
+            return TaskCourse(trials, latency_s, trials, latency_s)
+        return replace(self, trials=trials, best_latency_s=min(latency_s, self.best_latency_s))
 
 
 def reason_to_stop_task(effort: Effort, course: TaskCourse) -> StopReason | None:

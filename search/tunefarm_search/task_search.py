@@ -61,6 +61,8 @@ class TaskSearch:
         self.course = TaskCourse()
         self._in_flight: dict[int, Proposal] = {}
         self._next_number = 0
+        self.known_trials = 0
+        """How many of an earlier search it began with."""
         self._resume(records.known_trials(task.exploration_id), scheduler)
         self._first = [] if strategy == "replay" else seed_proposals(self.picker, task.seed_traces)
         near = records.near_traces(task.exploration_id)
@@ -118,7 +120,8 @@ class TaskSearch:
             scheduled = Scheduled(point, candidate.trace, candidate.module_hash)
             outcomes.append(Outcome(Proposal(scheduled, candidate.origin), trial.result, trial.build_s))
             if isinstance(trial.result, Timing) and trial.result.latency_s < self.course.best_latency_s:
-                self.course = TaskCourse(0, trial.result.latency_s, 0)
+                self.course = TaskCourse(0, trial.result.latency_s, 0, trial.result.latency_s)
+        self.known_trials = len(outcomes)
         if outcomes:
             self.strategy.observe(outcomes)
 

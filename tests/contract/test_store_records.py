@@ -236,9 +236,11 @@ class TestForgetting:
         assert store.check().problems == ()
         assert store.statistics(TENANT).blobs == 41
 
-    def test_statistics_count_one_tenant(self, store: Store):
+    def test_statistics_count_one_tenant_or_all(self, store: Store):
         put_job(store)
         store.create_job("other", spec(put_task(store, tenant="other")))
         statistics = store.statistics(TENANT)
         assert (statistics.rows["jobs"], statistics.jobs_by_state) == (1, {"queued": 1})
         assert (statistics.blobs, statistics.blob_bytes) == (1, len(workload().module_json))
+        everything = store.statistics()
+        assert (everything.rows["jobs"], everything.jobs_by_state, everything.blobs) == (2, {"queued": 2}, 1)

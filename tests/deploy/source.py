@@ -21,6 +21,18 @@ def documents(path: Path) -> list[Document]:
     return [each for each in yaml.safe_load_all(path.read_text(encoding="utf-8")) if each]
 
 
+def operations() -> str:
+    """What the documents say about running a farm."""
+    return (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+
+
+def shown_lines() -> list[str]:
+    """Every command line that they show; continued lines are joined, and so are the parts of a pipe."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", operations(), re.MULTILINE | re.DOTALL)
+    joined = [re.sub(r"\\\n\s*|(?<=\|)\n\s*", " ", block) for block in blocks]
+    return [line for block in joined for line in block.splitlines() if line]
+
+
 def compose() -> Document:
     (document,) = documents(ROOT / "docker-compose.yml")
     return document

@@ -2,12 +2,13 @@
 
 import importlib.util
 import json
-from pathlib import Path
+import re
+from pathlib import Path, PurePosixPath
 
 import jsonschema
 import pytest
 
-from tests.deploy.source import ROOT, VARIABLE, compose
+from tests.deploy.source import DEPLOY, ROOT, VARIABLE, compose, interpolated
 
 SERVICES = compose()["services"]
 LONG_RUNNING = {name: service for name, service in SERVICES.items() if service["restart"] != "no"}
@@ -85,6 +86,62 @@ def test_servers_are_spoken_with_over_tls_by_users_of_their_own():
     assert worker["TUNEFARM_BROKER_URL"].startswith("rediss://worker:")
     assert "TUNEFARM_DATABASE_URL" not in worker
     assert any("--tls-certificate" in word for word in SERVICES["api"]["command"])
+
+
+def container_file(name: str) -> str:
+    return (DEPLOY / "containers" / f"{name}.Dockerfile").read_text(encoding="utf-8")
+
+
+def folders_of_the_user(name: str) -> set[str]:
+    """The folders that the image gives to the user of the containers: a new volume takes their owner."""
+    made = re.search(r"install --directory --owner 10001 --group 10001 --mode 0700 (.+)", container_file(name))
+    return set(made[1].split())
+
+
+def test_a_workers_folder_allows_execution_and_outlives_its_container():
+    worker, document = SERVICES["worker"], compose()
+    home = PurePosixPath(worker["environment"]["TUNEFARM_HOME"])
+    scratch = home / "scratch"
+    mounts = {PurePosixPath(mount.split(":")[0]): mount for mount in worker["tmpfs"]}
+    mounts |= {PurePosixPath(mount.split(":")[1]): mount for mount in worker["volumes"]}
+    place = max((path for path in mounts if scratch.is_relative_to(path)), key=lambda path: len(path.parts))
+    source, _, options = f"{mounts[place]}:".split(":")[:3]
+    # A volume without options of its own is a folder of the host, which allows execution.
+    assert document["volumes"][source] == {}
+    assert not {"ro", "noexec"} & set(options.split(","))
+    assert str(place) in folders_of_the_user("worker")
+
+
+def test_a_worker_keeps_the_name_of_its_host():
+    name = SERVICES["worker"]["hostname"]
+    assert interpolated(name, {}) == "tunefarm-worker"
+    assert interpolated(name, {"TUNEFARM_HOST_NAME": "farm-2"}) == "farm-2"
+
+
+def test_a_worker_confines_fully_unless_the_operator_says_otherwise():
+    environment = SERVICES["worker"]["environment"]
+    assert environment.get("TUNEFARM_WORKER_ALLOW_MISSING_CONFINEMENT", "absent") is None
+
+
+def test_backups_are_taken_with_tools_of_the_servers_version():
+    text = container_file("service")
+    major = re.search(r"^ARG POSTGRESQL_MAJOR=(\d+)$", text, re.MULTILINE)[1]
+    assert re.match(r"postgres:(\d+)", interpolated(SERVICES["postgres"]["image"], {}))[1] == major
+    own_repository = text.index("/usr/share/postgresql-common/pgdg/apt.postgresql.org.sh -y")
+    assert text.index("ARG POSTGRESQL_MAJOR") < own_repository < text.index('"postgresql-client-${POSTGRESQL_MAJOR}"')
+
+
+def test_the_object_stores_volume_belongs_to_its_user():
+    made, store = SERVICES["objects-folder"], SERVICES["objects"]
+    (mount,) = made["volumes"]
+    volume, folder = mount.split(":")
+    assert made["image"] == SERVICES["api"]["image"]
+    assert made["user"] == store["user"] == "10001:10001"
+    assert folder in folders_of_the_user("service")
+    # Else whichever container is made last gives the empty volume its owner.
+    assert f"{volume}:/data:nocopy" in store["volumes"]
+    assert made["profiles"] == store["profiles"]
+    assert store["depends_on"] == {"objects-folder": {"condition": "service_completed_successfully"}}
 
 
 def test_what_is_compiled_may_be_loaded_from_the_scratch_folder():

@@ -6,7 +6,7 @@ from shutil import which
 import kubernetes_validate
 import pytest
 
-from tests.deploy.source import DEPLOY, Document, documents, kubernetes_objects, pod_specs
+from tests.deploy.source import DEPLOY, Document, documents, kubernetes_objects, operations, pod_specs
 
 VERSION = "1.31"
 OBJECTS = {f"{each['kind']}/{each['metadata']['name']}": each for each in kubernetes_objects()}
@@ -47,6 +47,48 @@ def test_a_worker_owns_whole_processors():
     resources = container["resources"]
     assert resources["requests"] == resources["limits"]
     assert resources["limits"]["cpu"].isdigit()
+
+
+def test_a_worker_is_called_after_its_node_and_has_room_for_what_it_loads():
+    pod = PODS["tunefarm-worker-cpu"]
+    (container,) = pod["containers"]
+    variables = {each["name"]: each for each in container["env"]}
+    assert variables["TUNEFARM_WORKER_NAME"]["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    home = OBJECTS["ConfigMap/tunefarm"]["data"]["TUNEFARM_HOME"]
+    (mount,) = [each for each in container["volumeMounts"] if each["mountPath"] == home]
+    (volume,) = [each for each in pod["volumes"] if each["name"] == mount["name"]]
+    # On the node's disk, which allows execution; in memory it would count as the worker's.
+    assert volume["emptyDir"].keys() == {"sizeLimit"}
+    assert int(volume["emptyDir"]["sizeLimit"].removesuffix("Gi")) >= 2
+
+
+def test_a_backup_has_the_room_of_its_claim_and_no_other():
+    pod = PODS["tunefarm-backup"]
+    assert {volume["name"] for volume in pod["volumes"]} == {"home", "authority", "backup"}
+    (container,) = pod["containers"]
+    assert {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}["/backup"] == "backup"
+
+
+def test_the_migration_can_be_applied_alone():
+    label = "app.kubernetes.io/name"
+    labelled = [
+        name for name, each in OBJECTS.items() if each["metadata"].get("labels", {}).get(label) == "tunefarm-migrate"
+    ]
+    assert labelled == ["Job/tunefarm-migrate"]
+    assert f"--selector {label}=tunefarm-migrate" in operations()
+
+
+def test_traces_reach_their_collector_from_those_who_send_them():
+    policy = OBJECTS["NetworkPolicy/tunefarm-to-collector"]["spec"]
+    (rule,) = policy["podSelector"]["matchExpressions"]
+    assert set(rule["values"]) == {"tunefarm-api", "tunefarm-tuner"}
+    assert [port["port"] for way in policy["egress"] for port in way["ports"]] == [4318]
+
+
+def test_the_documents_push_the_images_that_the_manifests_name():
+    (kustomization,) = documents(DEPLOY / "kubernetes" / "kustomization.yaml")
+    for image in kustomization["images"]:
+        assert f"docker push {image['newName']}:{image['newTag']}\n" in operations()
 
 
 def test_no_secret_is_in_the_manifests_and_workers_get_none_of_the_database():

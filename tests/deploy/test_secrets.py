@@ -1,5 +1,6 @@
 """Passwords and certificates are made anew for every farm, and servers take them as the files in deploy say."""
 
+import json
 import os
 import pwd
 import shutil
@@ -44,8 +45,9 @@ def test_compose_finds_every_variable_that_it_asks_for(folder):
 
 def test_compose_finds_every_file_that_it_mounts(folder):
     mounts = [mount for service in compose()["services"].values() for mount in service.get("volumes", ())]
-    named = {Path(mount.split(":")[0]).name for mount in mounts if mount.startswith("./deploy/secrets/")}
-    assert named <= {path.name for path in folder.iterdir()}
+    below = "./deploy/secrets/"
+    named = {mount.split(":")[0].removeprefix(below) for mount in mounts if mount.startswith(below)}
+    assert named <= {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
 def test_every_farm_has_passwords_of_its_own_and_they_are_readable_by_their_owner_only(folder, tmp_path):
@@ -54,7 +56,7 @@ def test_every_farm_has_passwords_of_its_own_and_they_are_readable_by_their_owne
     passwords = {name for name in theirs if name.endswith("PASSWORD")}
     assert len(passwords) == 4
     assert all(len(ours[name]) >= 40 and ours[name] != theirs[name] for name in passwords)
-    private = [".env", "s3.json", "ca.key", "api.key", "postgres.key", "redis.key", "objects.key"]
+    private = [".env", "ca.key", "api.key", "postgres.key", "redis.key", "objects.key"]
     assert {stat.S_IMODE((folder / name).stat().st_mode) for name in private} == {0o600}
 
 
@@ -72,6 +74,82 @@ def test_secrets_are_not_replaced_unless_told_and_a_persons_own_lines_stay(tmp_p
     assert len(second) == len(first)
 
 
+def secrets_of(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run("make-secrets", "--folder", str(folder), "--env", str(folder / ".env"), *arguments)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in files}
+
+
+def test_an_object_store_is_added_to_a_farm_that_runs(tmp_path):
+    assert secrets_of(tmp_path).returncode == 0
+    with (tmp_path / ".env").open("a", encoding="utf-8") as env:
+        env.write("TUNEFARM_WORKER_CPUS=2-7\n")
+    before = contents(tmp_path)
+    assert secrets_of(tmp_path, "--s3").returncode == 0
+    after = contents(tmp_path)
+    assert after["users.acl"] == before["users.acl"]
+    assert after[".env"].startswith(before[".env"])
+    added = variables(tmp_path / ".env")
+    (user,) = json.loads(after["objects/s3.json"])["identities"]
+    key = {"accessKey": added["AWS_ACCESS_KEY_ID"], "secretKey": added["AWS_SECRET_ACCESS_KEY"]}
+    assert user["credentials"] == [key]
+    assert added["TUNEFARM_BLOB_URL"] == "s3://tunefarm/blobs"
+    assert secrets_of(tmp_path, "--s3").returncode == 0
+    assert contents(tmp_path) == after
+
+
+def test_a_new_key_of_the_object_store_is_made_only_when_asked_for(tmp_path):
+    assert secrets_of(tmp_path, "--s3").returncode == 0
+    first = variables(tmp_path / ".env")
+    told = secrets_of(tmp_path, "--replace")
+    assert "PostgreSQL" in told.stdout
+    second, users = variables(tmp_path / ".env"), contents(tmp_path)["objects/s3.json"]
+    assert {name for name in first if second[name] != first[name]} == {name for name in first if "PASSWORD" in name}
+    assert first["AWS_SECRET_ACCESS_KEY"] in users
+    assert secrets_of(tmp_path, "--replace", "--s3").returncode == 0
+    third, users = variables(tmp_path / ".env"), contents(tmp_path)["objects/s3.json"]
+    kept = ("TUNEFARM_BLOB_URL", "AWS_ENDPOINT_URL", "AWS_REGION", "SSL_CERT_FILE")
+    assert {name for name in first if third[name] == first[name]} == set(kept)
+    assert third["AWS_SECRET_ACCESS_KEY"] in users
+    assert first["AWS_SECRET_ACCESS_KEY"] not in users
+
+
+def test_an_object_store_of_ones_own_stays(tmp_path):
+    own = (
+        "TUNEFARM_BLOB_URL=s3://ours/blobs\nAWS_ENDPOINT_URL=https://s3.example.org\n"
+        "AWS_ACCESS_KEY_ID=ours\nAWS_SECRET_ACCESS_KEY=ours\nSSL_CERT_FILE=/etc/ours.pem\n"
+    )
+    assert secrets_of(tmp_path).returncode == 0
+    with (tmp_path / ".env").open("a", encoding="utf-8") as env:
+        env.write(own)
+    assert secrets_of(tmp_path, "--replace").returncode == 0
+    assert contents(tmp_path)[".env"].endswith(own)
+    before = contents(tmp_path)
+    for arguments in (["--s3"], ["--s3", "--replace"]):
+        refused = secrets_of(tmp_path, *arguments)
+        assert (refused.returncode, "AWS_ENDPOINT_URL" in refused.stderr) == (2, True)
+        assert contents(tmp_path) == before
+
+
+def test_passwords_that_servers_have_are_not_made_up_anew_where_env_was_lost(tmp_path):
+    assert secrets_of(tmp_path).returncode == 0
+    (tmp_path / ".env").unlink()
+    before = contents(tmp_path)
+    refused = secrets_of(tmp_path, "--s3")
+    assert (refused.returncode, "--replace" in refused.stderr) == (2, True)
+    assert contents(tmp_path) == before
+
+
+def test_the_object_stores_user_reads_its_keys_and_nobody_else_of_the_host_does(folder):
+    path = folder / "objects" / "s3.json"
+    # In its container the file alone is mounted, and its user is another one than the owner.
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
 def test_no_password_is_in_the_list_of_the_brokers_users_or_printed(folder):
     text = (folder / "users.acl").read_text(encoding="utf-8")
     assert not [value for name, value in variables(folder / ".env").items() if "PASSWORD" in name and value in text]
@@ -85,6 +163,23 @@ def test_renewing_keeps_the_authority(tmp_path):
     (authority, api), (authority_then, api_then) = made
     assert authority == authority_then
     assert api != api_then
+
+
+def test_renewing_keeps_the_names_that_a_server_is_reached_by(tmp_path):
+    for names in (["--name", "redis=broker.example.org,10.0.0.5"], [], ["--name", "redis=new.example.org"]):
+        assert run("make-certificates", "--folder", str(tmp_path), *names).returncode == 0
+    for name in ("redis", "broker.example.org", "10.0.0.5", "new.example.org"):
+        handshake(tmp_path / "redis.pem", tmp_path / "redis.key", tmp_path / "ca.pem", name)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(tmp_path / "api.pem", tmp_path / "api.key", tmp_path / "ca.pem", "broker.example.org")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_renewing_keeps_who_may_read_a_key(tmp_path):
+    assert run("make-certificates", "--folder", str(tmp_path), "--chown").returncode == 0
+    assert run("make-certificates", "--folder", str(tmp_path)).returncode == 0
+    owners = {path.stem: path.stat().st_uid for path in tmp_path.glob("*.key") if path.stem != "ca"}
+    assert owners == {"api": 10001, "objects": 10001, "postgres": 999, "redis": 999}
 
 
 def handshake(server_pem: Path, server_key: Path, authority: Path, name: str) -> None:

@@ -59,17 +59,22 @@ def test_losses_in_a_row_lead_to_quarantine_until_a_check_is_in_order(health: De
 
 
 def test_one_slow_check_is_a_moment_and_three_are_drift(health: DeviceHealth) -> None:
-    health.checked(SLOW, 0.0)
-    health.checked(USUAL, 1.0)
+    assert not health.checked(SLOW, 0.0), "what was measured until now may have to be repeated"
+    assert health.checked(USUAL, 1.0)
     for moment_s in (2.0, 3.0):
-        health.checked(SLOW, moment_s)
+        assert not health.checked(SLOW, moment_s)
         assert not health.quarantined
         assert health.check_due(moment_s + 0.5)
-    health.checked(SLOW, 4.0)
+    assert not health.checked(SLOW, 4.0)
     assert health.quarantined
     assert "slower" in health.reason
     assert not health.may_try(33.0)
-    health.checked(SLOW, 34.0)
+    assert not health.checked(SLOW, 34.0)
     assert health.may_try(34.0), "a device that stays slow is what there is"
-    health.checked(USUAL, 94.0)
+    for moment_s in (94.0, 95.0):
+        assert not health.checked(USUAL, moment_s), "a noisy device has its moments"
+        assert health.quarantined
+        assert health.check_due(moment_s + 0.5)
+    assert health.checked(USUAL, 96.0)
     assert not health.quarantined
+    assert not health.check_due(97.0)

@@ -10,9 +10,18 @@ from tests.tuner.conftest import instant_farms, wait_finished
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.test_searching import matmul, tune_job
 from tests.tuner.test_service import summary_of
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.job import JobOutcome
-from tunefarm_schemas.measurement import Exported, ExportOrder, ExportResult, Failed
+from tunefarm_schemas.measurement import (
+    Comparison,
+    ComparisonOrder,
+    Exported,
+    ExportOrder,
+    ExportResult,
+    Failed,
+    Measurement,
+)
 from tunefarm_schemas.record import RecordStatus
 from tunefarm_services.store import Store
 from tunefarm_services.tuner import supervisor
@@ -20,6 +29,8 @@ from tunefarm_services.tuner.zygotes import Zygotes
 
 Tuner = Callable[..., object]
 TRIALS = 6
+CANCELED = Failed(failure=TrialFailure(reason=FailureReason.CANCELED, message="It was canceled."))
+BROKEN = Failed(failure=TrialFailure(reason=FailureReason.BUILD_ERROR, message="The compiler divided by zero."))
 LOST = Failed(failure=TrialFailure(reason=FailureReason.DEVICE_LOST, message="Its worker went away."))
 
 
@@ -101,3 +112,31 @@ def test_a_job_that_cannot_be_verified_keeps_its_trials_and_a_claim(store: Store
         wait_finished(store, again)
     assert store.job(TENANT, again.job_id).outcome is JobOutcome.SUCCEEDED
     assert summary_of(store, again.job_id)["tasks"][0]["trials"] == 0
+
+
+class LateFarm(InstantFarm):
+    """Builds nothing, and finds only then that the function itself gives no numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_judged = False
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        self._has_judged = True
+        return Comparison(results=(CANCELED,) * len(order.traces))
+
+    def collect(self, timeout_s: float | None) -> list[Measurement]:
+        if self._has_judged:
+            raise BadInput("module", "it gives numbers that are not finite.", "Look at its inputs.")
+        return [measurement.model_copy(update={"result": BROKEN}) for measurement in super().collect(timeout_s)]
+
+
+def test_a_function_at_fault_is_named_where_every_candidate_failed_before_it_was_found(
+    store: Store, tuner: Tuner
+) -> None:
+    job = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: LateFarm()):
+        wait_finished(store, job)
+    ended = store.job(TENANT, job.job_id)
+    assert ended.outcome is JobOutcome.FAILED
+    assert "not finite" in ended.message

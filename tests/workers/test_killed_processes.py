@@ -11,10 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.farm.workers import eventually
 from tests.workers import workloads
 from tests.workers.conftest import HERE, SETTINGS
 from tests.workers.measuring import RunningFarm, misdeed
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Timing
 from tunefarm_workers.local_farm import LocalFarm
@@ -164,3 +166,28 @@ def test_a_killed_zygote_ends_the_farm_in_words(tmp_path: Path) -> None:
         with pytest.raises(ForkFailed):
             running.farm.export(ExportOrder(exploration_id=opened, trace=None))
         running.farm.close()
+
+
+def test_reference_kernels_that_are_killed_are_replaced(running: RunningFarm) -> None:
+    lane = running.farm._lane
+    watch = lane._watch
+    assert watch is not None
+    killed = watch.child.pid
+    kill(killed)
+    eventually(lambda: watch.child.pid != killed, what="another child")
+    lane.loop.ask(lambda: lane.quiet_device.claim(watch))
+    eventually(lambda: not lane.quiet_device.is_taken and lane.quiet_device.waiting == 0, what="a check")
+    assert watch.child.exit() is None
+
+
+def test_a_function_that_takes_for_ever_is_named_before_its_candidates_block_the_lane(
+    zygote: ForkServer, tmp_path: Path
+) -> None:
+    settings = SETTINGS.model_copy(update={"reference_s": 0.05})
+    farm = LocalFarm(zygote, scratch=tmp_path, settings=settings)
+    try:
+        RunningFarm(farm).open(workloads.matmul(2048))
+        with pytest.raises(BadInput, match="takes longer than"):
+            farm.collect(60.0)
+    finally:
+        farm.close()

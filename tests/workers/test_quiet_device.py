@@ -15,6 +15,7 @@ from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_sandbox.limits import Limits
 from tunefarm_schemas.measurement import Timing
+from tunefarm_workers import quiet_device
 from tunefarm_workers.local_farm import LocalFarm
 from tunefarm_workers.quiet_device import QuietDevice
 
@@ -135,3 +136,19 @@ def test_a_reserved_device_is_given_to_nobody_else() -> None:
     device.reserved_for = None
     device.tick(time.monotonic() + 1.0, others_build=False)
     assert first.went
+
+
+def test_nobody_begins_when_others_will_soon_be_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = QuietDevice(list, list)
+    first, second = Claimant(), Claimant()
+    for claimant in (first, second):
+        device.claim(claimant)
+    device.tick(time.monotonic(), others_build=False)
+    assert first.went
+    monkeypatch.setattr(quiet_device, "_LONGEST_STILLNESS_S", 0.0)
+    device.release(first)
+    assert not second.went
+    assert not device.is_taken
+    monkeypatch.undo()
+    device.tick(time.monotonic(), others_build=False)
+    assert second.went, "in a stillness of its own"

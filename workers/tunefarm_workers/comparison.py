@@ -134,6 +134,7 @@ class RunningComparison:
     def go(self) -> None:
         """The device is quiet and ours: one round."""
         self._heard_s = time.monotonic()
+        self.child.resume()
         with suppress(ChannelClosed, TimeoutError):
             self.child.channel.send(
                 Go(incumbent_s=None, tries=self.task.doze_budget.tries).model_dump_json().encode(), timeout_s=1.0
@@ -217,6 +218,7 @@ class RunningComparison:
     def _take_round(self, said: Round) -> None:
         for index, samples in zip(self._entrants, said.samples_s, strict=True):
             self._rounds[index].append(samples)
+        self.child.stop()  # its kernels' threads would spin beside whoever has the device next
         self._quiet_device.release(self)
         self._next_round()
 
@@ -229,6 +231,7 @@ class RunningComparison:
             self._timed = True
             self.conclude()
         else:
+            self.child.stop()
             self._quiet_device.claim(self)
 
     def _lose(self, failure: TrialFailure) -> None:

@@ -13,19 +13,12 @@ from tunefarm_sandbox.limits import Limits
 from tunefarm_schemas.device import Device, ReferenceKernelTimes
 from tunefarm_workers.cpu_identity import cpu_identity, host_fingerprint
 from tunefarm_workers.device_identity import device_of
-from tunefarm_workers.event_loop import Conversation
+from tunefarm_workers.drift import RECHECK_S, Drift
+from tunefarm_workers.event_loop import EventLoop
 from tunefarm_workers.messages import DeviceChild, KernelRequest
 from tunefarm_workers.quiet_device import QuietDevice
 
 _ANSWER_S = 30.0
-_BAND = 1.6
-"""A reference kernel slower than its baseline by more than this is drift."""
-_MEMORY_BAND = 3.0
-"""The same for the copy, which all that shares the memory slows down."""
-_CHECKS_TO_BE_SURE = 3
-"""One slow check may be somebody else's moment, and one as usual a noisy device's luck; so many in a row are the
-device's."""
-_RECHECK_S = 0.2
 _QUARANTINE_CHECK_S = 2.0
 
 
@@ -36,8 +29,9 @@ class WatchOwner(Protocol):
     def quiet_device(self) -> QuietDevice:
         """Where to ask for the device."""
 
-    def forget(self, conversation: Conversation) -> None:
-        """Stop listening to the child."""
+    @property
+    def loop(self) -> EventLoop:
+        """Where the child is listened to."""
 
 
 class DeviceWatch:
@@ -49,22 +43,25 @@ class DeviceWatch:
 
     def __init__(self, zygote: ForkServer, limits: Limits, threads: int, check_every_s: float) -> None:
         self._check_every_s = check_every_s
-        self._baseline: ReferenceKernelTimes | None = None
-        self._was_slower = False
-        self._in_a_row = 0
+        self._drift = Drift()
         self._asked = False
         self._due_s = time.monotonic() + check_every_s
         self._alive = True
-        self.drifted = False
-        self.child: Child = zygote.fork(
-            "tunefarm_workers.reference_kernels:watch",
-            str(threads).encode(),
-            limits=limits,
-            confinement=Confinement.strict(),
-        )
+        self._zygote = zygote
+        self._limits = limits
+        self._threads = threads
+        self.child: Child = self._fork()
         self.code_generator = DeviceChild.model_validate_json(self._answer()).code_generator
         self._owner: WatchOwner | None = None
         self._on_verdict: Callable[[bool], None] = lambda _: None
+
+    def _fork(self) -> Child:
+        return self._zygote.fork(
+            "tunefarm_workers.reference_kernels:watch",
+            str(self._threads).encode(),
+            limits=self._limits,
+            confinement=Confinement.strict(),
+        )
 
     def identify(self, known: Device | None) -> Device:
         """The device, timed anew unless it is ``known`` already."""
@@ -73,8 +70,9 @@ class DeviceWatch:
             return known
         with suppress(ChannelClosed, TimeoutError):  # then it is dead, and its answer tells
             self._ask("calibrate")
-        self._baseline = ReferenceKernelTimes.model_validate_json(self._answer())
-        return device_of(identity, self._baseline, known)
+        baseline = ReferenceKernelTimes.model_validate_json(self._answer())
+        self._drift = Drift(baseline)
+        return device_of(identity, baseline, known)
 
     def join(self, owner: WatchOwner, on_verdict: Callable[[bool], None]) -> None:
         """Become a conversation of a lane's loop."""
@@ -89,32 +87,36 @@ class DeviceWatch:
 
     def go(self) -> None:
         """The device is quiet and ours."""
+        self.child.resume()
         with suppress(ChannelClosed, TimeoutError):
             self._ask("check")
 
     def received(self, message: bytes) -> None:
         """Compare the present times with the baseline."""
+        self.child.stop()  # its kernels' threads would spin beside whoever has the device next
         self._end_check()
         try:
             now = ReferenceKernelTimes.model_validate_json(message)
         except ValueError:
             return
-        self._baseline = now if self._baseline is None else self._baseline
-        is_slower = _is_slower(now, self._baseline)
-        self._in_a_row = self._in_a_row + 1 if is_slower == self._was_slower else 1
-        self._was_slower = is_slower
-        if self._in_a_row >= _CHECKS_TO_BE_SURE:
-            self.drifted = is_slower
-        is_sure = self.drifted == is_slower
-        wait_s = _QUARANTINE_CHECK_S if self.drifted else self._check_every_s
-        self._due_s = time.monotonic() + min(wait_s if is_sure else _RECHECK_S, self._check_every_s)
+        is_sure, drifted = self._drift.checked(now), self._drift.drifted
+        wait_s = _QUARANTINE_CHECK_S if drifted else self._check_every_s
+        self._due_s = time.monotonic() + min(wait_s if is_sure else RECHECK_S, self._check_every_s)
         if is_sure:
-            self._on_verdict(not self.drifted)
+            self._on_verdict(not drifted)
 
     def ended(self) -> None:
-        """The child is gone: drift is not watched any more."""
-        self._alive = False
+        """The child is gone. Another takes its place, and where there can be none, nobody is in quarantine for ever."""
         self._end_check()
+        assert self._owner is not None, "only what is listened to ends"
+        self.child.close()
+        try:
+            self.child = self._fork()
+            self._owner.loop.listen(self)
+            self._due_s = time.monotonic() + _QUARANTINE_CHECK_S
+        except ForkFailed:
+            self._alive = False
+            self._on_verdict(True)
 
     def close(self) -> None:
         """End the child."""
@@ -134,7 +136,3 @@ class DeviceWatch:
             return self.child.channel.receive(timeout_s=_ANSWER_S)
         except (ChannelClosed, TimeoutError) as error:
             raise ForkFailed("server_lost", f"reference kernels do not run: {self.child.output()}") from error
-
-
-def _is_slower(now: ReferenceKernelTimes, baseline: ReferenceKernelTimes) -> bool:
-    return now.compute_s > _BAND * baseline.compute_s or now.bandwidth_s > _MEMORY_BAND * baseline.bandwidth_s

@@ -200,6 +200,7 @@ class Lane:
         """Listen to a child that computes beside the attempts and is held still like them."""
         self._others.append(conversation)
         self.loop.listen(conversation)
+        self.quiet_device.hold(conversation.child)  # it may have begun while others are timed
 
     def forget(self, conversation: Conversation) -> None:
         """Stop listening to such a child."""
@@ -305,6 +306,7 @@ class Lane:
             attempt.check_deadline(now_s)
         for comparison in list(self._comparisons):
             comparison.check_deadline(now_s)
+        self._check_referees(now_s)
         if self._watch is not None:
             self._watch.tick(now_s)
         is_held_back = self._is_held_back(now_s)
@@ -315,6 +317,12 @@ class Lane:
                 self._begin_builds()
         builds = any(attempt.computes for attempt in self._attempts)
         return self.quiet_device.tick(now_s, others_build=builds)
+
+    def _check_referees(self, now_s: float) -> None:
+        moving_s = now_s - self.quiet_device.still_until_now_s()
+        for task in list(self._tasks.values()):
+            if isinstance(task.referee, Referee):
+                task.referee.check_deadline(moving_s, self._settings.reference_s)
 
     def _is_held_back(self, now_s: float) -> bool:
         """A device that stays slow is used after a while: it is what there is."""

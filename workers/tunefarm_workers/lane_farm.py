@@ -34,10 +34,10 @@ class FarmLane(Protocol):
         """End some attempts."""
 
     def suspects(self) -> list[Measurement]:
-        """What was delivered since the device was last seen in order, while it is not."""
+        """What was delivered since the device was last seen in order, while it is not. Called on any thread."""
 
     def trouble(self) -> str:
-        """Why the device is in quarantine; empty while it is not."""
+        """Why the device is in quarantine; empty while it is not. Called on any thread."""
 
     def close(self) -> None:
         """End every child."""
@@ -101,11 +101,13 @@ class LaneFarm(Generic[LaneT]):
 
     def suspects(self) -> list[Measurement]:
         """While the device is in quarantine: what was delivered since it was last seen in order, to be repeated."""
-        return self._lane.loop.ask(self._lane.suspects)
+        self._lane.loop.raise_crash()
+        return self._lane.suspects()
 
     def trouble(self) -> str:
         """Why the device is in quarantine, for people; empty while it is not."""
-        return self._lane.loop.ask(self._lane.trouble)
+        self._lane.loop.raise_crash()
+        return self._lane.trouble()
 
     def room(self) -> int:
         """How many attempts it wants queued or running at once, to be kept busy."""

@@ -59,14 +59,21 @@ class QuietDevice:
         self._waiting.append((claimant, time.monotonic()))
 
     def release(self, claimant: Claimant) -> None:
-        """Give the device back, or leave the queue. The next claimant goes at once, or the others go on."""
+        """Give the device back, or leave the queue.
+
+        The next claimant goes at once, or the others go on: for a moment, if others have been still for long.
+        """
         self._waiting = deque(entry for entry in self._waiting if entry[0] is not claimant)
         if self._holder is claimant:
             self._holder = None
-            if self._next() is not None and not self.disturbed:
+            if self._next() is not None and not self.disturbed and self._has_time_for_another():
                 self._give()
             else:
                 self._end_stillness()
+
+    def _has_time_for_another(self) -> bool:
+        """Whether a turn that begins now should end within this stillness."""
+        return self._opened_s is not None and time.monotonic() - self._opened_s < _LONGEST_STILLNESS_S / 2
 
     def hold(self, child: Child) -> None:
         """Hold a child still that began to compute during the present stillness."""

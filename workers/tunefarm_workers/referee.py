@@ -54,6 +54,7 @@ class Referee:
         self.untuned_about_s: float | None = None
         """About how long the untuned function takes; None until it was timed, or where that would take too long."""
         self._timing_is_over = False
+        self._silent_since_s: float | None = None
         self._kills = 0
         self.host_is_lost = False
         """Whether nothing more will come, because the host that children are forked from is gone."""
@@ -62,6 +63,7 @@ class Referee:
         self.child: Child = self._fork()
 
     def _fork(self) -> Child:
+        self._silent_since_s = None
         return self._server.fork(
             "tunefarm_workers.reference:run",
             ReferenceOrder(sets=INPUT_SETS, widen=self._widen).model_dump_json().encode(),
@@ -81,6 +83,7 @@ class Referee:
 
     def received(self, message: bytes) -> None:
         """Take in one step."""
+        self._silent_since_s = None
         try:
             step = from_reference.validate_json(message)
         except ValueError:
@@ -96,6 +99,26 @@ class Referee:
         else:
             self._steps.add((step.set_number, step.double))
         self._settle()
+
+    def check_deadline(self, moving_s: float, limit_s: float) -> None:
+        """End what says nothing for more than ``limit_s``. ``moving_s`` is a clock that stands while it is held still.
+
+        Without the widened form, which takes longest, another child may still finish.
+        """
+        if self.is_done or self.host_is_lost:
+            return
+        if self._silent_since_s is None:
+            self._silent_since_s = moving_s
+        if moving_s - self._silent_since_s <= limit_s:
+            return
+        self._silent_since_s = moving_s
+        if not self.knows(INPUT_SETS):
+            if self._widen and (0, False) in self._steps:
+                self._widen = False
+                self._steps = {step for step in self._steps if not step[1]}
+            else:
+                self._doubt(Doubt.FAILED, f"one call takes longer than {limit_s:g} s")
+        self.child.kill()
 
     def ended(self) -> None:
         """The child is gone: if it was killed it is replaced; without the widened form another may still finish."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from tunefarm.backup.archive import ArchiveReader, ArchiveWriter, Engine
 from tunefarm.backup.postgresql_dump import PostgresqlDump
 from tunefarm.backup.sqlite_dump import SqliteDump
-from tunefarm.installation import database_file, open_store, private_folder
+from tunefarm.installation import database_file, open_store
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
 from tunefarm_services.settings import Settings
@@ -63,11 +63,12 @@ def back_up(settings: Settings, text: str, *, replace: bool = False) -> BackupRe
 def restore(settings: Settings, text: str, *, replace: bool = False) -> BackupReport:
     """Make the store what an archive holds, after having checked all of the archive.
 
-    Blobs come first, so that no row ever refers to one that is not there; those that the store has besides stay.
+    Blobs come first, so that no row ever refers to one that is not there; those that the store has besides stay. The
+    database is unpacked beside the archive: where that is kept there is room for what is in it.
 
     Raises:
-        BadInput: the archive is not sound, was written by a newer version or for another kind of database, or the
-            store is not empty and ``replace`` does not say that it may go.
+        BadInput: the archive is not sound, was written by a newer version or for another kind of database, its folder
+            cannot be written, or the store is not empty and ``replace`` does not say that it may go.
     """
     path = Path(text).expanduser().absolute()
     dump = _dump_of(settings)
@@ -83,10 +84,11 @@ def restore(settings: Settings, text: str, *, replace: bool = False) -> BackupRe
         if rows and not replace:
             problem = f"the store is not empty: its database has {rows} rows."
             raise BadInput("--replace", problem, "Back it up first; then give --replace to lose what is in it.")
+        _require_writable(path.parent)
         blobs = BlobStore(settings.blobs())
         for content in archive.blobs():
             blobs.put(content)
-        with tempfile.TemporaryDirectory(dir=private_folder(settings, "restore")) as folder:
+        with tempfile.TemporaryDirectory(prefix=".tunefarm-restore-", dir=path.parent) as folder:
             copy = Path(folder) / "database"
             with copy.open("wb") as file:
                 archive.copy_database(file)
@@ -113,9 +115,13 @@ def _new_file(text: str, *, replace: bool) -> Path:
         raise BadInput("file", f"{path} is no place for a file.", "Name a file in a folder that exists.")
     if path.exists() and not replace:
         raise BadInput("file", f"{path} is there already.", "Choose another name, or give --replace.")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise BadInput("file", f"{path.parent} cannot be written.", "Name a file in a folder that you may write.")
+    _require_writable(path.parent)
     return path
+
+
+def _require_writable(folder: Path) -> None:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise BadInput("file", f"{folder} cannot be written.", "Name a file in a folder that you may write.")
 
 
 def _engine_of(settings: Settings) -> Engine:

@@ -62,13 +62,15 @@ def gc(as_json: AsJson = False) -> int:
 
 
 @database.command()
-def stats(as_json: AsJson = False) -> int:
+def stats(
+    tenant: Annotated[str | None, typer.Option(help="Tenant to count; all of them when left out.")] = None,
+    as_json: AsJson = False,
+) -> int:
     """Count what the store holds."""
     from tunefarm.machine import Machine
-    from tunefarm_services.store import LOCAL_TENANT
 
     with Machine() as machine:
-        counts = machine.store.statistics(LOCAL_TENANT)
+        counts = machine.store.statistics(tenant)
     if as_json:
         print_json(counts.model_dump(mode="json"))
         return ExitCode.FINE

@@ -18,7 +18,7 @@ def watch(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     with Client(api) as client:
         job = client.jobs.get(job_id)
         job.wait()
-    return tell_end(job, as_json=as_json)
+        return tell_end(job, as_json=as_json)
 
 
 def logs(

@@ -130,14 +130,18 @@ def _submit(
 def _wait(job: "RemoteJob", folder: Path | None, *, as_json: bool) -> int:
     import sys
 
+    from tunefarm.artifact_folder import task_folder
     from tunefarm.remote.job_report import tell_end
 
     print(f"job {job.job_id}; Ctrl-C leaves it running", file=sys.stderr)
     job.wait()
     code = tell_end(job, as_json=as_json)
     if code == ExitCode.FINE and folder is not None:
-        path = job.artifact().write(folder)
-        print(f"library and manifest are in {path.parent}", file=sys.stderr)
+        artifacts = job.artifacts()
+        for number, artifact in enumerate(artifacts):
+            if artifact is not None:
+                path = artifact.write(task_folder(folder, number, len(artifacts)))
+                print(f"library and manifest are in {path.parent}", file=sys.stderr)
     return code
 
 

@@ -28,6 +28,16 @@ def job_trials(job_id: str, *, failed_only: bool = False, limit: int | None = No
     return listed(f"/jobs/{job_id}/trials", TrialView, {"failed_only": failed_only}, limit)
 
 
+def artifacts_of_job(job_id: str) -> Flow[list[RemoteArtifact | None]]:
+    """The compiled library of each of the job's tasks; None for a task that has none."""
+    summary = yield from job_summary(job_id)
+    found: list[RemoteArtifact | None] = []
+    for task in summary.get("tasks", ()):
+        artifact_id = task.get("artifact_id")
+        found.append((yield from artifact(str(artifact_id))) if artifact_id else None)
+    return found
+
+
 def artifact_of_job(job_id: str, task: str | None = None) -> Flow[RemoteArtifact]:
     """The compiled library of the job's task; of the one called ``task``, where it has several.
 

@@ -9,7 +9,7 @@ from tunefarm.remote.conversion import Conversion
 from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm.remote.measured_module import MeasuredModule
 from tunefarm.remote.request import Flow, Reply, Request
-from tunefarm.remote.upload_calls import INLINE_BYTES, module_field
+from tunefarm.remote.upload_calls import INLINE_BYTES, module_field, with_modules
 from tunefarm.remote.views import JobView
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.trace import Space
@@ -20,9 +20,10 @@ BODY_BYTES: Final = 8 << 20
 
 def submission(conversion: Conversion, options: RemoteJobOptions) -> Flow[JobView]:
     """Ask for modules to be tuned."""
+    fields = yield from _module_fields([module.text for module in conversion.modules])
     modules: list[JsonValue] = []
-    for module in conversion.modules:
-        task = dict((yield from module_field(module.text)))
+    for module, field in zip(conversion.modules, fields, strict=True):
+        task = dict(field)
         if module.name:
             task["name"] = module.name
         if conversion.function is not None:
@@ -50,30 +51,24 @@ def submission(conversion: Conversion, options: RemoteJobOptions) -> Flow[JobVie
         "deadline_s": options.deadline_s,
     }
     body |= {name: value for name, value in chosen.items() if value is not None}
-    reply: Reply = yield Request("POST", "/jobs", body=body, creates=True)
-    return reply.read(JobView)
+    return (yield from with_modules(fields, _created(body)))
 
 
 def measurement_submission(
     modules: Sequence[str], target: str, *, device_class_id: str | None, labels: Mapping[str, str]
 ) -> Flow[JobView]:
     """Ask for scheduled modules, as TVM JSON, to be measured as they are; each different one once."""
-    different = list(dict.fromkeys(modules))
-    inline_bytes = min(INLINE_BYTES, BODY_BYTES // max(1, len(different)))
-    tasks: list[JsonValue] = []
-    for text in different:
-        tasks.append(dict((yield from module_field(text, inline_bytes))))  # noqa: PERF401 - comprehensions cannot yield
+    fields = yield from _module_fields(list(dict.fromkeys(modules)))
     body: dict[str, JsonValue] = {
         "kind": "measure",
-        "modules": tasks,
+        "modules": [dict(field) for field in fields],
         "target": json.loads(target),
         "labels": dict(labels),
-        "effort": {"trials": len(tasks)},
+        "effort": {"trials": len(fields)},
     }
     if device_class_id is not None:
         body["device_class_id"] = device_class_id
-    reply: Reply = yield Request("POST", "/jobs", body=body, creates=True)
-    return reply.read(JobView)
+    return (yield from with_modules(fields, _created(body)))
 
 
 def measurements(job: JobView, summary: Mapping[str, Any], modules: Sequence[str]) -> list[MeasuredModule]:
@@ -85,6 +80,19 @@ def measurements(job: JobView, summary: Mapping[str, Any], modules: Sequence[str
         return [MeasuredModule(failure=f"not measured: {reason}")] * len(modules)
     found = dict(zip(different, map(_measured, tasks), strict=True))
     return [found[text] for text in modules]
+
+
+def _module_fields(texts: Sequence[str]) -> Flow[list[Mapping[str, JsonValue]]]:
+    inline_bytes = min(INLINE_BYTES, BODY_BYTES // max(1, len(texts)))
+    fields: list[Mapping[str, JsonValue]] = []
+    for text in texts:
+        fields.append((yield from module_field(text, inline_bytes)))  # noqa: PERF401 - comprehensions cannot yield
+    return fields
+
+
+def _created(body: Mapping[str, JsonValue]) -> Flow[JobView]:
+    reply: Reply = yield Request("POST", "/jobs", body=body, creates=True)
+    return reply.read(JobView)
 
 
 def _measured(task: Mapping[str, Any]) -> MeasuredModule:

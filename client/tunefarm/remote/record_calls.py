@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from tunefarm.remote.paging import listed
 from tunefarm.remote.request import Answer, Flow, Reply, Request
-from tunefarm.remote.upload_calls import module_field
+from tunefarm.remote.upload_calls import module_field, with_modules
 from tunefarm.remote.views import ExportView, ImportView
+from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Abi
@@ -54,7 +55,8 @@ def best_records(
     limit: int = 8,
 ) -> Flow[list[RecordMatch]]:
     """What is known for a module, as TVM JSON, or a stored workload; the most trustworthy first, with what matched."""
-    which = {"workload_id": workload_id} if module is None else dict((yield from module_field(module)))
+    stored: Mapping[str, JsonValue] = {"workload_id": workload_id}
+    which = stored if module is None else (yield from module_field(module))
     body = {
         **which,
         "function": function,
@@ -63,7 +65,8 @@ def best_records(
         "abi": abi,
         "limit": limit,
     }
-    reply: Reply = yield Request("POST", "/records:best", body={n: v for n, v in body.items() if v is not None})
+    request = Request("POST", "/records:best", body={n: v for n, v in body.items() if v is not None})
+    reply = yield from with_modules([which], _asked(request))
     return list(reply.read(_Matches).items)
 
 
@@ -71,9 +74,9 @@ def publication(
     module: str, *, target: Target, trace: Trace, latency_s: float, name: str | None = None
 ) -> Flow[TuningRecord]:
     """Publish a schedule of a module, as TVM JSON, with the latency that is claimed for it, in seconds."""
-    which = dict((yield from module_field(module)))
+    which = yield from module_field(module)
     body = {**which, "target": target, "trace": trace.text, "latency_s": latency_s, **({"name": name} if name else {})}
-    reply: Reply = yield Request("POST", "/records", body=body, creates=True)
+    reply = yield from with_modules([which], _asked(Request("POST", "/records", body=body, creates=True)))
     return reply.read(TuningRecord)
 
 
@@ -98,3 +101,7 @@ def database_export(
         body["workload_id"] = workload_id
     reply: Reply = yield Request("POST", "/records:export", body=body, timeout_s=IMPORT_TIMEOUT_S)
     return reply.read(ExportView)
+
+
+def _asked(request: Request) -> Flow[Reply]:
+    return (yield request)

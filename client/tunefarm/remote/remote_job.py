@@ -8,7 +8,7 @@ from tunefarm.remote.async_transport import AsyncTransport
 from tunefarm.remote.event_stream import EventStream, RemoteEvent
 from tunefarm.remote.event_text import show
 from tunefarm.remote.job_calls import job_deletion, job_events, job_verb, job_view
-from tunefarm.remote.job_result import artifact_of_job, job_records, job_summary, job_trials
+from tunefarm.remote.job_result import artifact_of_job, artifacts_of_job, job_records, job_summary, job_trials
 from tunefarm.remote.transport import Transport
 from tunefarm.remote.views import JobView, TrialView
 from tunefarm_schemas.job import JobOutcome, JobState
@@ -114,6 +114,10 @@ class RemoteJob(_Handle):
         """The best verified record of each of its tasks, once there is one."""
         return self.transport.run(job_records(self.job_id))
 
+    def artifacts(self) -> list[RemoteArtifact | None]:
+        """The compiled library of each of its tasks, in their order; None for a task that has none."""
+        return self.transport.run(artifacts_of_job(self.job_id))
+
     def artifact(self, task: str | None = None) -> RemoteArtifact:
         """The compiled library of its task; of the named one, where it has several.
 
@@ -183,6 +187,10 @@ class AsyncRemoteJob(_Handle):
     async def records(self) -> list[TuningRecord]:
         """The best verified record of each of its tasks, once there is one."""
         return await self.transport.run(job_records(self.job_id))
+
+    async def artifacts(self) -> list[RemoteArtifact | None]:
+        """The compiled library of each of its tasks, in their order; None for a task that has none."""
+        return await self.transport.run(artifacts_of_job(self.job_id))
 
     async def artifact(self, task: str | None = None) -> RemoteArtifact:
         """The compiled library of its task; of the named one, where it has several.

@@ -1,11 +1,13 @@
 """What a call is, whoever carries it: requests that are asked for one by one, and what is made of the replies."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import JsonValue
 
 T = TypeVar("T")
@@ -62,12 +64,27 @@ class Reply:
     content: bytes
 
     def read(self, model: type[V]) -> V:
-        """The content as one of ours; what a newer service says besides is ignored."""
-        return model.model_validate_json(self.content, extra="ignore")
+        """The content as one of ours; what a newer service says besides is ignored.
+
+        Raises:
+            BadInput: it is something else.
+        """
+        with _said_by_a_service():
+            return model.model_validate_json(self.content, extra="ignore")
 
     def read_as(self, adapter: TypeAdapter[T]) -> T:
-        """The content as whatever the adapter makes."""
-        return adapter.validate_json(self.content)
+        """The content as whatever the adapter makes. Raises BadInput as ``read`` does."""
+        with _said_by_a_service():
+            return adapter.validate_json(self.content)
+
+
+@contextmanager
+def _said_by_a_service() -> Iterator[None]:
+    try:
+        yield
+    except ValidationError as error:
+        problem = f"what answers there is no tunefarm service, or another version ({error.error_count()} errors)."
+        raise BadInput("api", problem, "Look at TUNEFARM_API_URL, and at what stands before the service.") from error
 
 
 Flow: TypeAlias = Generator[Request, Reply, T]

@@ -11,7 +11,7 @@ from tunefarm.remote.api_error import ApiError, ServiceUnreachable
 from tunefarm.remote.event_stream import READ_TIMEOUT_S, EventStream
 from tunefarm.remote.request import API, Parameter, Reply, Request
 from tunefarm.remote.retrying import Retrying, RetryPolicy
-from tunefarm.remote.service_address import ServiceAddress
+from tunefarm.remote.service_address import FIELD, ServiceAddress
 
 KEY_BYTES = 18
 CONNECT_TIMEOUT_S = 5.0
@@ -94,8 +94,10 @@ class Attempts:
         Raises:
             ApiError: the service refuses.
         """
-        if status < HTTPStatus.BAD_REQUEST:
+        if status < HTTPStatus.MULTIPLE_CHOICES:
             return Reply(status, {name.lower(): value for name, value in headers.items()}, content)
+        if status < HTTPStatus.BAD_REQUEST:
+            raise _moved(status, headers)
         refusal = ApiError.of_answer(status, content)
         wait_s = self._retrying.wait_after_answer(status, headers, says_try_again=refusal.says_try_again)
         if wait_s is None:
@@ -112,6 +114,19 @@ class Attempts:
         if wait_s is None:
             raise ServiceUnreachable(self._url, described(error)) from error
         return wait_s
+
+
+def _moved(status: int, headers: Mapping[str, str]) -> ApiError:
+    """A token is shown to the address that was named and to no other, so nothing is followed."""
+    where = headers.get("location", "another address")
+    return ApiError(
+        status=status,
+        type="about:blank",
+        title=f"HTTP {status}",
+        detail=f"the service's address answers with a reference to {where[:500]}.",
+        field=FIELD,
+        fix="Set TUNEFARM_API_URL to the address that answers itself.",
+    )
 
 
 def described(error: httpx.TransportError) -> str:

@@ -55,7 +55,7 @@ def service_address(
     if chosen is None:
         raise BadInput(FIELD, "no service is known.", FIX)
     chosen = _checked(chosen)
-    secret = SecretStr(token) if token else settings.api_token
+    secret = _usable_token(SecretStr(token) if token else settings.api_token)
     if secret is None and local is not None and chosen == _checked(local):
         secret = _local_token(settings.home)
     return ServiceAddress(url=chosen, token=secret)
@@ -71,6 +71,16 @@ def _checked(url: str) -> str:
     if parts.scheme not in {"http", "https"} or not parts.netloc:
         raise BadInput(FIELD, f"{url!r} is not the URL of a service.", "Write it as https://HOST:PORT.")
     return url.rstrip("/").removesuffix("/v1")
+
+
+def _usable_token(token: SecretStr | None) -> SecretStr | None:
+    """Without the line's end that files of secrets have. Raises BadInput for what no header can carry."""
+    if token is None:
+        return None
+    text = token.get_secret_value().strip()
+    if not (text.isascii() and text.isprintable()):
+        raise BadInput("token", "it holds characters that no token has.", "Set TUNEFARM_API_TOKEN to the token alone.")
+    return SecretStr(text) if text else None
 
 
 def _local_url(home: Path) -> str | None:

@@ -1,13 +1,16 @@
 """Calls that send content piece by piece, so that a lost connection costs one piece."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeVar
 
 from tunefarm.remote.api_error import ApiError
 from tunefarm.remote.request import Flow, Reply, Request
 from tunefarm.remote.views import UploadView
 from tunefarm_schemas.frozen import JsonValue, digest
+
+T = TypeVar("T")
 
 PIECE_BYTES: Final = 4 << 20
 INLINE_BYTES: Final = 1 << 20
@@ -55,11 +58,32 @@ def upload_deletion(upload_id: str) -> Flow[None]:
 
 
 def module_field(text: str, inline_bytes: int = INLINE_BYTES) -> Flow[Mapping[str, JsonValue]]:
-    """The field of a body that stands for a module: the text itself, or where it is large, an upload of it."""
+    """The field of a body that stands for a module: the text itself, or where it is large, an upload of it.
+
+    Whatever asks with it is called within ``with_modules``.
+    """
     content = text.encode()
     if len(content) <= inline_bytes:
         return {"module": text}
     return {"upload_id": (yield from upload(content))}
+
+
+def with_modules(fields: Sequence[Mapping[str, JsonValue]], call: Flow[T]) -> Flow[T]:
+    """What ``call`` gives, which names modules by ``fields``. Uploads among them have then served their purpose."""
+    try:
+        given = yield from call
+    except ApiError:
+        yield from _deleted(fields)
+        raise
+    yield from _deleted(fields)
+    return given
+
+
+def _deleted(fields: Sequence[Mapping[str, JsonValue]]) -> Flow[None]:
+    for field in fields:
+        if "upload_id" in field:
+            with suppress(ApiError):  # then retention removes it
+                yield from upload_deletion(str(field["upload_id"]))
 
 
 def _piece(upload_id: str, content: bytes, offset: int) -> Request:

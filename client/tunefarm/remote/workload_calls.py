@@ -6,8 +6,9 @@ from typing import Any
 from tunefarm.remote.api_error import ApiError
 from tunefarm.remote.paging import listed
 from tunefarm.remote.request import Answer, Flow, Reply, Request
-from tunefarm.remote.upload_calls import module_field
+from tunefarm.remote.upload_calls import module_field, with_modules
 from tunefarm.remote.views import TargetPreset, TargetView, WorkloadView
+from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.workload import Workload
 
 
@@ -74,11 +75,16 @@ def workloads_like(known: Workload) -> Flow[list[Workload]]:
 
 def new_workloads(module: str, *, function: str | None = None, all_functions: bool = False) -> Flow[list[WorkloadView]]:
     """Have a module, as TVM JSON, understood and stored; its functions as workloads."""
-    body = dict((yield from module_field(module)))
+    which = yield from module_field(module)
+    body = dict(which)
     if function is not None:
         body["function"] = function
     if all_functions:
         body["all_functions"] = True
+    return (yield from with_modules([which], _stored(body)))
+
+
+def _stored(body: Mapping[str, JsonValue]) -> Flow[list[WorkloadView]]:
     reply: Reply = yield Request("POST", "/workloads", body=body, creates=True)
     return list(reply.read(_Workloads).workloads)
 

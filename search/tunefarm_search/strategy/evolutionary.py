@@ -20,6 +20,7 @@ from tunefarm_search.population import Breeder, Population, features_of
 from tunefarm_search.rank_accuracy import RankAccuracy
 from tunefarm_search.scheduling import Point
 from tunefarm_search.space import SearchSpace
+from tunefarm_search.stopping import GAIN_THAT_COUNTS
 from tunefarm_search.strategy.picker import Picker, Wish
 from tunefarm_search.strategy.plan import Plan
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
@@ -66,6 +67,7 @@ class EvolutionaryStrategy:
         self._pool = pool
         self._valid: list[tuple[float, Point]] = []
         self._since_gain = 0
+        self._best_at_last_gain_s = float("inf")
         self._measured_of = np.zeros(len(space.sketches), np.int64)
         self._sought = np.zeros(len(space.sketches), np.int64)
         self._evolve_s = 0.0
@@ -139,15 +141,15 @@ class EvolutionaryStrategy:
         np.add.at(self._measured_of, population.sketch, 1)
         features, prior = features_of(population, self._space.sketches, self._extractor)
         self._model.add(features, prior, [sample_of(o.result, o.build_s) for o in outcomes])
-        best = self._valid[0][0] if self._valid else float("inf")
         self._valid += [
             (o.result.latency_s, point)
             for o, point in zip(outcomes, points, strict=True)
             if isinstance(o.result, Timing)
         ]
         self._valid.sort(key=lambda entry: entry[0])
-        gained = bool(self._valid) and self._valid[0][0] < 0.995 * best
-        self._since_gain = 0 if gained else self._since_gain + len(outcomes)
+        self._since_gain += len(outcomes)
+        if self._valid and self._valid[0][0] <= GAIN_THAT_COUNTS * self._best_at_last_gain_s:
+            self._since_gain, self._best_at_last_gain_s = 0, self._valid[0][0]
         if self._model.is_due:
             self._accuracy = self._model.learn() or self._accuracy
             self._plan = None

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from tvm.s_tir import meta_schedule
 
 from tunefarm_schemas.measurement import CandidateOrigin, Failed, Stopped, Timing
@@ -31,7 +32,7 @@ class TvmStrategy:
         candidates_a_round: int = ROUND,
     ) -> None:  # fmt: skip
         self._picker = picker
-        self._model = _cost_model()
+        self._model = _cost_model(seed)
         self._context = _context(space, seed, population)
         self._context.pre_tuning(
             max_trials=max(most_trials, candidates_a_round),
@@ -94,8 +95,9 @@ class TvmStrategy:
         self._evolve_s += time.perf_counter() - started
 
 
-def _cost_model() -> Any:
+def _cost_model(seed: int) -> Any:
     xgboost_module()
+    np.random.seed(seed % 2**32)
     return meta_schedule.cost_model.XGBModel(num_tuning_cores=1)
 
 

@@ -6,12 +6,15 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
+from starlette.datastructures import Headers
 
 from tunefarm_schemas.token import Scope, Token
 from tunefarm_services.api.problem import ApiProblem, ProblemKind, unauthenticated
 
 STATE_KEY: Final = "tunefarm_token"
 """Where the authentication leaves the caller's token in a request's scope."""
+
+LONGEST_TOKEN: Final = 200
 
 _BEARER: Final = HTTPBearer(
     auto_error=False,
@@ -34,6 +37,13 @@ class Caller:
     def may(self, scope: Scope) -> bool:
         """Whether the token has a scope."""
         return scope in self.token.scopes
+
+
+def bearer_text(headers: Headers) -> str:
+    """The text of the token that a request shows; empty when it shows none."""
+    scheme, _, text = headers.get("authorization", "").partition(" ")
+    text = text.strip()
+    return text if scheme.lower() == "bearer" and len(text) <= LONGEST_TOKEN else ""
 
 
 def caller_with(*scopes: Scope) -> Any:

@@ -47,9 +47,12 @@ def publish(parts: Parts, tenant: str, body: PublishBody) -> tuple[TuningRecord,
 def import_database(parts: Parts, tenant: str, body: DatabaseBody) -> ImportReport:
     """Keep every usable line of a TVM database as a claim. Raises BadInput where reading it ends the child."""
     entries = parts.intake.read_database(DatabaseText(workloads=body.workloads, records=body.records))
+    workloads = {workload.workload_id: workload for workload in entries.workloads}
+    targets = {target.target_id: target for target in entries.targets}
     taken: list[str] = []
     for entry in entries.accepted:
-        record, is_new = _kept(parts.store, _imported(tenant, entry), entry.workload, entry.target)
+        workload, target = workloads[entry.workload_id], targets[entry.target_id]
+        record, is_new = _kept(parts.store, _imported(tenant, entry), workload, target)
         if is_new:
             taken.append(record.record_id)
     return ImportReport(
@@ -78,20 +81,22 @@ def export_database(parts: Parts, tenant: str, body: ExportBody) -> ExportedData
             targets[key.target_id] = parts.store.target(key.target_id, tenant=tenant)
         entries.append(
             DatabaseEntry(
-                workload=workloads[key.workload_id],
-                target=targets[key.target_id],
+                workload_id=key.workload_id,
+                target_id=key.target_id,
                 trace=record.trace,
                 latency_s=record.latency_s,
             )
         )
-    text = parts.intake.write_database(DatabaseEntries(accepted=tuple(entries)))
+    text = parts.intake.write_database(
+        DatabaseEntries(workloads=tuple(workloads.values()), targets=tuple(targets.values()), accepted=tuple(entries))
+    )
     return ExportedDatabase(workloads=text.workloads, records=text.records, exported=len(entries))
 
 
 def _imported(tenant: str, entry: DatabaseEntry) -> TuningRecord:
     key = RecordKey(
-        workload_id=entry.workload.workload_id,
-        target_id=entry.target.target_id,
+        workload_id=entry.workload_id,
+        target_id=entry.target_id,
         device_class_id=UNKNOWN,
         code_generator=UNKNOWN,
         protocol_id=UNKNOWN,

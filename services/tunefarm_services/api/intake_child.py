@@ -135,19 +135,32 @@ def _only(workloads: Sequence[UnderstoodWorkload], question: ModuleQuestion) -> 
 
 def _entries(database: ParsedDatabase) -> DatabaseEntries:
     accepted, refused = [], [DatabaseRefusal(file=r.file, line=r.line, reason=r.reason) for r in database.refused]
+    workloads: dict[str, Workload] = {}
+    targets: dict[str, Target] = {}
     for line in database.accepted:
-        workload = line.workload
-        callee = forbidden_in_record(workload, line.trace)
+        callee = forbidden_in_record(line.workload, line.trace)
         if callee is not None:
             reason = f"it calls {callee}, which is not allowed"
             refused.append(DatabaseRefusal(file="records", line=line.line, reason=reason))
             continue
+        workload_id, target_id = line.workload.workload_id, line.target.target_id
+        workloads[workload_id], targets[target_id] = line.workload, line.target
         accepted.append(
-            DatabaseEntry(workload=workload, target=line.target, trace=line.trace, latency_s=line.latency_s)
+            DatabaseEntry(workload_id=workload_id, target_id=target_id, trace=line.trace, latency_s=line.latency_s)
         )
-    return DatabaseEntries(accepted=tuple(accepted), refused=tuple(refused))
+    return DatabaseEntries(
+        workloads=tuple(workloads.values()),
+        targets=tuple(targets.values()),
+        accepted=tuple(accepted),
+        refused=tuple(refused),
+    )
 
 
 def _database_text(entries: DatabaseEntries) -> DatabaseText:
-    database = export_database((e.workload, e.target, e.trace, [e.latency_s]) for e in entries.accepted)
+    workloads = {workload.workload_id: workload for workload in entries.workloads}
+    targets = {target.target_id: target for target in entries.targets}
+    database = export_database(
+        (workloads[entry.workload_id], targets[entry.target_id], entry.trace, [entry.latency_s])
+        for entry in entries.accepted
+    )
     return DatabaseText(workloads=database.workloads, records=database.records)

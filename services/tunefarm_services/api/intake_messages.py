@@ -69,8 +69,8 @@ class DatabaseText(Frozen):
 class DatabaseEntry(Frozen):
     """One record of a TVM database. The latency is in seconds."""
 
-    workload: Workload
-    target: Target
+    workload_id: str
+    target_id: str
     trace: Trace
     latency_s: float
 
@@ -84,7 +84,9 @@ class DatabaseRefusal(Frozen):
 
 
 class DatabaseEntries(Frozen):
-    """What a database holds: what is usable, and what is not."""
+    """What a database holds: what is usable, with each workload and target once, and what is not."""
 
+    workloads: tuple[Workload, ...]
+    targets: tuple[Target, ...]
     accepted: tuple[DatabaseEntry, ...]
     refused: tuple[DatabaseRefusal, ...] = ()

@@ -14,6 +14,9 @@ from tunefarm_services.store import Store
 IN_USE_S: Final = 5.0
 """A token that nobody has sent for so long is forgotten."""
 
+LATELY_S: Final = 600.0
+MOST_LATELY: Final = 10_000
+
 
 @dataclass(slots=True)
 class _Known:
@@ -35,6 +38,7 @@ class KnownTokens:
         self._store = store
         self._trust_s = trust_s
         self._known: dict[str, _Known] = {}
+        self._valid_s: dict[str, float] = {}
         # In memory that processes forked later share: how often a token was changed here.
         self._changes = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
 
@@ -54,9 +58,23 @@ class KnownTokens:
         # Whoever comes meanwhile with one of them asks for that one alone.
         self._forget(asked)
         found = await to_thread.run_sync(self._store.authenticate_all, asked)
+        self._remember_validity(asked, found, now_s)
         if self._trust_s > 0:
             self._known |= {each: _Known(token, now_s, used_s[each], changes) for each, token in found.items()}
         return found.get(text)
+
+    def was_valid_lately(self, text: str) -> bool:
+        """Whether a token with this text was found within the last minutes. It says nothing about now."""
+        return time.monotonic() - self._valid_s.get(text, -LATELY_S) < LATELY_S
+
+    def _remember_validity(self, asked: Collection[str], found: Collection[str], now_s: float) -> None:
+        if len(self._valid_s) + len(found) > MOST_LATELY:
+            self._valid_s.clear()
+        for text in asked:
+            if text in found:
+                self._valid_s[text] = now_s
+            else:
+                self._valid_s.pop(text, None)
 
     def _due(self, now_s: float) -> set[str]:
         """Tokens that are in use and whose time is half over; those out of use are forgotten."""

@@ -14,8 +14,10 @@ from tunefarm_services.api.parts import Parts
 from tunefarm_services.api.target_presets import BY_NAME
 
 _TARGET_ID: Final = re.compile(r"[0-9a-f]{64}")
-_SCRIPT: Final = re.compile(r"^\s*(#|@|import\b|from\b|def\b|class\b)", re.MULTILINE)
+_SCRIPT: Final = re.compile(r"^[ \t]*(#|@|import\b|from\b|def\b|class\b)", re.MULTILINE)
 LONGEST_TARGET: Final = 10_000
+MOST_FUNCTIONS: Final = 1024
+"""Of all modules of one request."""
 
 
 def module_text(parts: Parts, tenant: str, body: ModuleBody) -> ModuleText:
@@ -83,15 +85,36 @@ def understood(
         NotFound: an upload or a workload is not there.
         ForkFailed: there is no child to read it.
     """
-    modules = tuple(module_text(parts, tenant, body) for body in bodies)
-    question = ModuleQuestion(modules=modules, target=target, sketches=tuple(sketches), seed_traces=tuple(seed_traces))
+    question = ModuleQuestion(
+        modules=_module_texts(parts, tenant, bodies),
+        target=target,
+        sketches=tuple(sketches),
+        seed_traces=tuple(seed_traces),
+    )
     with parts.metrics.intake_seconds.labels(result="answered").time():
-        return parts.intake.read(question)
+        answer = parts.intake.read(question)
+    if len(answer.workloads) > MOST_FUNCTIONS:
+        fix = f"Send at most {MOST_FUNCTIONS} in one request."
+        raise BadInput("modules", f"they have {len(answer.workloads)} functions.", fix)
+    return answer
 
 
 def trace_text(value: str | list[object]) -> str:
     """A trace of a request as JSON text."""
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _module_texts(parts: Parts, tenant: str, bodies: Sequence[ModuleBody]) -> tuple[ModuleText, ...]:
+    """All modules of a request. One after the other, for each may stand for an upload as large as any."""
+    modules: list[ModuleText] = []
+    size = 0
+    for body in bodies:
+        modules.append(module_text(parts, tenant, body))
+        size += len(modules[-1].module_json)
+        if size > parts.settings.upload_bytes:
+            fix = "Send fewer modules in one request."
+            raise BadInput("modules", f"they have more than {parts.settings.upload_bytes} bytes together.", fix)
+    return tuple(modules)
 
 
 def _decoded(content: bytes) -> str:

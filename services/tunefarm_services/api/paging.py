@@ -65,11 +65,12 @@ class Paging:
         try:
             padded = token.encode("ascii") + b"=" * (-len(token) % 4)
             after, check = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        except (ValueError, TypeError, binascii.Error, RecursionError) as error:
+            is_ours = isinstance(after, str) and check == self._check(after)
+        except (ValueError, TypeError, binascii.Error, RecursionError) as error:  # half a surrogate pair among them
             raise _refused() from error
-        if not isinstance(after, str) or check != self._check(after):
+        if not is_ours:
             raise _refused()
-        return after
+        return str(after)
 
 
 def _refused() -> BadInput:

@@ -1,9 +1,10 @@
 """What routes work with, made once per process and handed to each of them."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, TypeAlias, TypeVar, cast
+from typing import Annotated, Final, TypeAlias, TypeVar, cast
 
 import anyio
 from anyio import CapacityLimiter, to_thread
@@ -18,6 +19,9 @@ from tunefarm_services.telemetry.metrics import Metrics
 
 T = TypeVar("T")
 
+DATABASES_WAITING: Final = 4
+"""Requests with a whole database that may wait for the one before; more are answered 503."""
+
 
 @dataclass
 class Parts:
@@ -30,6 +34,8 @@ class Parts:
     tokens: KnownTokens
     stopping: anyio.Event | None = field(default=None)
     """Set when the process is asked to end, so that event streams end too. Made on the event loop."""
+    streams: Counter[str] = field(default_factory=Counter)
+    """Open event streams of each tenant."""
     loads_intake_at_once: bool = True
     """Whether the intake is started with the process, and not only when the first module comes."""
 
@@ -37,6 +43,11 @@ class Parts:
     def intake_limiter(self) -> CapacityLimiter:
         """Places for requests that need an intake child."""
         return CapacityLimiter(self.settings.intake_at_once)
+
+    @cached_property
+    def database_limiter(self) -> CapacityLimiter:
+        """The place for a whole TVM database on its way in or out, which may take minutes."""
+        return CapacityLimiter(1)
 
     @cached_property
     def stream_limiter(self) -> CapacityLimiter:
@@ -49,9 +60,17 @@ class Parts:
         Raises:
             ApiProblem: too many are waiting.
         """
-        if self.intake_limiter.statistics().tasks_waiting >= self.settings.intake_queue:
+        return await self._in_turn(work, self.intake_limiter, self.settings.intake_queue)
+
+    async def exchanging(self, work: Callable[[], T]) -> T:
+        """The same for ``work`` on a whole TVM database, which nobody's module waits for."""
+        return await self._in_turn(work, self.database_limiter, DATABASES_WAITING)
+
+    @staticmethod
+    async def _in_turn(work: Callable[[], T], limiter: CapacityLimiter, most_waiting: int) -> T:
+        if limiter.statistics().tasks_waiting >= most_waiting:
             raise unavailable("Too many modules are waiting to be read.", 2)
-        return await to_thread.run_sync(work, limiter=self.intake_limiter)
+        return await to_thread.run_sync(work, limiter=limiter)
 
 
 async def parts_of(request: Request) -> Parts:

@@ -46,6 +46,8 @@ class ApiSettings(Settings):
     """How long a token that another process revokes may still work, at most; with 0 every request asks the store."""
     open_jobs_per_tenant: int = Field(default=1000, gt=0)
     """Jobs of a tenant that are not finished."""
+    streams_per_tenant: int = Field(default=500, gt=0)
+    """Event streams of a tenant that each process of the API holds open."""
     modules_per_job: int = Field(default=256, gt=0)
 
     threads: int = Field(default=2, gt=0)

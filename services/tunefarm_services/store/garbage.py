@@ -1,7 +1,7 @@
 """Blobs that nothing refers to."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -37,18 +37,20 @@ class Garbage(Rows):
         store is touched.
         """
         before_s = time.time() - older_than_s
-        blobs = iter([blob for blob in self._blobs.stored() if older_than_s <= 0 or blob.stored_s < before_s])
-        removed, freed_bytes, kept = 0, 0, 0
-        while some := list(islice(blobs, _AT_ONCE)):
-            gone = self._remove_unreferenced(some)
-            removed += len(gone)
-            freed_bytes += sum(blob.size_bytes for blob in gone)
-            kept += len(some) - len(gone)
-        return GarbageReport(removed=removed, freed_bytes=freed_bytes, kept=kept)
+        blobs = [blob for blob in self._blobs.stored() if older_than_s <= 0 or blob.stored_s < before_s]
+        gone = self._remove_unreferenced(blobs)
+        freed_bytes = sum(blob.size_bytes for blob in gone)
+        return GarbageReport(removed=len(gone), freed_bytes=freed_bytes, kept=len(blobs) - len(gone))
+
+    def _remove_unreferenced(self, blobs: Iterable[StoredBlob]) -> list[StoredBlob]:
+        """Few at a time, for no other writer gets in meanwhile."""
+        waiting, gone = iter(blobs), list[StoredBlob]()
+        while some := list(islice(waiting, _AT_ONCE)):
+            gone += self._remove_few(some)
+        return gone
 
     @retried
-    def _remove_unreferenced(self, blobs: Sequence[StoredBlob]) -> list[StoredBlob]:
-        # Few at a time: no other writer gets in meanwhile.
+    def _remove_few(self, blobs: Sequence[StoredBlob]) -> list[StoredBlob]:
         with self._database.writing() as connection:
             self._database.lock_blobs(connection, exclusive=True)
             referenced = referenced_among(connection, [blob.blob_digest for blob in blobs])

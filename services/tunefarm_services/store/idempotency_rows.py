@@ -27,7 +27,10 @@ _CHANGE: Final = update(IdempotencyKeyTable).where(
     IdempotencyKeyTable.tenant == bindparam("of_tenant"), IdempotencyKeyTable.key == bindparam("of_key")
 )
 _FORGET: Final = delete(IdempotencyKeyTable).where(
-    IdempotencyKeyTable.tenant == bindparam("of_tenant"), IdempotencyKeyTable.key == bindparam("of_key")
+    IdempotencyKeyTable.tenant == bindparam("of_tenant"),
+    IdempotencyKeyTable.key == bindparam("of_key"),
+    IdempotencyKeyTable.status.is_(None),
+    IdempotencyKeyTable.job_id.is_(None),
 )
 
 
@@ -76,9 +79,15 @@ class IdempotencyRows(Rows):
 
     @retried
     def forget_key(self, tenant: str, key: str) -> None:
-        """Let the request be made anew, because it failed and changed nothing."""
+        """Let the request be made anew at once, because it failed or was broken off.
+
+        What stands for something that was done stays: an answer, which another holder of a lapsed claim has kept, and
+        the job that was made before the failure, so that the next request finds it.
+        """
+        of_key = {"of_tenant": tenant, "of_key": key}
         with self._database.writing() as connection:
-            connection.execute(_FORGET, {"of_tenant": tenant, "of_key": key})
+            if not connection.execute(_FORGET, of_key).rowcount:
+                connection.execute(_CHANGE.values(claimed_s=0.0), of_key)
 
 
 def job_made_with(connection: Connection, tenant: str, key: str) -> str | None:

@@ -66,15 +66,15 @@ _WRONG_BEST: Final = (
 class Inspection(Rows):
     """Reports for whoever runs the store."""
 
-    def statistics(self, tenant: str) -> StoreStatistics:
-        """Count the tenant's rows, and all blobs."""
+    def statistics(self, tenant: str | None = None) -> StoreStatistics:
+        """Count a tenant's rows, or those of all tenants, and all blobs."""
         with self._database.reading() as connection:
+            # Each row is looked at, and there may be millions.
+            self._database.let_take_long(connection)
             rows = {table.__tablename__: _count(connection, tenant, table) for table in _COUNTED}
-            by_state = (
-                select(JobTable.state, func.count().label("number"))
-                .where(JobTable.tenant == tenant)
-                .group_by(JobTable.state)
-            )
+            by_state = select(JobTable.state, func.count().label("number")).group_by(JobTable.state)
+            if tenant is not None:
+                by_state = by_state.where(JobTable.tenant == tenant)
             jobs_by_state = {row.state: row.number for row in connection.execute(by_state)}
         sizes = [blob.size_bytes for blob in self._blobs.stored()]
         return StoreStatistics(
@@ -106,7 +106,8 @@ class Inspection(Rows):
         return problems
 
 
-def _count(connection: Connection, tenant: str, table: type[Table]) -> int:
-    columns = table.__table__.columns
-    query = select(func.count()).select_from(table.__table__).where(columns["tenant"] == tenant)
+def _count(connection: Connection, tenant: str | None, table: type[Table]) -> int:
+    query = select(func.count()).select_from(table.__table__)
+    if tenant is not None:
+        query = query.where(table.__table__.columns["tenant"] == tenant)
     return int(connection.execute(query).scalar_one())

@@ -4,10 +4,10 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from tunefarm_schemas.job import Job, JobOutcome, JobState
+from tunefarm_schemas.job import Job, JobState
 from tunefarm_services.store.event_rows import append
 from tunefarm_services.store.fence import IS_FREE
-from tunefarm_services.store.job_rows import enter_state, job_of
+from tunefarm_services.store.job_rows import do_as_asked, enter_state, job_of
 from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import Rows
 from tunefarm_services.store.store_error import NotFound
@@ -63,6 +63,7 @@ class JobRequestRows(Rows):
             state, pending = JobState(row.state), row.request
             if state is not JobState.FINISHED:
                 if row.is_free:
+                    wanted = JobRequest.CANCEL if pending == JobRequest.CANCEL.value else wanted
                     _apply(connection, tenant, job_id, state, wanted)
                 else:
                     _ask_owner(connection, tenant, job_id, state, pending, wanted)
@@ -70,15 +71,11 @@ class JobRequestRows(Rows):
 
 
 def _apply(connection: Connection, tenant: str, job_id: str, state: JobState, wanted: JobRequest) -> None:
-    # An owner whose lease ran out may still be alive: the new fence keeps its writes out.
-    shut_out = _CHANGE.values(fence=JobTable.fence + 1, owner=None, lease_expires_at=None)
+    # An owner whose lease ran out may still be alive: the new fence keeps its writes out. What it was asked for and did
+    # not do is asked of nobody else.
+    shut_out = _CHANGE.values(fence=JobTable.fence + 1, owner=None, lease_expires_at=None, request=None)
     connection.execute(shut_out, {"of_tenant": tenant, "of_job": job_id})
-    if wanted is JobRequest.CANCEL:
-        enter_state(connection, tenant, job_id, JobState.FINISHED, JobOutcome.CANCELED, "canceled on request")
-    elif wanted is JobRequest.PAUSE and state is not JobState.PAUSED:
-        enter_state(connection, tenant, job_id, JobState.PAUSED, None, "paused on request")
-    elif wanted is JobRequest.RESUME and state is JobState.PAUSED:
-        enter_state(connection, tenant, job_id, JobState.QUEUED, None, "resumed on request")
+    do_as_asked(connection, tenant, job_id, state, wanted)
 
 
 def _ask_owner(

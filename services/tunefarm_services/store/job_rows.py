@@ -42,6 +42,9 @@ _CHANGE: Final = update(JobTable).where(
 )
 
 
+CANCELED: Final = "canceled on request"
+
+
 class JobRows(Rows):
     """What users asked for."""
 
@@ -129,7 +132,8 @@ class JobRows(Rows):
     def set_job_state(self, lease: Lease, state: JobState, outcome: JobOutcome | None = None, message: str = "") -> Job:
         """Say where the lease's job is in its life; exactly a finished job has an outcome. Raises FenceLost.
 
-        A finished job stays as it is. A job that was asked to resume while it was being paused becomes queued.
+        A finished job stays as it is. A job that was asked to resume while it was being paused becomes queued, and one
+        that was asked to be canceled meanwhile ends.
         """
         if (state is JobState.FINISHED) != (outcome is not None):
             raise ValueError("a job has an outcome exactly when it is finished")
@@ -139,6 +143,8 @@ class JobRows(Rows):
             if before.state != JobState.FINISHED.value:
                 if state is JobState.PAUSED and before.request == JobRequest.RESUME.value:
                     state = JobState.QUEUED
+                elif state is JobState.PAUSED and before.request == JobRequest.CANCEL.value:
+                    state, outcome, message = JobState.FINISHED, JobOutcome.CANCELED, CANCELED
                 enter_state(connection, lease.tenant, lease.job_id, state, outcome, message)
             return job_of(connection, lease.tenant, lease.job_id)
 
@@ -163,6 +169,16 @@ def job_of(connection: Connection, tenant: str, job_id: str) -> Job:
     return _job(row)
 
 
+def do_as_asked(connection: Connection, tenant: str, job_id: str, state: JobState, wanted: JobRequest) -> None:
+    """Do at once what is asked of a job on which nobody works."""
+    if wanted is JobRequest.CANCEL:
+        enter_state(connection, tenant, job_id, JobState.FINISHED, JobOutcome.CANCELED, CANCELED)
+    elif wanted is JobRequest.PAUSE and state is not JobState.PAUSED:
+        enter_state(connection, tenant, job_id, JobState.PAUSED, None, "paused on request")
+    elif wanted is JobRequest.RESUME and state is JobState.PAUSED:
+        enter_state(connection, tenant, job_id, JobState.QUEUED, None, "resumed on request")
+
+
 def enter_state(
     connection: Connection, tenant: str, job_id: str, state: JobState, outcome: JobOutcome | None, message: str
 ) -> None:
@@ -170,7 +186,7 @@ def enter_state(
     values: dict[str, object] = {
         "state": state.value,
         "outcome": None if outcome is None else outcome.value,
-        "message": message,
+        "message": message.replace("\0", ""),  # which PostgreSQL cannot keep
         "finished_at": utc_now() if state is JobState.FINISHED else None,
     }
     if state in {JobState.PAUSED, JobState.FINISHED}:

@@ -6,10 +6,12 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, select, update
 
 from tunefarm_schemas.job import JobState
-from tunefarm_services.store.fence import IS_FREE
+from tunefarm_services.store.fence import IS_FREE, IS_OPEN
+from tunefarm_services.store.job_rows import do_as_asked
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import Rows
+from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.store.tables import JobTable
 
 # Jobs that another transaction is just taking are passed over, not waited for.
@@ -34,14 +36,14 @@ _HELD: Final = update(JobTable).where(
     JobTable.fence == bindparam("held_fence"),
     JobTable.owner == bindparam("held_owner"),
 )
-_OWNERS: Final = select(JobTable.tenant, JobTable.owner).distinct().where(JobTable.owner.is_not(None))
+_OWNERS: Final = select(JobTable.tenant, JobTable.owner).distinct().where(IS_OPEN, JobTable.owner.is_not(None))
 _DISOWN: Final = (
     update(JobTable)
-    .where(JobTable.tenant == bindparam("of_tenant"), JobTable.owner == bindparam("gone_owner"))
+    .where(IS_OPEN, JobTable.tenant == bindparam("of_tenant"), JobTable.owner == bindparam("gone_owner"))
     .values(lease_expires_at=None, owner=None)
 )
 _RENEW: Final = _HELD.values(lease_expires_at=bindparam("until_s"))
-_RELEASE: Final = _HELD.values(lease_expires_at=None, owner=None)
+_RELEASE: Final = _HELD.values(lease_expires_at=None, owner=None).returning(JobTable.state, JobTable.request)
 
 
 class LeaseRows(Rows):
@@ -75,9 +77,15 @@ class LeaseRows(Rows):
 
     @retried
     def release(self, lease: Lease) -> None:
-        """Give the job back with all explorations it holds. Harmless when it has been taken over."""
+        """Give the job back with all explorations it holds, and do what was asked of it and not heard any more.
+
+        Harmless when it has been taken over.
+        """
         with self._database.writing() as connection:
-            connection.execute(_RELEASE, _held(lease))
+            row = connection.execute(_RELEASE, _held(lease)).one_or_none()
+            if row is not None and row.request is not None and row.state != JobState.FINISHED.value:
+                wanted = JobRequest(row.request)
+                do_as_asked(connection, lease.tenant, lease.job_id, JobState(row.state), wanted)
 
     @retried
     def release_of_the_dead(self, tenant: str | None, is_gone: Callable[[str], bool]) -> None:
@@ -86,10 +94,12 @@ class LeaseRows(Rows):
         Of one tenant, or with None of all.
         """
         query = _OWNERS if tenant is None else _OWNERS.where(JobTable.tenant == tenant)
-        with self._database.writing() as connection:
-            for of_tenant, owner in connection.execute(query).all():
-                if owner is not None and is_gone(owner):
-                    connection.execute(_DISOWN, {"of_tenant": of_tenant, "gone_owner": owner})
+        with self._database.reading() as connection:
+            owners = connection.execute(query).all()
+        gone = [{"of_tenant": row.tenant, "gone_owner": row.owner} for row in owners if is_gone(str(row.owner))]
+        if gone:
+            with self._database.writing() as connection:
+                connection.execute(_DISOWN, gone)
 
 
 def take(connection: Connection, tenant: str, job_id: str, owner: str, until_s: float) -> Lease:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from sqlalchemy import BindParameter, Boolean, Connection, bindparam, or_, update
+from sqlalchemy import BindParameter, Boolean, Connection, bindparam, case, or_, update
 
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.failure import FailureReason
@@ -11,6 +11,8 @@ from tunefarm_schemas.measurement import Failed, Measurement, Purpose, Stopped, 
 from tunefarm_services.store.insert_once import insert_into, insert_once
 from tunefarm_services.store.stored import TrialState
 from tunefarm_services.store.tables import MeasurementTable, TrialTable
+
+_BROKEN_OFF: Final = frozenset({FailureReason.CANCELED, FailureReason.DEVICE_LOST, FailureReason.CRASH})
 
 _OF_TRIAL: Final = update(TrialTable).where(
     TrialTable.tenant == bindparam("of_tenant"),
@@ -24,10 +26,14 @@ _RESULT: Final[dict[str, BindParameter[object]]] = {
     "failure_message": bindparam("new_message"),
     "failure_under_load": bindparam("new_under_load"),
 }
-_DONE: Final = _OF_TRIAL.values(
-    state=TrialState.DONE.value,
-    is_counted=or_(TrialTable.is_counted, bindparam("now_counted", type_=Boolean())),
-    **_RESULT,
+_IS_DONE: Final = {
+    "state": TrialState.DONE.value,
+    "is_counted": or_(TrialTable.is_counted, bindparam("now_counted", type_=Boolean())),
+}
+_DONE: Final = _OF_TRIAL.values(**_IS_DONE, **_RESULT)
+_WAS_TIMED: Final = or_(TrialTable.latency_s.is_not(None), TrialTable.at_least_s.is_not(None))
+_DONE_UNLESS_TIMED: Final = _OF_TRIAL.values(
+    **_IS_DONE, **{name: case((_WAS_TIMED, getattr(TrialTable, name)), else_=new) for name, new in _RESULT.items()}
 )
 _REFUTED: Final = _OF_TRIAL.values(**_RESULT)
 
@@ -61,7 +67,9 @@ def _is_overtaken(measurement: Measurement, sent_again: Collection[int]) -> bool
 
 
 def _update_trials(connection: Connection, tenant: str, measurements: Sequence[Measurement]) -> None:
-    done, refuted = [], []
+    done: list[dict[str, object]] = []
+    broken_off: list[dict[str, object]] = []
+    refuted: list[dict[str, object]] = []
     for measurement in measurements:
         of_trial = _result_values(measurement) | {
             "of_tenant": tenant,
@@ -69,11 +77,12 @@ def _update_trials(connection: Connection, tenant: str, measurements: Sequence[M
             "of_number": measurement.candidate_number,
         }
         if measurement.purpose is Purpose.SEARCH:
-            done.append(of_trial | {"now_counted": is_spent(measurement)})
+            spent = done if measurement.attempt == 1 or came_to_an_end(measurement) else broken_off
+            spent.append(of_trial | {"now_counted": is_spent(measurement)})
         elif is_wrong(measurement):
             refuted.append(of_trial)
     # What verification found stands against what the search was told.
-    for statement, values in ((_DONE, done), (_REFUTED, refuted)):
+    for statement, values in ((_DONE, done), (_DONE_UNLESS_TIMED, broken_off), (_REFUTED, refuted)):
         if values:
             connection.execute(statement, values)
 
@@ -82,6 +91,16 @@ def is_spent(measurement: Measurement) -> bool:
     """Whether a trial was used up: by any result but the loss of the device or a cancellation, at a first attempt."""
     result = measurement.result
     return measurement.attempt > 1 or not (isinstance(result, Failed) and result.failure.reason.may_be_tried_again)
+
+
+def came_to_an_end(measurement: Measurement) -> bool:
+    """Whether an attempt says something of its candidate.
+
+    What was timed is sent again when its device became slower. If that is called off, or lost with its worker, the
+    first time stands.
+    """
+    result = measurement.result
+    return not (isinstance(result, Failed) and result.failure.reason in _BROKEN_OFF)
 
 
 def is_wrong(measurement: Measurement) -> bool:

@@ -3,21 +3,19 @@
 from collections.abc import Collection
 from typing import Final
 
-from sqlalchemy import bindparam, func, literal_column, or_, select
+from sqlalchemy import bindparam, func, or_, select
 
 from tunefarm_schemas.job import JobState
-from tunefarm_services.store.fence import IS_FREE
+from tunefarm_services.store.fence import IS_FREE, IS_OPEN
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.lease_rows import take
 from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import Rows
 from tunefarm_services.store.tables import JobTable, TenantShareTable
 
-# In exactly the words of the index on the queue, which both databases ask for before they use it.
-_IS_OPEN: Final = JobTable.state != literal_column("'finished'")
 _WORKED_ON: Final = (
     select(JobTable.tenant, func.count().label("jobs"))
-    .where(_IS_OPEN, JobTable.owner.is_not(None), JobTable.lease_expires_at > bindparam("now_s"))
+    .where(IS_OPEN, JobTable.owner.is_not(None), JobTable.lease_expires_at > bindparam("now_s"))
     .group_by(JobTable.tenant)
     .subquery()
 )
@@ -26,7 +24,7 @@ _NEXT: Final = (
     .outerjoin(_WORKED_ON, _WORKED_ON.c.tenant == JobTable.tenant)
     .outerjoin(TenantShareTable, TenantShareTable.tenant == JobTable.tenant)
     .where(
-        _IS_OPEN,
+        IS_OPEN,
         JobTable.state != JobState.PAUSED.value,
         IS_FREE,
         JobTable.job_id.not_in(bindparam("passing_over", expanding=True)),

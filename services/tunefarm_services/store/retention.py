@@ -61,7 +61,7 @@ _LOCK_RESTING: Final = (
 
 
 def _of_exploration(
-    table: type[TrialTable] | type[DispatchTable] | type[MeasurementTable],
+    table: type[TrialTable] | type[DispatchTable] | type[MeasurementTable] | type[ExplorationTable],
 ) -> ColumnElement[bool]:
     return and_(table.tenant == bindparam("of_tenant"), table.exploration_id == bindparam("of_exploration"))
 
@@ -73,8 +73,10 @@ _IS_VERIFIED: Final = exists().where(
     MeasurementTable.candidate_number == TrialTable.candidate_number,
     MeasurementTable.purpose != Purpose.SEARCH.value,
 )
+_WORKLOAD: Final = select(ExplorationTable.workload_id).where(_of_exploration(ExplorationTable)).scalar_subquery()
 _IS_RECORD: Final = exists().where(
     RecordTable.tenant == TrialTable.tenant,
+    RecordTable.workload_id == _WORKLOAD,  # for which there is an index
     RecordTable.exploration_id == TrialTable.exploration_id,
     RecordTable.trace == TrialTable.trace,
     RecordTable.status != RecordStatus.CLAIMED.value,

@@ -106,7 +106,7 @@ class IntegrityReport(Frozen):
 
 
 class StoreStatistics(Frozen):
-    """How much the store holds for one tenant. ``blob_bytes`` and ``blobs`` are over all tenants."""
+    """How much the store holds for one tenant, or for all. ``blob_bytes`` and ``blobs`` are over all tenants."""
 
     revision: str
     rows: dict[str, int]

@@ -170,7 +170,10 @@ def _in_utc(text: str) -> str:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise BadInput("expires_at", f"{text[:50]!r} is not a time.", "Write RFC 3339, such as 2027-01-02T03:04:05Z.")
-    return moment.astimezone(UTC).isoformat()
+    try:
+        return moment.astimezone(UTC).isoformat()
+    except OverflowError as error:
+        raise BadInput("expires_at", "It is not within the calendar.", "Write a date of this century.") from error
 
 
 def _is_usable(row: AnyRow) -> bool:

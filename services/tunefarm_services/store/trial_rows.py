@@ -5,12 +5,13 @@ from typing import Final
 
 from sqlalchemy import BindParameter, Connection, bindparam, select, update
 
-from tunefarm_schemas.measurement import Candidate, CandidateOrigin, Dispatch, Measurement, Purpose
+from tunefarm_schemas.measurement import Candidate, CandidateOrigin, Dispatch, Failed, Measurement, Purpose
 from tunefarm_schemas.trace import Trace
 from tunefarm_services.store.exploration_rows import exploration_of
 from tunefarm_services.store.fence import require_exploration
 from tunefarm_services.store.insert_once import insert_once
 from tunefarm_services.store.lease import Lease
+from tunefarm_services.store.measured_trial import came_to_an_end
 from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import AnyRow, Rows
 from tunefarm_services.store.store_error import StoreConflict
@@ -117,9 +118,15 @@ def _with_attempts(
     rows: Iterable[AnyRow], dispatches: Iterable[AnyRow], documents: Iterable[AnyRow]
 ) -> list[StoredTrial]:
     latest = {row.candidate_number: row for row in dispatches}
-    document_of = {row.candidate_number: row.document for row in documents}
+    measured: dict[int, Measurement] = {}
+    for row in documents:
+        attempt = Measurement.model_validate_json(row.document)
+        earlier = measured.get(row.candidate_number)
+        was_timed = earlier is not None and not isinstance(earlier.result, Failed)
+        if came_to_an_end(attempt) or not was_timed:
+            measured[row.candidate_number] = attempt
     return [
-        _stored(row, latest[row.candidate_number], document_of.get(row.candidate_number))
+        _stored(row, latest[row.candidate_number], measured.get(row.candidate_number))
         for row in rows
         if row.candidate_number in latest
     ]
@@ -192,7 +199,7 @@ def _dispatch_values(lease: Lease, dispatch: Dispatch) -> dict[str, object]:
     }
 
 
-def _stored(row: AnyRow, dispatch: AnyRow, document: str | None) -> StoredTrial:
+def _stored(row: AnyRow, dispatch: AnyRow, measurement: Measurement | None) -> StoredTrial:
     candidate = Candidate(
         exploration_id=row.exploration_id,
         number=row.candidate_number,
@@ -213,5 +220,5 @@ def _stored(row: AnyRow, dispatch: AnyRow, document: str | None) -> StoredTrial:
             purpose=Purpose(dispatch.purpose),
             candidate=candidate,
         ),
-        measurement=None if document is None else Measurement.model_validate_json(document),
+        measurement=measurement,
     )

@@ -104,8 +104,7 @@ class UploadRows(Garbage):
         """Remove an upload and the pieces that nothing else needs. Raises NotFound."""
         pieces = self._delete_upload_rows(tenant, upload_id)
         # After the commit: a row must never outlive its blob.
-        if pieces:
-            self._remove_unreferenced([StoredBlob(piece, 0) for piece in sorted(pieces)])
+        self._remove_unreferenced(StoredBlob(piece, 0) for piece in sorted(pieces))
 
     @retried
     def _delete_upload_rows(self, tenant: str, upload_id: str) -> set[str]:

@@ -26,6 +26,8 @@ DISTURBED = 1.05
 SCATTERED = 1.10
 """So far apart, but for the fastest and the slowest, fresh processes say little about the next one."""
 MORE_PROCESSES = 14
+REFUSAL_S = 1.0
+"""A farm cancels what it had been asked about a function just before it says what is wrong with it."""
 UNTUNED = Trace(text="[[],[]]")
 """The schedule that changes nothing; what ships when tuning found nothing faster."""
 
@@ -86,6 +88,16 @@ class Finisher:
             if artifacts:
                 return Finished(record=standing, artifact_id=artifacts[0].artifact_id)
         return self._record(run, winner, compared_s, standing)
+
+    def look_for_reason(self, run: ExplorationRun) -> None:
+        """Time the untuned function of a run in which nothing worked: it may be at fault, and that shows late.
+
+        Raises:
+            BadInput: nothing can be verified against it.
+        """
+        ranked, _ = self._rank(run, [])
+        if not ranked:
+            self._farm.collect(REFUSAL_S)
 
     def claim(self, run: ExplorationRun) -> TuningRecord | None:
         """Keep the incumbent of an interrupted run as a claim, which seeds later searches."""

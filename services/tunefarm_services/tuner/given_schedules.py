@@ -14,7 +14,7 @@ from tunefarm_schemas.measurement import (
     Timing,
 )
 from tunefarm_services.store.store import Store
-from tunefarm_services.tuner.dispatching import dispatch_of
+from tunefarm_services.tuner.dispatching import ATTEMPTS, dispatch_of
 from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.finish import UNTUNED
 from tunefarm_services.tuner.job_run import JobRun
@@ -42,7 +42,7 @@ class GivenSchedules:
 
     def measure(self) -> bool:
         """Measure what is not measured yet; False when the job was stopped meanwhile."""
-        unfinished = unfinished_attempts(self._store, self._job_run)
+        unfinished = unfinished_attempts(self._store, self._job_run, self._watch.keep_lease)
         second = {dispatch.candidate.exploration_id: dispatch for dispatch in unfinished}
         waiting = [
             run for run in self._job_run.by_id().values() if not _result_of(run) and not self._was_lost(run, second)
@@ -137,9 +137,12 @@ class GivenSchedules:
 
 
 def _result_of(run: ExplorationRun) -> Timing | Stopped | Failed | None:
-    """What measuring gave, in whichever run of the job; None while there is nothing but what was called off."""
+    """What measuring gave, in whichever run of the job; None while there is nothing but what was called off or lost."""
     for known in run.known:
         result = known.measurement.result
-        if not isinstance(result, Failed) or result.failure.reason is not FailureReason.CANCELED:
+        if not isinstance(result, Failed):
+            return result
+        is_lost = result.failure.reason is FailureReason.DEVICE_LOST and known.measurement.attempt < ATTEMPTS
+        if not is_lost and result.failure.reason is not FailureReason.CANCELED:
             return result
     return None

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 from tunefarm_schemas.job import JobOutcome, JobState, StopReason
+from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import FenceLost
 from tunefarm_services.store.stored import JobRequest
@@ -17,26 +18,51 @@ ASK_STORE_S = 0.5
 REPORT_S = 0.25
 
 
+class LeaseKeeper:
+    """Renews a job's lease when that is due."""
+
+    def __init__(self, store: Store, lease: Lease) -> None:
+        self._store = store
+        self._lease = lease
+        self._due_s = time.monotonic() + RENEW_S
+
+    def keep(self) -> None:
+        """Called now and then by whatever may take long. Raises FenceLost."""
+        if time.monotonic() >= self._due_s:
+            self.renew()
+
+    def renew(self) -> None:
+        """Hold the job for a while from now on. Raises FenceLost."""
+        self._due_s = time.monotonic() + RENEW_S
+        if self._store.renew(self._lease, LEASE_S) is None:
+            raise FenceLost(f"job {self._lease.job_id}", self._lease.fence)
+
+
 class JobWatch:
     """Asked several times a second whether to go on. Serves one run of one job, on its supervisor's thread."""
 
     def __init__(
-        self, store: Store, job_run: JobRun, stop_asked: threading.Event, on_progress: Callable[[Progress], None]
+        self,
+        store: Store,
+        job_run: JobRun,
+        keeper: LeaseKeeper,
+        stop_asked: threading.Event,
+        on_progress: Callable[[Progress], None],
     ) -> None:
+        self.keep_lease = keeper.keep
+        self.renew_lease = keeper.renew
         self._store = store
         self._job_run = job_run
         self._stop_asked = stop_asked
         self._on_progress = on_progress
-        self._next_renewal_s = self._next_question_s = self._next_report_s = 0.0
+        self._next_question_s = self._next_report_s = 0.0
         self.halt: JobState | None = None
         """The state that the job was asked to enter, or was brought into; None while it goes on."""
 
     def goes_on(self, stage: Stage) -> bool:
         """Renew the lease, look for requests, report; False when the job has to stop. Raises FenceLost."""
         now_s = time.monotonic()
-        if now_s >= self._next_renewal_s:
-            self._next_renewal_s = now_s + RENEW_S
-            self.renew()
+        self.keep_lease()
         if now_s >= self._next_question_s:
             self._next_question_s = now_s + ASK_STORE_S
             self._obey()
@@ -44,12 +70,6 @@ class JobWatch:
             self._next_report_s = now_s + REPORT_S
             self._on_progress(self._job_run.progress(stage))
         return not self.has_to_stop
-
-    def renew(self) -> None:
-        """Hold the job for a while from now on. Raises FenceLost."""
-        lease = self._job_run.lease
-        if self._store.renew(lease, LEASE_S) is None:
-            raise FenceLost(f"job {lease.job_id}", lease.fence)
 
     @property
     def has_to_stop(self) -> bool:

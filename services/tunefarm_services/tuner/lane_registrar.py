@@ -59,6 +59,9 @@ class LaneRegistrar:
                 log.warning("lanes are not written down: the store is away", reason=str(error))
                 self._listening_since_s = None
                 stop.wait(_AGAIN_S)
+            except Exception:  # one lane's strange words must not make the others unheard
+                log.exception("lanes are not heard")
+                stop.wait(_AGAIN_S)
         client.close()
 
     def hear(self, client: redis.Redis) -> None:
@@ -146,12 +149,12 @@ def _refused(text: bytes, reason: str) -> LaneAnswer | None:
         loose = json.loads(text)
         lane_id, version = str(loose["lane_id"])[:200], loose["version"]
         instance = str(loose.get("instance", ""))[:200]
-    except (ValueError, KeyError, TypeError, AttributeError):
+        if version != MESSAGE_VERSION:
+            reason = _other_version(version)
+        return LaneAnswer(lane_id=lane_id, instance=instance, admitted=False, reason=reason)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         log.warning("a heartbeat is not understood", begins=text[:100].decode(errors="replace"))
         return None
-    if version != MESSAGE_VERSION:
-        reason = _other_version(version)
-    return LaneAnswer(lane_id=lane_id, instance=instance, admitted=False, reason=reason)
 
 
 def _other_version(version: object) -> str:

@@ -1,11 +1,17 @@
 """What a search child is told at its start, gathered from the store."""
 
+from collections.abc import Callable
+
+import structlog
+
 from tunefarm_schemas.job import Effort, ExplorationKey, Job
 from tunefarm_schemas.measurement import Dispatch
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Task
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.store import Store
+from tunefarm_services.store.store_error import BlobDamaged, BlobMissing
+from tunefarm_services.store.stored import StoredModel
 from tunefarm_services.tuner.dispatching import ATTEMPTS, dispatch_of
 from tunefarm_services.tuner.exploration_run import AS_GIVEN, ExplorationRun
 from tunefarm_services.tuner.job_run import JobRun
@@ -13,6 +19,8 @@ from tunefarm_services.tuner.ports import Farm
 from tunefarm_services.tuner.search_messages import KnownTrial, SearchOrder, SearchTask
 
 MOST_NEAR_RECORDS = 8
+
+log = structlog.get_logger()
 
 
 def open_exploration(store: Store, farm: Farm, lease: Lease, job: Job, task: Task) -> ExplorationRun:
@@ -65,11 +73,20 @@ def load_trials(store: Store, lease: Lease, run: ExplorationRun) -> None:
             run.proposed(trial.candidate.number, trial.candidate.trace)
 
 
-def search_order(store: Store, job_run: JobRun, effort: Effort, queue_depth: int) -> SearchOrder:
-    """The order for a search that may spend ``effort`` and keep ``queue_depth`` candidates in flight."""
+def search_order(
+    store: Store, job_run: JobRun, effort: Effort, queue_depth: int, on_task: Callable[[], None]
+) -> SearchOrder:
+    """The order for a search that may spend ``effort`` and keep ``queue_depth`` candidates in flight.
+
+    ``on_task`` is called before each task, of which there may be hundreds.
+    """
     spec = job_run.job.spec
+    tasks = []
+    for run in job_run.explorations:
+        on_task()
+        tasks.append(_search_task(store, job_run, run))
     return SearchOrder(
-        tasks=tuple(_search_task(store, job_run, run) for run in job_run.explorations),
+        tasks=tuple(tasks),
         strategy=spec.strategy,
         effort=effort,
         seed=spec.seed,
@@ -81,7 +98,7 @@ def _search_task(store: Store, job_run: JobRun, run: ExplorationRun) -> SearchTa
     spec = job_run.job.spec
     key = run.exploration.key
     near = [] if spec.fresh else _near_traces(store, job_run.lease.tenant, key)
-    model = None if spec.fresh else store.latest_model(job_run.lease.tenant, key.target_id, key.device_class_id)
+    model = None if spec.fresh else _latest_model(store, key)
     return SearchTask(
         exploration_id=run.exploration_id,
         name=run.task.name,
@@ -97,21 +114,32 @@ def _search_task(store: Store, job_run: JobRun, run: ExplorationRun) -> SearchTa
     )
 
 
+def _latest_model(store: Store, key: ExplorationKey) -> StoredModel | None:
+    """The model that was saved last. Without it a search learns from the beginning, so none is worth a failure."""
+    try:
+        return store.latest_model(key.tenant, key.target_id, key.device_class_id)
+    except (BlobMissing, BlobDamaged) as error:
+        log.warning("the saved cost model is not used", reason=str(error))
+        return None
+
+
 def _near_traces(store: Store, tenant: str, key: ExplorationKey) -> list[Trace]:
     """The schedules of workloads of the same family in another shape. The search skips what does not fit."""
     records = store.near_records(tenant, key.workload_id, key.target_id, key.device_class_id, MOST_NEAR_RECORDS)
     return [record.trace for record in records]
 
 
-def unfinished_attempts(store: Store, job_run: JobRun) -> list[Dispatch]:
-    """Second attempts, stored already, at the trials of a killed run that never came back."""
+def unfinished_attempts(store: Store, job_run: JobRun, on_task: Callable[[], None]) -> list[Dispatch]:
+    """Second attempts, stored already, at the trials of a killed run that never came back; ``on_task`` as above."""
     lease = job_run.lease
-    again = [
-        dispatch_of(trial.candidate, fence=lease.fence, attempt=trial.dispatch.attempt + 1)
-        for run in job_run.by_id().values()
-        for trial in store.trials(run.exploration_id, tenant=lease.tenant)
-        if trial.measurement is None and trial.dispatch.attempt < ATTEMPTS
-    ]
+    again = []
+    for run in job_run.by_id().values():
+        on_task()
+        again += [
+            dispatch_of(trial.candidate, fence=lease.fence, attempt=trial.dispatch.attempt + 1)
+            for trial in store.trials(run.exploration_id, tenant=lease.tenant)
+            if trial.measurement is None and trial.dispatch.attempt < ATTEMPTS
+        ]
     if again:
         store.put_trials(lease, [], again)
     return again

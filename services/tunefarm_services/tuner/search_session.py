@@ -1,11 +1,13 @@
 """The time between a search child's start and its end: candidates go out, results are committed and come back."""
 
+import queue
 import selectors
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from tunefarm_sandbox.channel import ChannelClosed
+from tunefarm_sandbox.channel import Channel, ChannelClosed
 from tunefarm_sandbox.fork_server import Child
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.measurement import Candidate, Dispatch, Failed, Measurement
@@ -69,6 +71,7 @@ class SearchSession:
         self._elapsed_s = elapsed_s
         self._on_tick = on_tick
         self._on_measured = on_measured
+        self._to_search: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._in_flight: set[str] = set()
         self._uncommitted: list[Measurement] = []
         self._next_commit_s = 0.0
@@ -83,14 +86,27 @@ class SearchSession:
     def run(self, unfinished: Sequence[Dispatch] = ()) -> bool:
         """Work until the search ends; False when ``on_tick`` ended it. Raises ``SearchDied``.
 
-        ``unfinished`` are second attempts, in the store already, at trials that never came back.
+        ``unfinished`` are attempts that are in the store already.
         """
         for dispatch in unfinished:
+            if dispatch.attempt < ATTEMPTS:
+                self._candidates[dispatch.candidate.exploration_id, dispatch.candidate.number] = dispatch.candidate
             self._send_to_farm(dispatch)
         with selectors.DefaultSelector() as selector:
-            if self._search is not None:
-                selector.register(self._search.channel, selectors.EVENT_READ, self._hear_search)
-            return self._listen(selector)
+            if self._search is None:
+                return self._listen(selector)
+            selector.register(self._search.channel, selectors.EVENT_READ, self._hear_search)
+            threading.Thread(target=self._speak, args=(self._search.channel,), name="search", daemon=True).start()
+            try:
+                return self._listen(selector)
+            finally:
+                self._to_search.put(None)
+
+    def _speak(self, channel: Channel) -> None:
+        """Send on what the search should know, apart from hearing it: else both could wait for the other to listen."""
+        with suppress(ChannelClosed):  # its last words, or that there are none, are heard where they are read
+            while (message := self._to_search.get()) is not None:
+                channel.send(message)
 
     def _listen(self, selector: selectors.BaseSelector) -> bool:
         next_tick_s = 0.0
@@ -210,8 +226,7 @@ class SearchSession:
         took_s = time.monotonic() - began_s
         self._next_commit_s = began_s + min(max(COMMITS_APART_S, took_s / COMMIT_SHARE), MOST_APART_S)
         if fresh and self._ended is None and self._search is not None:
-            with suppress(ChannelClosed):  # its last words, or that there are none, are heard where they are read
-                self._search.channel.send(Measured(measurements=tuple(fresh)).model_dump_json().encode())
+            self._to_search.put(Measured(measurements=tuple(fresh)).model_dump_json().encode())
 
     def _commit(self, measurements: list[Measurement]) -> list[Measurement]:
         if not measurements:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -22,6 +23,7 @@ from tunefarm_services.tuner.zygotes import Zygotes
 SWEEP_S: Final = 5.0
 STOP_S: Final = 8.0
 MOST_AWAY_S: Final = 5.0
+MOST_REST_S: Final = 8.0
 DEFAULT_JOBS_AT_ONCE: Final = 8
 
 log = structlog.get_logger()
@@ -69,6 +71,8 @@ class TunerService:
         self._places = settings.jobs_at_once or DEFAULT_JOBS_AT_ONCE
         self._running: dict[LeasedJob, threading.Thread] = {}
         self._resting_until_s: dict[str, float] = {}
+        self._rests: Counter[str] = Counter()
+        """How often each job has rested without having run in between."""
         self._lock = threading.Lock()
         self._changed = threading.Event()
         self._next_sweep_s = 0.0
@@ -89,6 +93,9 @@ class TunerService:
                     self._metrics.store_errors.labels(kind="unavailable").inc()
                     log.warning("the store is away", reason=str(error), again_in_s=away_s)
                     found, away_s = False, min(2 * away_s, MOST_AWAY_S)
+                except Exception:  # what goes wrong with one job's row must not end those that run
+                    log.exception("taking jobs failed", again_in_s=MOST_AWAY_S)
+                    found, away_s = False, MOST_AWAY_S
                 if self._idle_is_due and not found and not self._running:
                     self._idle_is_due = False
                     self._idle.begin()
@@ -126,9 +133,13 @@ class TunerService:
         self._store.release_of_the_dead(None, is_gone)
 
     def _resting(self) -> list[str]:
+        """Jobs that are not to be taken now: those that rest, and those that this tuner has, should a lease run out."""
         now_s = time.monotonic()
-        self._resting_until_s = {job: until_s for job, until_s in self._resting_until_s.items() if until_s > now_s}
-        return list(self._resting_until_s)
+        with self._lock:
+            over = [job_id for job_id, until_s in self._resting_until_s.items() if until_s <= now_s]
+            for job_id in over:
+                del self._resting_until_s[job_id]
+            return [*self._resting_until_s, *(job.lease.job_id for job in self._running)]
 
     def _begin(self, lease: Lease) -> None:
         job = LeasedJob(
@@ -157,7 +168,12 @@ class TunerService:
                 self._running.pop(job, None)
                 self._idle_is_due = True
                 if ended.rest_s:
-                    self._resting_until_s[ended.job_id] = time.monotonic() + ended.rest_s
+                    # Ever longer, so that many that wait for the same leave places for those that need not.
+                    rest_s = min(ended.rest_s * 2 ** self._rests[ended.job_id], max(MOST_REST_S, ended.rest_s))
+                    self._rests[ended.job_id] += 1
+                    self._resting_until_s[ended.job_id] = time.monotonic() + rest_s
+                else:
+                    del self._rests[ended.job_id]
                 self._metrics.jobs_running.set(len(self._running))
             self._changed.set()
 

@@ -20,7 +20,8 @@ from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.finish import Finished, Finisher, standing_record
 from tunefarm_services.tuner.given_schedules import GivenSchedules
 from tunefarm_services.tuner.job_run import JobRun
-from tunefarm_services.tuner.job_watch import LEASE_S, REPORT_S, JobWatch
+from tunefarm_services.tuner.job_watch import LEASE_S, REPORT_S, JobWatch, LeaseKeeper
+from tunefarm_services.tuner.outage import Outage
 from tunefarm_services.tuner.ports import Farm
 from tunefarm_services.tuner.search_orders import (
     load_trials,
@@ -35,7 +36,9 @@ from tunefarm_services.tuner.summary import JobSummary, Progress
 __all__ = ["LEASE_S", "ExplorationHeld", "Supervisor"]
 
 SEARCH_DEATHS = 3
-MOST_BETWEEN_TRIES_S = 5.0
+CALM_S = 30.0
+"""A job that ran for so long since it waited for the store waits with all its patience again."""
+READY_S, READY_TRIES = 1.0, 60
 VERIFY_AGAIN_AFTER_S = (1.0, 10.0)
 """A worker that is started anew, or whose host is, is back by then."""
 SEARCH_ENTRY = "tunefarm_services.tuner.search_child:main"
@@ -96,12 +99,14 @@ class Supervisor:
         ExplorationHeld when another job has what this one needs, StoreUnavailable, ForkFailed.
         """
         job = self._store.job(lease.tenant, lease.job_id)
-        if job.spec.kind == "measure":
-            explorations = [open_given(self._store, self._farm, lease, job, task) for task in job.spec.tasks]
-        else:
-            explorations = [open_exploration(self._store, self._farm, lease, job, task) for task in job.spec.tasks]
+        keeper = LeaseKeeper(self._store, lease)
+        opened = open_given if job.spec.kind == "measure" else open_exploration
+        explorations = []
+        for task in job.spec.tasks:
+            keeper.keep()
+            explorations.append(opened(self._store, self._farm, lease, job, task))
         job_run = JobRun(job, lease, explorations, self._origin_s)
-        watch = JobWatch(self._store, job_run, self._stop_asked, self._on_progress)
+        watch = JobWatch(self._store, job_run, keeper, self._stop_asked, self._on_progress)
         try:
             summary = self._run_through_outages(job_run, watch)
         except BadInput as problem:
@@ -112,25 +117,28 @@ class Supervisor:
 
     def _run_through_outages(self, job_run: JobRun, watch: JobWatch) -> JobSummary:
         """Begin again from the store after each time that it was away: what it holds is all that counts."""
+        outage: Outage | None = None
         while True:
+            began_s = time.monotonic()
             try:
                 return self._run(job_run, watch)
             except StoreUnavailable as away:
+                if outage is None or time.monotonic() - began_s > CALM_S:
+                    outage = Outage(self._outage_s)
                 if self._outage_s > 0:
                     log.warning("the job waits for the store", reason=str(away), for_s=self._outage_s)
-                if not self._store_is_back(job_run, watch):
+                if not self._store_is_back(job_run, watch, outage):
                     raise
                 log.info("the store is back; the job goes on")
                 job_run.begin_again()
 
-    def _store_is_back(self, job_run: JobRun, watch: JobWatch) -> bool:
+    def _store_is_back(self, job_run: JobRun, watch: JobWatch, outage: Outage) -> bool:
         """Wait for the store, then store what came in meanwhile. False when it stayed away. Raises FenceLost."""
-        deadline_s = time.monotonic() + self._outage_s
-        wait_s = 0.1
-        while time.monotonic() < deadline_s and not self._stop_asked.wait(wait_s):
-            wait_s = min(2 * wait_s, MOST_BETWEEN_TRIES_S)
+        while not outage.is_over and not self._stop_asked.wait(outage.next_wait_s()):
             try:
-                watch.renew()
+                watch.renew_lease()
+                if not watch.goes_on("waiting"):
+                    return True
                 if job_run.session is not None:
                     job_run.session.settle()
             except StoreUnavailable:
@@ -139,7 +147,7 @@ class Supervisor:
         return False
 
     def _run(self, job_run: JobRun, watch: JobWatch) -> JobSummary:
-        if not self._take_explorations(job_run, watch):
+        if not watch.goes_on("waiting") or not self._take_explorations(job_run, watch):
             return self._halted(job_run, watch)
         self._store.set_job_state(job_run.lease, JobState.RUNNING)
         if job_run.job.spec.kind == "measure":
@@ -165,6 +173,7 @@ class Supervisor:
         All jobs take them in the same order, so that no two wait for each other.
         """
         for run in sorted(job_run.explorations, key=lambda run: run.exploration_id):
+            watch.keep_lease()
             while not self._store.lease_exploration(job_run.lease, run.exploration_id):
                 if not self._waits_for_explorations:
                     raise ExplorationHeld(run.exploration_id)
@@ -176,7 +185,7 @@ class Supervisor:
 
     def _settle_unfinished(self, job_run: JobRun, watch: JobWatch) -> None:
         """Make the second attempts that a killed run left open, before the search looks at what is known."""
-        unfinished = unfinished_attempts(self._store, job_run)
+        unfinished = unfinished_attempts(self._store, job_run, watch.keep_lease)
         if not unfinished:
             return
         for run in job_run.explorations:
@@ -226,17 +235,18 @@ class Supervisor:
         if left is not None and job_run.deadline_passed():
             job_run.stopped_by(StopReason.DEADLINE)
             left = None
-        child = self._fork_search(job_run, left) if left is not None else None
+        child = self._fork_search(job_run, watch, left) if left is not None else None
         try:
             for run in job_run.explorations:
+                watch.keep_lease()
                 self._farm.open_task(run.measure_task())
-        except BadInput:
+        except BaseException:
             if child is not None:
                 self._end_search(child)
             raise
         while child is not None and left is not None:
             left = self._search(job_run, watch, child, left)
-            child = self._fork_search(job_run, left) if left is not None else None
+            child = self._fork_search(job_run, watch, left) if left is not None else None
 
     def _search(self, job_run: JobRun, watch: JobWatch, child: Child, left: Effort) -> Effort | None:
         """One search child's life; the effort that is left when it died before its end."""
@@ -257,8 +267,12 @@ class Supervisor:
         finally:
             self._end_search(child)
 
-    def _fork_search(self, job_run: JobRun, effort: Effort) -> Child:
-        order = search_order(self._store, job_run, effort, self._farm.room())
+    def _fork_search(self, job_run: JobRun, watch: JobWatch, effort: Effort) -> Child:
+        order = search_order(self._store, job_run, effort, self._farm.room(), watch.keep_lease)
+        for _ in range(READY_TRIES):  # after which forking says what is wrong
+            if self._zygote.ready(READY_S) or not self._zygote.alive:
+                break
+            watch.keep_lease()
         child = self._zygote.fork(
             SEARCH_ENTRY,
             order.model_dump_json().encode(),
@@ -311,13 +325,15 @@ class Supervisor:
         for run in job_run.explorations:
             if not watch.goes_on("verifying"):
                 return self._halted(job_run, watch)
-            if run.best_latency_s is not None:
-                end = self._verified(finisher, run, watch)
-                if end.failure is not None and watch.has_to_stop:
-                    return self._halted(job_run, watch)
-                job_run.finished[run.exploration_id] = end
-                if end.record is not None:
-                    run.concluded(end.record.trace, end.record.latency_s, job_run.elapsed_s())
+            if run.best_latency_s is None:
+                finisher.look_for_reason(run)
+                continue
+            end = self._verified(finisher, run, watch)
+            if end.failure is not None and watch.has_to_stop:
+                return self._halted(job_run, watch)
+            job_run.finished[run.exploration_id] = end
+            if end.record is not None:
+                run.concluded(end.record.trace, end.record.latency_s, job_run.elapsed_s())
         job_run.verify_s = time.monotonic() - began_s
         if self._has_records(job_run.explorations, job_run.finished):
             return self._close(job_run, JobOutcome.SUCCEEDED, "")

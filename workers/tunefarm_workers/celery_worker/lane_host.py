@@ -136,6 +136,10 @@ class LaneHost:
         """The farms that have orders here."""
         return list(self._held.farms())
 
+    def orders_of(self, farm_id: str) -> tuple[str, ...]:
+        """The ids of a farm's orders that are here."""
+        return self._held.farms().get(farm_id, ())
+
     def tell_holding(self, instance: str, known_farms: Collection[str]) -> set[str]:
         """Tell each farm what is here of it, those of ``known_farms`` too that have nothing here; give who has."""
         with self._held.changed:  # no result may overtake the news that it is not here any more

@@ -145,7 +145,8 @@ class LaneVoice:
             elif now_s - self._missing_since_s.setdefault(farm_id, now_s) > FARM_GONE_S:
                 log.info("a tuner is gone; what it sent is dropped", farm_id=farm_id)
                 self._missing_since_s[farm_id] = math.inf  # told once
-                self._host.cancel(Cancellation(farm_id=farm_id, epoch=1 << 60))
+                # By their ids: a tuner that was only cut off may come back, and what it sends then is wanted.
+                self._host.cancel(Cancellation(farm_id=farm_id, order_ids=self._host.orders_of(farm_id)))
 
     def _listen(self) -> None:
         while not self._ended.is_set():

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -98,7 +99,9 @@ class CudaFarm(SessionFarm):
 
     def _circumstances(self) -> Environment:
         if self._reads_facts and time.monotonic() - self._facts_read_s > _FACTS_FRESH_S:
-            self._facts, self._facts_read_s = gpu_facts(self._index), time.monotonic()
+            self._facts_read_s = time.monotonic()
+            with suppress(BadInput):  # a driver that does not answer shows elsewhere; the last known facts stand
+                self._facts = gpu_facts(self._index)
         return gpu_environment(self._facts)
 
 
@@ -154,6 +157,7 @@ def _toolchain(settings: CudaSettings) -> Toolchain:
         return Toolchain()
     path = f"{settings.toolkit}/bin:/usr/local/bin:/usr/bin:/bin"
     environment = {"TVM_CUDA_COMPILE_MODE": settings.compiler, "CUDA_HOME": settings.toolkit, "PATH": path}
+    environment["CUDA_PATH"] = settings.toolkit  # which TVM reads
     return Toolchain(environment=tuple(sorted(environment.items())))
 
 

@@ -35,15 +35,17 @@ def check_architecture(task: MeasureTask, facts: GpuFacts) -> None:
     """Refuse a target whose code the device cannot run.
 
     Raises:
-        BadInput: its architecture is newer than the device's, or bound to another one.
+        BadInput: its architecture is newer than the device's, of another generation, or bound to another one.
     """
     asked = str(json.loads(task.target).get("arch", ""))
     wanted, present = _ARCHITECTURE.fullmatch(asked), _ARCHITECTURE.fullmatch(facts.architecture)
     fix = f"Use the device's own target: {target_of_gpu(facts)}."
     if wanted is None or present is None:
         raise BadInput("target", f"its arch is {asked!r}.", fix)
+    # Code is made for one architecture, and runs on later ones of the same generation: sm_80 on sm_86, not on sm_90.
+    asked_for, there = int(wanted[1]), int(present[1])
     bound_to_one = bool(wanted[2])
-    if int(wanted[1]) > int(present[1]) or (bound_to_one and wanted[1] != present[1]):
+    if asked_for // 10 != there // 10 or asked_for > there or (bound_to_one and asked_for != there):
         raise BadInput("target", f"its arch {asked} does not run on {facts.name} with {facts.architecture}.", fix)
 
 

@@ -3,11 +3,7 @@
 from dataclasses import dataclass
 
 from tunefarm_schemas.device import ReferenceKernelTimes
-
-_SLOWER = 1.6
-_SLOWER_MEMORY = 3.0
-_SLOW_CHECKS = 3
-_RECHECK_S = 0.2
+from tunefarm_workers.drift import RECHECK_S, Drift
 
 
 @dataclass(frozen=True)
@@ -37,13 +33,12 @@ class DeviceHealth:
     def __init__(self, settings: HealthSettings, baseline: ReferenceKernelTimes | None) -> None:
         """``baseline``: the reference kernels' times when all was well; None takes those of the first check."""
         self._settings = settings
-        self._baseline = baseline
+        self._drift = Drift(baseline)
         self._wait_s = settings.first_wait_s
         self._patience_s = settings.patience_s
         self._next_try_s = 0.0
         self._away_since_s: float | None = None
         self._losses = 0
-        self._slow_checks = 0
         self._check_due_s: float | None = None
         self.reason = ""
         """Why it is away or in quarantine, for people."""
@@ -97,24 +92,24 @@ class DeviceHealth:
             self._check_due_s = now_s + self._settings.check_every_s
         return now_s >= self._check_due_s
 
-    def checked(self, times: ReferenceKernelTimes, now_s: float) -> None:
-        """Take in the reference kernels' present times: slow ones are drift, as usual ones end a quarantine."""
-        self._baseline = times if self._baseline is None else self._baseline
-        baseline = self._baseline
-        slow = times.compute_s > _SLOWER * baseline.compute_s
-        slow = slow or times.bandwidth_s > _SLOWER_MEMORY * baseline.bandwidth_s
-        self._slow_checks = self._slow_checks + 1 if slow else 0
+    def checked(self, times: ReferenceKernelTimes, now_s: float) -> bool:
+        """Take in the reference kernels' present times: slow ones are drift, as usual ones end a quarantine.
+
+        Whether the device is in order beyond doubt, so that what it measured until now can be trusted.
+        """
+        is_sure = self._drift.checked(times)
         self._check_due_s = now_s + self._settings.check_every_s
-        if not slow:
+        if not is_sure:
+            self._check_due_s = self._next_try_s = now_s + RECHECK_S
+        elif not self._drift.drifted:
             self.quarantined = False
             self.reason = ""
-        elif self._slow_checks < _SLOW_CHECKS:
-            self._check_due_s = self._next_try_s = now_s + _RECHECK_S
         elif not self.quarantined:
             self.reason = "The device became slower than it was; its times cannot be trusted."
             self._quarantine(now_s, self._settings.quarantine_s)
             self._check_due_s = self._next_try_s
         # A device that stays slow through its quarantine is used: it is what there is.
+        return is_sure and not self._drift.drifted
 
     def _quarantine(self, now_s: float, wait_s: float) -> None:
         self.quarantined = True

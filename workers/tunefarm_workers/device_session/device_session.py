@@ -89,7 +89,12 @@ class DeviceSession:
     def ask(self, request: Request, descriptors: Sequence[int], timeout_s: float, on_wait: OnWait) -> Answer:
         """The answer to a request. Raises ``DeviceLost``, and ``ChildFailed`` when the child dies or takes too long."""
         self.send(request, descriptors)
-        answer = self._answer(timeout_s, "running", on_wait)
+        try:
+            answer = self._answer(timeout_s, "running", on_wait)
+        except ChildFailed as failed:
+            if failed.may_be_tried_again:  # somebody killed it, and did not mean what it ran
+                raise DeviceLost(failed.failure.message) from failed
+            raise
         if isinstance(answer, DeviceGone):
             raise DeviceLost(answer.message)
         return answer

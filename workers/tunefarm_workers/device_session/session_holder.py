@@ -187,8 +187,7 @@ class SessionHolder:
 
     def _checked(self, said: ReferenceTimes) -> None:
         now_s = time.monotonic()
-        self.health.checked(said.times, now_s)
-        if not self.health.quarantined:
+        if self.health.checked(said.times, now_s):
             self._owner.device_in_order()
         if self._checks_alone:
             self._end()

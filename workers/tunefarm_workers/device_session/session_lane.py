@@ -240,8 +240,9 @@ class SessionLane:
     def _let_go(self, attempt: SessionAttempt) -> None:
         """Have nothing of the lane know an attempt any more."""
         self.loop.forget(attempt)
-        self.quiet_device.release(attempt)
+        # First, for the next one begins in the same session as soon as the device is free.
         self.holder.abandon(attempt)
+        self.quiet_device.release(attempt)
         self._attempts.remove(attempt)
         self._parked = [other for other in self._parked if other is not attempt]
         attempt.bury()
@@ -278,11 +279,15 @@ class SessionLane:
     def _tick(self, now_s: float) -> float | None:
         for attempt in list(self._attempts):
             attempt.check_build(now_s)
+        for task in list(self._tasks.values()):
+            if isinstance(task.opened.referee, Referee):
+                task.opened.referee.check_deadline(now_s, self._settings.reference_s)
         self.holder.tick(now_s)
         health = self.holder.health
         if health.given_up(now_s):
             self._fail_all(FailureReason.DEVICE_LOST, f"{self._access.name} is away: {health.reason}")
-        self._begin_builds()
+        if not (self._access.holds_builds_still and self.quiet_device.is_taken):
+            self._begin_builds()
         if not health.may_try(now_s):
             return health.next_try_s if self._parked else self.holder.deadline_s
         while self._parked:

@@ -1,14 +1,29 @@
 """The common root of request bodies."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+MOST_ITEMS: Final = 20_000
+"""Of one list or object of a body, those aside that are passed on as they are. Each may be an error to describe."""
+UNKNOWN_BORNE: Final = 16
 
 
 class Body(BaseModel):
     """A body that is closed against unknown fields, so that a misspelt one is told instead of ignored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_of_a_size(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            if len(value) > len(cls.model_fields) + UNKNOWN_BORNE:
+                raise ValueError(f"{len(value)} fields are more than there are")
+            for name, item in value.items():
+                if isinstance(item, (list, dict)) and len(item) > MOST_ITEMS:
+                    raise ValueError(f"{name[:40]!r} has {len(item)} items, which is more than {MOST_ITEMS}")
+        return value
 
 
 Identifier: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]

@@ -13,7 +13,7 @@ class TokenBody(Body):
     """A token of the caller's tenant, with no more scopes than the caller's own."""
 
     name: Name = Field(examples=["continuous integration"])
-    scopes: list[Scope] = Field(min_length=1, examples=[["jobs:read", "jobs:write"]])
+    scopes: list[Scope] = Field(min_length=1, max_length=len(Scope), examples=[["jobs:read", "jobs:write"]])
     expires_at: datetime | None = Field(default=None, description="RFC 3339 with an offset; never when absent.")
 
     @model_validator(mode="after")

@@ -10,8 +10,9 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tunefarm_schemas.token import Token
-from tunefarm_services.api.caller import STATE_KEY
+from tunefarm_services.api.caller import STATE_KEY, bearer_text
 from tunefarm_services.api.known_tokens import KnownTokens
+from tunefarm_services.api.middleware.request_body import ANNOUNCE_BODY
 from tunefarm_services.api.problem import ApiProblem, ProblemKind, unauthenticated
 from tunefarm_services.api.problem_handlers import problem_of
 from tunefarm_services.api.request_rates import RequestRates
@@ -21,7 +22,6 @@ from tunefarm_services.store import StoreError
 PUBLIC: Final = frozenset({"/healthz", "/readyz"})
 DOCUMENTS: Final = frozenset({"/openapi.json", "/docs"})
 METRICS: Final = "/metrics"
-LONGEST_TOKEN: Final = 200
 
 
 class Authentication:
@@ -43,6 +43,9 @@ class Authentication:
         try:
             scope[STATE_KEY] = await self._token(scope)
         except ApiProblem as problem:
+            if ANNOUNCE_BODY.intersection(Headers(scope=scope)):
+                # Nobody reads it, and a connection in the middle of a body is one that never has to end.
+                problem.headers["Connection"] = "close"
             await problem.send(scope, receive, send)
             return
         await self._app(scope, receive, send)
@@ -56,10 +59,11 @@ class Authentication:
         return path == METRICS and self._settings.metrics_on_loopback and _is_loopback(_address(scope))
 
     async def _token(self, scope: Scope) -> Token:
-        text = _bearer(Headers(scope=scope))
+        text = bearer_text(Headers(scope=scope))
         token = None
         if text:
-            self._require_patience(_address(scope))
+            if not self._tokens.was_valid_lately(text):
+                self._require_patience(_address(scope))
             try:
                 token = await self._tokens.token(text)
             except (StoreError, PoolExhausted) as error:
@@ -74,7 +78,10 @@ class Authentication:
         return token
 
     def _require_patience(self, address: str) -> None:
-        """An address that has shown too many bad tokens waits, so that guessing costs the store nothing."""
+        """An address that has shown too many bad tokens waits, so that guessing costs the store nothing.
+
+        Tokens that were valid lately do not: many clients share the address of what stands before the service.
+        """
         for limit in self._of_strangers:
             if wait_s := self._rates.wait_s(limit, "stranger", address):
                 raise _too_many("Too many requests with tokens that are not valid.", wait_s)
@@ -83,12 +90,6 @@ class Authentication:
 def _too_many(detail: str, wait_s: float) -> ApiProblem:
     headers = {"Retry-After": str(max(1, math.ceil(wait_s)))}
     return ApiProblem(ProblemKind.RATE_LIMITED, detail, headers=headers)
-
-
-def _bearer(headers: Headers) -> str:
-    scheme, _, text = headers.get("authorization", "").partition(" ")
-    text = text.strip()
-    return text if scheme.lower() == "bearer" and len(text) <= LONGEST_TOKEN else ""
 
 
 def _address(scope: Scope) -> str:

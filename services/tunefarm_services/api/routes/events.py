@@ -1,11 +1,12 @@
 """Events, as a stream and as a list."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
 from anyio import to_thread
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
@@ -13,18 +14,19 @@ from starlette.responses import Response
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.job import Event, JobState
 from tunefarm_services.api.answer import answer
-from tunefarm_services.api.caller import JobsReader
+from tunefarm_services.api.caller import JobsReader, bearer_text
 from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.parts import Parts, PartsOf
-from tunefarm_services.api.problem import ProblemKind
+from tunefarm_services.api.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.responses import responses
 from tunefarm_services.api.routes.path import Id, IdFilter
 from tunefarm_services.api.views.page import Page
-from tunefarm_services.store import TENANT_STREAM, NotFound, StoreUnavailable
+from tunefarm_services.store import TENANT_STREAM, NotFound, StoreError, StoreUnavailable
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
 SLOWEST_POLL_S: Final = 1.0
+TOKEN_LOOK_S: Final = 5.0
 SUMMARY_WAIT_S: Final = 2.0
 """How long a stream stays open for the summary that follows the end of a job."""
 BATCH: Final = 500
@@ -40,6 +42,7 @@ STREAM: Final = {
     responses=responses(ProblemKind.NOT_FOUND, s200=STREAM),
 )
 async def stream(
+    request: Request,
     job_id: Id,
     caller: JobsReader,
     parts: PartsOf,
@@ -48,12 +51,15 @@ async def stream(
 ) -> Response:
     """Events of a job in order, as they are committed, after the one that Last-Event-ID names.
 
-    The stream ends when the job is finished and everything was told. It may be taken up again at any time, on any
-    process of the service.
+    The stream ends when the job is finished and everything was told, or when the token works no longer. It may be taken
+    up again at any time, on any process of the service.
     """
+    if parts.streams[caller.tenant] >= parts.settings.streams_per_tenant:
+        detail = f"The tenant has {parts.streams[caller.tenant]} event streams open, which is the most it may have."
+        raise ApiProblem(ProblemKind.RATE_LIMITED, detail, headers={"Retry-After": "5"})
     begin = _number(last_event_id) if last_event_id else after
     await to_thread.run_sync(parts.store.job, caller.tenant, job_id)
-    following = JobStream(parts, caller.tenant, job_id, begin)
+    following = JobStream(parts, caller.tenant, job_id, begin, bearer_text(request.headers))
     return EventSourceResponse(
         following.events(),
         ping=max(1, round(parts.settings.heartbeat_s)),
@@ -80,7 +86,9 @@ def list_events(
 class JobStream:
     """One reader's place in the events of a job."""
 
-    def __init__(self, parts: Parts, tenant: str, job_id: str, after: int) -> None:
+    def __init__(self, parts: Parts, tenant: str, job_id: str, after: int, token_text: str) -> None:
+        self._token_text = token_text
+        self._token_looked_at_s = time.monotonic()
         self._parts = parts
         self._tenant = tenant
         self._job_id = job_id
@@ -91,15 +99,17 @@ class JobStream:
     async def events(self) -> AsyncIterator[ServerSentEvent]:
         """Every event behind the place, in order, until the job has ended or the process does."""
         self._parts.metrics.event_streams.inc()
+        self._parts.streams[self._tenant] += 1
         try:
             async for event in self._until_end():
                 yield ServerSentEvent(event.model_dump_json(), event=event.kind, id=str(event.sequence))
         finally:
             self._parts.metrics.event_streams.dec()
+            self._parts.streams[self._tenant] -= 1
 
     async def _until_end(self) -> AsyncIterator[Event]:
         waited_s = 0.0
-        while not self._is_stopping():
+        while not self._is_stopping() and await self._is_allowed():
             news = await self._news()
             for event in news:
                 self._after = event.sequence
@@ -113,6 +123,17 @@ class JobStream:
                 waited_s += self._poll_s
             self._poll_s = self._parts.settings.event_poll_s if news else min(SLOWEST_POLL_S, self._poll_s * 1.25)
             await asyncio.sleep(self._poll_s)
+
+    async def _is_allowed(self) -> bool:
+        """Whether the token still works, looked at every few seconds."""
+        now_s = time.monotonic()
+        if now_s - self._token_looked_at_s < TOKEN_LOOK_S:
+            return True
+        self._token_looked_at_s = now_s
+        try:
+            return await self._parts.tokens.token(self._token_text) is not None
+        except (StoreError, PoolExhausted):
+            return True
 
     async def _news(self) -> list[Event]:
         """Events behind the place; none while the store cannot be asked."""

@@ -118,7 +118,7 @@ def _trials_of_job(
 ) -> list[StoredTrial]:
     """One trial more than a page of those that stand behind the paging's place, over all explorations of a job."""
     exploration_after, _, number_text = (paging.after or "").partition(" ")
-    number_after = int(number_text) if number_text.isdigit() else None
+    number_after = int(number_text) if number_text.isascii() and number_text.isdigit() else None
     found: list[StoredTrial] = []
     for exploration in _explorations(parts, tenant, job_id):
         if exploration.exploration_id < exploration_after or len(found) > paging.size:

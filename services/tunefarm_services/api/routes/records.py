@@ -133,13 +133,13 @@ async def _best(parts: Parts, tenant: str, body: BestBody) -> Response:
 @router.post("/records:import", response_model=ImportReport, responses=responses(*NEEDED))
 async def import_records(body: DatabaseBody, caller: RecordsWriter, parts: PartsOf) -> Response:
     """Take in a TVM JSON database as claims. Each line that cannot be used is reported with its reason."""
-    return answer(await parts.understanding(lambda: import_database(parts, caller.tenant, body)))
+    return answer(await parts.exchanging(lambda: import_database(parts, caller.tenant, body)))
 
 
 @router.post("/records:export", response_model=ExportedDatabase, responses=responses(*NEEDED))
 async def export_records(body: ExportBody, caller: RecordsReader, parts: PartsOf) -> Response:
     """Records as a TVM JSON database that stock TVM loads."""
-    return answer(await parts.understanding(lambda: export_database(parts, caller.tenant, body)))
+    return answer(await parts.exchanging(lambda: export_database(parts, caller.tenant, body)))
 
 
 @router.get(

@@ -28,6 +28,8 @@ _PIECES: Final = {
     }
 }
 _QUOTA_RETRY_S: Final = 60
+MOST_UPLOADS: Final = 2000
+"""Of a tenant at once, each of which is a row that every further one looks at."""
 
 
 @router.post(
@@ -38,7 +40,11 @@ def create(body: UploadBody, caller: JobsWriter, parts: PartsOf) -> Response:
     if body.size_bytes > parts.settings.upload_bytes:
         detail = f"An upload may have {parts.settings.upload_bytes} bytes."
         raise ApiProblem(ProblemKind.TOO_LARGE, detail, field="size_bytes")
-    declared_bytes = sum(upload.size_bytes for upload in parts.store.uploads(caller.tenant))
+    uploads = parts.store.uploads(caller.tenant)
+    declared_bytes = sum(upload.size_bytes for upload in uploads)
+    if len(uploads) >= MOST_UPLOADS:
+        detail = f"The tenant has {len(uploads)} uploads. Delete one that is no longer needed."
+        raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers={"Retry-After": str(_QUOTA_RETRY_S)})
     if declared_bytes + body.size_bytes > parts.settings.tenant_upload_bytes:
         detail = f"The tenant's uploads have {declared_bytes} bytes together. Delete one that is no longer needed."
         raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers={"Retry-After": str(_QUOTA_RETRY_S)})

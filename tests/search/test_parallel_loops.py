@@ -1,0 +1,49 @@
+"""The loop that is foreseen to be shared by threads is the one that the compiler makes."""
+
+import re
+
+import numpy as np
+import pytest
+import tvm
+
+from tests.search.conftest import te_workload
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Space
+from tunefarm_search.features import FeatureExtractor
+from tunefarm_search.population import Breeder, features_of
+from tunefarm_search.scheduling import Point, Scheduled, Scheduler
+from tunefarm_search.space import search_space
+
+PARALLEL = re.compile(r"T\.parallel\((\d+)")
+
+
+def threads_share(module: tvm.IRModule) -> int:
+    """Iterations of the parallel loop around the update of a sum; 1 where there is none."""
+    around: list[tuple[int, int]] = []
+    for line in module["main"].script().splitlines():
+        indent = len(line) - len(line.lstrip())
+        around = [(other, count) for other, count in around if other < indent]
+        if found := PARALLEL.search(line):
+            around.append((indent, int(found[1])))
+        if "_update" in line and "sblock(" in line:
+            return int(np.prod([count for _, count in around], dtype=np.int64))
+    raise AssertionError("the module has no sum")
+
+
+@pytest.mark.parametrize("name", ["GMM", "C2D", "DEP"])
+def test_as_many_iterations_are_shared_as_foreseen(name: str, target: Target) -> None:
+    space = search_space(tvm.ir.load_json(te_workload(name).module_json), target, "stable", Space())
+    scheduler, random = Scheduler(space), np.random.default_rng(2)
+    extractor = FeatureExtractor(space)
+    place = extractor.names.index("nest0.parallel")
+    seen: set[int] = set()
+    for sketch in space.sketches:
+        points = [Point(sketch.number, tuple(row.tolist())) for row in sketch.sample(random, 16)]
+        features, _ = features_of(Breeder(space.sketches, random).of_points(points), space.sketches, extractor)
+        for point, foreseen in zip(points, 2.0 ** features[:, place], strict=True):
+            scheduled = scheduler.apply(point)
+            if isinstance(scheduled, Scheduled) and scheduled.point == point:
+                shared = threads_share(scheduler.module_of(scheduled.trace))
+                assert shared == round(float(foreseen)), point
+                seen.add(shared)
+    assert len(seen) > 8
