@@ -68,7 +68,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=128)
     parser.add_argument("--longer-trials", type=int, default=1024, help="budget where stock's result is not reached")
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), help="threads of every kernel")
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--output", type=Path, default=Path("bench-output"))
     parser.add_argument("--only-report", action="store_true", help="run nothing; draw what is there")
     return parser.parse_args()
 

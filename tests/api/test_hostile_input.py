@@ -1,7 +1,9 @@
 """What an attacker sends, and that the API stays as it was."""
 
+import base64
 import json
 import pickle
+import resource
 import time
 
 import pytest
@@ -14,6 +16,8 @@ from tests.api.modules import (
     relax_json,
     smuggling_trace,
 )
+from tests.api.people import person_of
+from tunefarm_services.api.json_nesting import nests_deeper
 
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
 
@@ -151,3 +155,54 @@ def test_a_database_with_a_hostile_module_is_reported(alice):
     assert answer.status_code in {200, 422}
     if answer.status_code == 200:
         assert len(answer.json()["refusals"]) == 2
+
+
+def test_many_large_modules_are_refused_before_all_of_them_are_read(app_with, store):
+    app = app_with(upload_bytes=4 << 20)
+    alice = person_of(app, store, "alice")
+    content = b"{" + b" " * (1 << 20) + b"}"
+    upload = alice.post("/v1/uploads", json={"size_bytes": len(content)}).json()["upload_id"]
+    kind = {"Upload-Offset": "0", "Content-Type": "application/octet-stream"}
+    alice.patch(f"/v1/uploads/{upload}", content=content, headers=kind)
+    answer = alice.post("/v1/jobs", json={"modules": [{"upload_id": upload}] * 256, "target": TARGET})
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["field"] == "modules"
+    assert "together" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {f"field {number}": number for number in range(50_000)},
+        {"modules": [0] * 50_000},
+        {"module": "{}", "labels": {f"label {number}": "" for number in range(50_000)}},
+    ],
+)
+def test_what_has_far_too_many_parts_is_one_error(alice, body):
+    answer = alice.post("/v1/jobs", json=body)
+    assert answer.status_code == 422
+    assert len(answer.json().get("errors", [0])) <= 2
+    assert "more than" in answer.text
+
+
+def test_blank_lines_before_a_script_cost_no_more_than_others(alice):
+    assert "not TVM JSON" in refused(alice, "\n" * 9_999 + "x")["detail"]
+    assert "TVMScript" in refused(alice, "\n" * 9_000 + "  @T.prim_func")["detail"]
+
+
+def test_a_long_string_is_looked_through_without_keeping_each_step_of_it():
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    text = b'{"a": "' + b"a" * (8 << 20) + b'"}'
+    assert not nests_deeper(text, 3)
+    assert not nests_deeper(b'{"a": "' + b'\\"[' * (1 << 20) + b'"}', 3)
+    assert nests_deeper(b'{"a": "' + b"a" * 100 + b'", "b": [[[[1]]]]}', 3)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident < 256 << 10, "in KiB"
+
+
+def test_a_page_token_or_a_time_out_of_this_world_is_bad_input(alice):
+    halved = base64.urlsafe_b64encode(b'["\\ud800","x"]').decode()
+    assert alice.get("/v1/jobs", params={"page_token": halved}).status_code == 422
+    late = {"name": "ci", "scopes": ["jobs:read"], "expires_at": "9999-12-31T23:59:59-01:00"}
+    answer = alice.post("/v1/tokens", json=late)
+    assert answer.status_code == 422
+    assert answer.json()["field"] == "expires_at"

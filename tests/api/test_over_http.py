@@ -219,3 +219,12 @@ def test_a_terminated_process_leaves_no_child(service_home, service_store):
     running.close()
     assert running.process.returncode != -signal.SIGKILL, "it did not end by itself"
     assert_gone(children, "the API")
+
+
+def test_a_stream_ends_with_the_token_that_opened_it(caller, service_store):
+    (token,) = service_store.tokens(caller.headers["X-Tenant"])
+    of_tenant = furnished(service_store, caller.headers["X-Tenant"])
+    threading.Timer(1.0, lambda: service_store.revoke_token(token.tenant, token.token_id)).start()
+    events = read_events(caller, of_tenant.job_id)
+    assert all(event["kind"] != "summary" for event in events), "the job goes on"
+    assert caller.get("/v1/jobs").status_code == 401

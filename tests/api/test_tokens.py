@@ -136,3 +136,28 @@ def test_loopback_may_read_metrics_where_the_setting_says_so(app_with):
 def test_the_documents_are_public_where_the_setting_says_so(app_with, is_public):
     answer = somebody(app_with(public_docs=is_public)).get("/openapi.json")
     assert answer.status_code == (200 if is_public else 401)
+
+
+def test_what_is_public_takes_no_body(stranger, alice):
+    for path in ("/healthz", "/readyz"):
+        answer = stranger.post(path, content=b"x" * 1000)
+        assert answer.status_code == 413
+        assert answer.headers["connection"] == "close"
+    assert alice.post("/v1/uploads", json={"size_bytes": 1}).status_code == 201
+
+
+def test_a_connection_whose_body_nobody_reads_is_closed(stranger):
+    assert stranger.post("/v1/jobs", content=b"x" * 10).headers["connection"] == "close"
+    assert "connection" not in stranger.get("/v1/jobs").headers
+
+
+def test_strangers_do_not_lock_out_who_shares_their_address(app_with, store):
+    app = app_with(refused_rate_limit="3/hour", token_trust_s=0.0)
+    alice, newcomer = person_of(app, store, "alice"), person_of(app, store, "alice")
+    assert alice.get("/v1/jobs").status_code == 200
+    stranger = somebody(app, "Bearer tfk_0000000000000000_" + "A" * 43)
+    assert [stranger.get("/v1/jobs").status_code for _ in range(5)] == [401, 401, 401, 429, 429]
+    assert alice.get("/v1/jobs").status_code == 200
+    assert newcomer.get("/v1/jobs").status_code == 429, "it was never seen to be valid"
+    store.revoke_token("alice", alice.token.token_id)
+    assert [alice.get("/v1/jobs").status_code for _ in range(2)] == [401, 429]

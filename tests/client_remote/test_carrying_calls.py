@@ -9,6 +9,8 @@ import pytest
 from tests.client_remote.scripted_server import Prepared, ScriptedServer
 from tunefarm import ApiError, AsyncClient, Client, ServiceUnreachable
 from tunefarm.remote.retrying import RetryPolicy
+from tunefarm.remote.workload_calls import new_workloads
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
@@ -180,3 +182,34 @@ def test_an_upload_goes_on_where_the_service_says(scripted: ScriptedServer, clie
 def unused_port() -> int:
     with ScriptedServer() as server:
         return int(server.url.rpartition(":")[2])
+
+
+def test_what_was_uploaded_for_a_request_is_removed_after_it(scripted: ScriptedServer, client: Client) -> None:
+    module = '{"root_index": 0}' + " " * (2 << 20)
+    upload = Prepared(201, {"upload_id": "u1", "size_bytes": len(module), "received_bytes": 0})
+    scripted.answers(upload, Prepared(204, text=""), Prepared(422, PROBLEM), Prepared(204, text=""))
+    with client, pytest.raises(ApiError, match="2 functions"):
+        client.transport.run(new_workloads(module))
+    assert [(asked.method, asked.path) for asked in scripted.asked][-2:] == [
+        ("POST", "/v1/workloads"),
+        ("DELETE", "/v1/uploads/u1"),
+    ]
+
+
+def test_what_is_no_service_is_named(scripted: ScriptedServer, client: Client) -> None:
+    with client:
+        scripted.answers(Prepared(301, headers={"Location": "https://elsewhere/v1/jobs/j1"}, text=""))
+        with pytest.raises(ApiError, match="https://elsewhere/v1/jobs/j1"):
+            client.jobs.get("j1")
+        scripted.answers(Prepared(200, text="<html>Welcome</html>"))
+        with pytest.raises(BadInput, match="no tunefarm service"):
+            client.jobs.get("j1")
+
+
+def test_a_token_is_taken_without_the_end_of_its_line(scripted: ScriptedServer) -> None:
+    scripted.answers(Prepared(200, JOB))
+    with Client(scripted.url, "tfk_x\n") as client:
+        client.jobs.get("j1")
+    assert scripted.asked[0].headers["authorization"] == "Bearer tfk_x"
+    with pytest.raises(BadInput, match="characters that no token has"):
+        Client(scripted.url, "tfk_x\nX-Other: y")

@@ -251,6 +251,36 @@ class TestRequests:
         assert store.requested(TENANT, job.job_id) is None
         assert store.set_job_state(lease, JobState.PAUSED).state is JobState.QUEUED
 
+    def test_a_cancel_that_overtakes_the_pause_wins(self, store: Store):
+        job = put_job(store)
+        lease = leased(store)
+        store.request_pause(TENANT, job.job_id)
+        store.request_cancel(TENANT, job.job_id)
+        assert store.set_job_state(lease, JobState.PAUSED).outcome is JobOutcome.CANCELED
+
+    def test_what_was_asked_too_late_for_the_owner_is_done_when_the_job_is_given_back(self, store: Store):
+        paused, waiting = put_job(store), put_job(store, "another")
+        lease = leased(store, paused)
+        store.request_pause(TENANT, paused.job_id)
+        store.set_job_state(lease, JobState.PAUSED)
+        store.request_cancel(TENANT, paused.job_id)
+        store.release(lease)
+        assert store.job(TENANT, paused.job_id).outcome is JobOutcome.CANCELED
+        lease = leased(store, waiting)
+        store.request_pause(TENANT, waiting.job_id)
+        store.release(lease)
+        assert store.job(TENANT, waiting.job_id).state is JobState.PAUSED
+
+    def test_a_request_dies_with_the_answer_to_the_next_one(self, store: Store):
+        job = put_job(store)
+        lease = leased(store, seconds=0)
+        store.set_job_state(lease, JobState.RUNNING)
+        store.request_cancel(TENANT, put_job(store, "another").job_id)
+        store.request_pause(TENANT, job.job_id)
+        store.request_resume(TENANT, job.job_id)
+        assert leased(store, job).job_id == job.job_id
+        assert store.requested(TENANT, job.job_id) is None
+
     def test_canceling_a_job_of_a_dead_owner_shuts_the_owner_out(self, store: Store):
         job = put_job(store)
         stalled = leased(store, seconds=0)

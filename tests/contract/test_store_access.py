@@ -108,6 +108,20 @@ class TestRepeatedRequests:
         store.forget_key(TENANT, "k")
         assert store.claim_key(TENANT, "k", "changed") == Claimed()
 
+    def test_a_request_that_was_broken_off_after_its_job_was_made_makes_no_other(self, store: Store):
+        task = put_task(store)
+        store.claim_key(TENANT, "k", "digest")
+        job = store.create_job(TENANT, spec(task), key="k")
+        store.forget_key(TENANT, "k")
+        assert store.claim_key(TENANT, "k", "digest") == Claimed(), "it need not wait for the claim's end"
+        assert store.create_job(TENANT, spec(task), key="k") == job
+
+    def test_the_end_of_a_lapsed_request_leaves_anothers_answer(self, store: Store):
+        store.claim_key(TENANT, "k", "digest")
+        store.answer_key(TENANT, "k", 202, {}, b"made")
+        store.forget_key(TENANT, "k")
+        assert store.claim_key(TENANT, "k", "digest") == Answered(202, {}, b"made")
+
     def test_a_key_is_forgotten_after_a_day(self, store: Store):
         store.claim_key(TENANT, "k", "digest")
         store.answer_key(TENANT, "k", 200, {}, b"old")

@@ -133,6 +133,30 @@ class TestTrials:
         holder.commit(again, failed(reason))
         assert store.exploration(TENANT, holder.exploration_id).spent.trials == 1
 
+    @pytest.mark.parametrize("reason", [FailureReason.CANCELED, FailureReason.DEVICE_LOST, FailureReason.CRASH])
+    def test_a_second_attempt_that_is_broken_off_leaves_the_first_time(self, store: Store, reason: FailureReason):
+        holder = bench(store)
+        holder.measure(0, timing(1e-3))
+        holder.commit(holder.send(0, attempt=2), failed(reason))
+        (trial,) = store.trials(holder.exploration_id)
+        assert (trial.state, trial.measurement.result) == (TrialState.DONE, timing(1e-3))
+        assert store.trials_page(TENANT, holder.exploration_id, failed_only=True) == []
+
+    def test_a_second_attempt_that_says_something_counts(self, store: Store):
+        holder = bench(store)
+        for number, result in enumerate([timing(2e-3), failed(FailureReason.WRONG_RESULT)]):
+            holder.measure(number, timing(1e-3))
+            holder.commit(holder.send(number, attempt=2), result)
+            assert store.trials(holder.exploration_id)[number].measurement.result == result
+
+    def test_a_time_outlives_the_owner_of_the_second_attempt(self, store: Store):
+        holder = bench(store)
+        holder.measure(0, timing(1e-3))
+        holder.send(0, attempt=2)
+        heir = holder.taken_over()
+        (trial,) = store.trials(heir.exploration_id)
+        assert (trial.state, trial.measurement.result) == (TrialState.DONE, timing(1e-3))
+
     def test_a_first_attempt_that_comes_after_the_second_is_kept_but_changes_nothing(self, store: Store):
         holder = bench(store)
         first, second = holder.send(0), holder.send(0, attempt=2)

@@ -34,20 +34,22 @@ def configure_logs(
         level: the least severe level that is shown, such as ``info``; an unknown one is read as ``info``.
         json: one JSON object a line, for machines; otherwise text for a person.
         stream: where lines go.
-        count: told level and event of each of our own lines; events are constant texts, of which there are few.
+        count: told level and event of each of our own lines from ``info`` on, shown or not; events are constant texts,
+            of which there are few.
     """
     output = stream or sys.stderr
     number = LEVELS.get(level.upper(), logging.INFO)
     shared = _shared_processors(service)
     structlog.configure(
         processors=[
+            structlog.stdlib.add_log_level,
+            _counting(count),  # before any is left out: alerts ask how often, whatever is shown
             structlog.stdlib.filter_by_level,
             *shared,
-            _counting(count),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.make_filtering_bound_logger(number),
+        wrapper_class=structlog.make_filtering_bound_logger(min(number, logging.INFO)),
         # A process that configures twice, as tests do, must not keep the first.
         cache_logger_on_first_use=False,
     )

@@ -18,6 +18,14 @@ _REQUEST_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2
 _STAGE_SECONDS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _JOB_SECONDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 
+ALARMING: Final = (
+    ("warning", "a heartbeat is not understood"),
+    ("warning", "a message is not understood"),
+    ("error", "an order is not understood, and dropped"),
+    ("info", "a result is dropped: doubled, late or not asked for"),
+)
+"""Level and event of the log lines that alerts count."""
+
 
 class Metrics:
     """Every figure that tunefarm counts itself, in a registry of its own. May be used from several threads.
@@ -40,6 +48,8 @@ class Metrics:
         self.log_lines = Counter(
             "tunefarm_log_lines_total", "Lines logged, by what they tell.", ["level", "event"], registry=self.registry
         )
+        for level, event in ALARMING:  # what begins with 1 has not risen, for who asks by how much it has
+            self.log_lines.labels(level=level, event=event)
         self._add_api()
         self._add_tuner()
         self._add_farm()

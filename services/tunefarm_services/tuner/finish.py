@@ -18,7 +18,9 @@ from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.ports import Farm
 
-FINALISTS = 3
+FINALISTS, MOST_FINALISTS = 3, 6
+CLOSE = 1.06
+"""Within so many times the fastest, which of them is the fastest shows only side by side."""
 COMPARE_S = 0.15
 """Seconds of timing for each schedule that is compared."""
 DISTURBED = 1.05
@@ -76,7 +78,7 @@ class Finisher:
     def finish(self, run: ExplorationRun) -> Finished:
         """Compare, export, record. Keeps the standing record where nothing beats it side by side."""
         standing = standing_record(self._store, run)
-        finalists: list[Trace] = run.fastest(FINALISTS)
+        finalists = _finalists(run)
         if standing is not None and standing.trace not in finalists:
             finalists.append(standing.trace)
         ranked, failure = self._rank(run, finalists)
@@ -212,6 +214,12 @@ class Finisher:
             created_at=record.created_at,
             input_specs=run.input_specs,
         )
+
+
+def _finalists(run: ExplorationRun) -> list[Trace]:
+    close_s = CLOSE * (run.best_latency_s or 0.0)
+    close = sum(latency_s <= close_s for latency_s in run.latencies_s.values())
+    return run.fastest(min(max(FINALISTS, close), MOST_FINALISTS))
 
 
 def _leaves_doubt(latencies_s: Sequence[float], likely_s: float) -> bool:
