@@ -74,8 +74,8 @@ class TimingFarm(InstantFarm):
     ("few_s", "more_s", "latency_s"),
     [
         pytest.param([1e-9] * 6 + [9e-9], [], 1e-9, id="alike but for one"),
-        pytest.param([1e-9] * 5 + [2e-9] * 2, [2e-9] * 14, 2e-9, id="far apart"),
-        pytest.param([1.0] * 7, [0.5] * 14, 0.5, id="slower than before"),
+        pytest.param([1e-9] * 5 + [2e-9] * 2, [2e-9] * 8, 2e-9, id="far apart"),
+        pytest.param([1.0] * 7, [0.5] * 8, 0.5, id="slower than before"),
     ],
 )
 def test_more_processes_are_timed_where_seven_leave_doubt(
