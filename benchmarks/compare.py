@@ -133,7 +133,8 @@ def _run_tuners(plan: Plan, order: TunerOrder, number: int, results: RawResults,
         template = plan.baseline
         tuners["baseline"] = lambda: run_baseline(template, order, timeout_s=TIMEOUT_S)
     names = list(tuners)
-    turn = number % len(names)
+    # Each workload's order changes from seed to seed too, though there may be as many workloads as turns.
+    turn = (number + number // len(plan.workloads)) % len(names)
     return {name: results.once(folder + name, TunerRun, tuners[name]) for name in names[turn:] + names[:turn]}
 
 

@@ -3,11 +3,12 @@
 from tunefarm.installation import open_store
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.lane import Lane, LaneRequest
+from tunefarm_services.api.views.device import worker_id_of
 from tunefarm_services.settings import Settings
 
 
 def ask_lane(name: str, verb: str) -> tuple[str, str]:
-    """Ask the lane of that id or name; give its id and its present state.
+    """Ask the lane of that id or name, or of the worker's id that the service shows; give its id and present state.
 
     It goes through the farm's database, so it works where an operator has that and no service runs. Raises BadInput,
     StoreError.
@@ -22,7 +23,7 @@ def ask_lane(name: str, verb: str) -> tuple[str, str]:
 
 
 def _the_one(lanes: list[Lane], name: str) -> Lane:
-    found = [lane for lane in lanes if name in (lane.lane_id, lane.worker_name)]
+    found = [lane for lane in lanes if name in (lane.lane_id, lane.worker_name, worker_id_of(lane))]
     if len(found) == 1:
         return found[0]
     if found:

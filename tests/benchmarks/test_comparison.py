@@ -72,6 +72,12 @@ def test_stocks_result_is_reached_when_a_retimed_incumbent_is_as_fast_whatever_i
     assert pairing.time_ratio == 30.0
 
 
+def test_what_is_as_fast_in_half_of_the_rounds_only_does_not_count() -> None:
+    in_turn = retimed("incumbent 0", 9.9).model_copy(update={"samples_s": tuple([8e-6, 11e-6] * 10)})
+    pairing = a_pairing(an_answer(10.0, in_turn, retimed("incumbent 1", 9.0)))
+    assert pairing.time_ratio == 30.0
+
+
 def test_a_fast_kernel_with_a_wrong_result_does_not_count() -> None:
     wrong = retimed("incumbent 0", 1.0, agrees=False)
     pairing = a_pairing(an_answer(10.0, wrong, retimed("incumbent 1", 9.0)))

@@ -3,13 +3,15 @@
 import threading
 from pathlib import Path
 
+import pytest
+
 from tests.workers import workloads
 from tests.workers.conftest import SETTINGS
 from tests.workers.measuring import RunningFarm
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.device import ReferenceKernelTimes
 from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Timing
-from tunefarm_workers.cpu_identity import cpu_identity
+from tunefarm_workers.cpu_identity import cpu_identity, host_fingerprint
 from tunefarm_workers.deadlines import Deadlines
 from tunefarm_workers.device_identity import device_of
 from tunefarm_workers.device_watch import DeviceWatch
@@ -118,3 +120,12 @@ def test_deadlines_follow_what_builds_have_taken() -> None:
         deadlines.built(0.3)
     assert 1.5 < deadlines.build_cpu_s < 2.0
     assert deadlines.run_s(None) > deadlines.run_s(1e-3)
+
+
+def test_a_host_is_known_by_the_name_that_its_environment_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_this_container = host_fingerprint(cpu_identity())
+    monkeypatch.setenv("TUNEFARM_HOST_NAME", "node-7")
+    of_its_node = device_of(cpu_identity(), TIMES, None)
+    monkeypatch.setattr("platform.node", lambda: "another container")
+    assert host_fingerprint(cpu_identity()) == of_its_node.fingerprint != of_this_container
+    assert of_its_node.host_name == "node-7"

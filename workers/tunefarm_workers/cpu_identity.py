@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tunefarm_schemas.frozen import Frozen, digest
 from tunefarm_workers.farm_settings import usable_cores
+from tunefarm_workers.host_name import host_name
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _TOPOLOGY = Path("/sys/devices/system/cpu")
@@ -49,7 +50,7 @@ def host_fingerprint(identity: CpuIdentity) -> str:
     machine_id = ""
     with contextlib.suppress(OSError):
         machine_id = _MACHINE_ID.read_text().strip()
-    return digest("\n".join((machine_id, platform.node(), identity.model_dump_json())))
+    return digest("\n".join((machine_id, host_name(), identity.model_dump_json())))
 
 
 def are_declared_siblings(cores: list[int], topology: Path = _TOPOLOGY) -> bool:

@@ -1,10 +1,10 @@
 """Which device class this host belongs to."""
 
 import math
-import platform
 
 from tunefarm_schemas.device import Device, DeviceClass, ReferenceKernelTimes
 from tunefarm_workers.cpu_identity import CpuIdentity, host_fingerprint
+from tunefarm_workers.host_name import host_name
 
 _BUCKET_RATIO = 2.0
 _UNIT_S = 1e-6
@@ -14,7 +14,7 @@ _SAME_CLASS_BUCKETS = 0.85
 
 def device_of(identity: CpuIdentity, times: ReferenceKernelTimes, known: Device | None) -> Device:
     """The device of this host, which ``identity`` and its reference times describe."""
-    return classified("cpu", identity, host_fingerprint(identity), platform.node(), times, known)
+    return classified("cpu", identity, host_fingerprint(identity), host_name(), times, known)
 
 
 def classified(

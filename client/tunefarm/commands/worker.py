@@ -8,7 +8,9 @@ from tunefarm.exit_code import ExitCode
 
 worker = typer.Typer(help="A lane of the farm on this host.", no_args_is_help=True)
 
-LaneName = Annotated[str, typer.Argument(metavar="LANE", help="Id or name of a lane, as `tunefarm devices` shows it.")]
+LaneName = Annotated[
+    str, typer.Argument(metavar="LANE", help="Name of a lane, or its worker's id as `tunefarm devices show` has it.")
+]
 
 
 @worker.command()
@@ -51,7 +53,7 @@ def resume(lane: LaneName) -> int:
 
 
 def _ask(lane: str, verb: str) -> int:
-    """Through the service where there is one, else through the database that the tuner uses."""
+    """Through the farm's database, so that it works where no service runs."""
     from tunefarm.lane_request import ask_lane
 
     lane_id, state = ask_lane(lane, verb)

@@ -22,6 +22,7 @@ from tunefarm_services.tuner.zygotes import Zygotes
 
 SWEEP_S: Final = 5.0
 STOP_S: Final = 8.0
+TIDYING_S: Final = 2.0
 MOST_AWAY_S: Final = 5.0
 MOST_REST_S: Final = 8.0
 DEFAULT_JOBS_AT_ONCE: Final = 8
@@ -83,6 +84,10 @@ class TunerService:
     def run(self, stop: threading.Event) -> None:
         """Work until ``stop`` is set; then give every job back to the queue with all that was measured."""
         away_s = self._settings.poll_s
+        is_over = threading.Event()
+        # In a thread, for it may take minutes in which jobs are to be taken.
+        tidying = threading.Thread(target=self._tidying.run, args=(is_over,), name="tidying", daemon=True)
+        tidying.start()
         try:
             while not stop.is_set():
                 self._metrics.tuner_alive.set_to_current_time()
@@ -101,8 +106,10 @@ class TunerService:
                     self._idle.begin()
                 self._wait(stop, away_s)
         finally:
+            is_over.set()
             self._idle.end()
             self._stop_all()
+            tidying.join(TIDYING_S)
 
     def _wait(self, stop: threading.Event, seconds: float) -> None:
         """Until a place became free, ``stop`` was set, or the time is up."""
@@ -115,7 +122,6 @@ class TunerService:
     def _take_jobs(self) -> bool:
         """Fill the free places; whether anything was taken."""
         self._sweep()
-        self._tidying.tidy_if_due()
         found = False
         while len(self._running) < self._places:
             lease = self._store.lease_next(self.owner, LEASE_S, passing_over=self._resting())

@@ -1,11 +1,13 @@
 """Forgetting, now and then, what has been kept for as long as the settings say."""
 
+import threading
 import time
 from typing import Final
 
 import structlog
 
 from tunefarm_services.store.store import Store
+from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.store.stored import RetentionPolicy
 from tunefarm_services.tuner.settings import TunerSettings
 
@@ -13,6 +15,7 @@ EVERY_S: Final = 3600.0
 UNREFERRED_S: Final = 3600.0
 """A blob that no row refers to may be on its way between hosts for so long, such as a task or a library."""
 FIRST_S: Final = 60.0
+LOOK_S: Final = 1.0
 
 log = structlog.get_logger()
 
@@ -32,6 +35,16 @@ class Tidying:
             lanes_days=settings.keep_lanes_days,
         )
         self._due_s = time.monotonic() + FIRST_S
+
+    def run(self, stop: threading.Event) -> None:
+        """Tidy when it is due until ``stop`` is set, whatever happens to the store meanwhile."""
+        while not stop.wait(LOOK_S):
+            try:
+                self.tidy_if_due()
+            except StoreUnavailable as error:
+                log.warning("nothing is tidied: the store is away", reason=str(error))
+            except Exception:  # what is left over costs room, and nobody's job
+                log.exception("tidying failed")
 
     def tidy_if_due(self) -> None:
         """Tidy when an hour has gone by. Raises StoreUnavailable."""

@@ -1,7 +1,6 @@
 """What the environment says about a worker."""
 
 import os
-import platform
 import re
 from pathlib import Path
 from typing import Final
@@ -12,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.broker import DEFAULT_PREFIX, Broker
 from tunefarm_schemas.lane import LaneKind
+from tunefarm_workers.host_name import host_name
 
 _RANGE: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
@@ -65,7 +65,7 @@ class WorkerSettings(BaseSettings):
 
     def name(self) -> str:
         """What this lane is called."""
-        return self.worker_name or f"{platform.node() or 'host'}/{_text(self.cores())}"
+        return self.worker_name or f"{host_name() or 'host'}/{_text(self.cores())}"
 
 
 def _parsed(text: str) -> set[int]:

@@ -28,6 +28,7 @@ from tunefarm_workers.celery_worker.lane_life import LaneFacts, LaneLife
 from tunefarm_workers.celery_worker.lane_voice import LaneVoice
 from tunefarm_workers.celery_worker.reply_sender import ReplySender
 from tunefarm_workers.celery_worker.settings import WorkerSettings
+from tunefarm_workers.host_name import host_name
 
 ENDED: Final = 0
 REFUSED: Final = 2
@@ -85,7 +86,7 @@ class WorkerProcess:
             signal.signal(number, self._on_signal)
         with ExitStack() as parts:
             name = self._settings.name()
-            lane_id = digest(f"{os.uname().nodename}\n{name}")[:32]
+            lane_id = digest(f"{host_name()}\n{name}")[:32]
             lock = InstanceLock(self._settings.home.expanduser().absolute() / "lanes", lane_id, name)
             parts.callback(lock.close)
             farm = self._farm(parts)

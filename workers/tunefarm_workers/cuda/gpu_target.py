@@ -1,7 +1,6 @@
 """Targets and identities of graphics processors."""
 
 import json
-import platform
 import re
 
 from tunefarm_schemas.bad_input import BadInput
@@ -12,6 +11,7 @@ from tunefarm_workers.cpu_identity import CpuIdentity
 from tunefarm_workers.cuda.gpu_facts import GpuFacts
 from tunefarm_workers.device_identity import classified
 from tunefarm_workers.environment import present_environment
+from tunefarm_workers.host_name import host_name
 
 _ARCHITECTURE = re.compile(r"sm_(\d+)([af]?)")
 _MODERATE_SHARED_BYTES = 48 * 1024
@@ -61,7 +61,7 @@ def gpu_device(facts: GpuFacts, kind: str, times: ReferenceKernelTimes, known: D
         caches_bytes=(facts.memory_bytes,),
         cores=0,
     )
-    return classified(kind, identity, gpu_fingerprint(facts), platform.node(), times, known)
+    return classified(kind, identity, gpu_fingerprint(facts), host_name(), times, known)
 
 
 def gpu_fingerprint(facts: GpuFacts) -> str:

@@ -1,6 +1,5 @@
 """A board behind TVM's RPC, offered to a tuner like any other device."""
 
-import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tunefarm_workers.device_session.session_messages import Toolchain
 from tunefarm_workers.environment import present_environment
 from tunefarm_workers.gateway.board_connection import BoardConnection
 from tunefarm_workers.gateway.gateway_settings import GatewaySettings
+from tunefarm_workers.host_name import host_name
 
 _CHILD_MEMORY_BYTES = 2 << 30
 _LINGER_BEYOND_S = 5.0
@@ -119,10 +119,10 @@ def board_of(settings: GatewaySettings, times: ReferenceKernelTimes, known: Devi
         caches_bytes=(),
         cores=settings.cores,
     )
-    return classified("cpu", identity, board_fingerprint(settings), platform.node(), times, known)
+    return classified("cpu", identity, board_fingerprint(settings), host_name(), times, known)
 
 
 def board_fingerprint(settings: GatewaySettings) -> str:
     """Tells this board from others: by its serial number, or by where it is connected."""
-    serial = settings.serial or f"{platform.node()}:{settings.host}:{settings.port}"
+    serial = settings.serial or f"{host_name()}:{settings.host}:{settings.port}"
     return digest(f"board\n{settings.board}\n{serial}")

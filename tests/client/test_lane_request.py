@@ -1,0 +1,27 @@
+"""An operator names a lane by whatever the farm shows of it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.contract.test_store_farm import lane
+from tunefarm.installation import open_store
+from tunefarm.lane_request import ask_lane
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.lane import LaneRequest
+from tunefarm_services.api.views.device import worker_id_of
+from tunefarm_services.settings import Settings
+
+
+def test_a_lane_is_asked_by_its_name_its_id_or_its_workers_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNEFARM_HOME", str(tmp_path))
+    store = open_store(Settings(), create=True)
+    mine, other = lane("a", worker_name="mine"), lane("b", worker_name="other")
+    store.put_lanes([mine, other])
+    for name in ("mine", "a", worker_id_of(mine)):
+        assert ask_lane(name, "drain") == ("a", mine.state.value)
+        assert store.lane_requests() == {"a": LaneRequest.DRAIN}
+        ask_lane(name, "resume")
+    with pytest.raises(BadInput, match="no lane 'nobody'"):
+        ask_lane("nobody", "drain")
+    store.close()
