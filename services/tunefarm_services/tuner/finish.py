@@ -26,7 +26,8 @@ COMPARE_S = 0.15
 DISTURBED = 1.05
 """So many times what it took side by side: then something else ran beside the fresh processes."""
 SCATTERED = 1.10
-"""So far apart, but for the fastest and the slowest, fresh processes say little about the next one."""
+"""So far apart, but for the fastest and the slowest, or from the best time of the search, fresh processes say little
+about the next one."""
 MORE_PROCESSES = 8
 REFUSAL_S = 1.0
 """A farm cancels what it had been asked about a function just before it says what is wrong with it."""
@@ -132,7 +133,7 @@ class Finisher:
         likely_s = min([compared_s, *run.latencies_of(winner)])
         order = ExportOrder(exploration_id=run.exploration_id, trace=winner, likely_s=likely_s)
         exported = self._farm.export(order, self._on_wait)
-        if not isinstance(exported, Exported) or not _leaves_doubt(exported.process_latencies_s, compared_s):
+        if not isinstance(exported, Exported) or not _leaves_doubt(exported.process_latencies_s, compared_s, likely_s):
             return exported
         more = self._farm.export(order.model_copy(update={"processes": MORE_PROCESSES}), self._on_wait)
         if not isinstance(more, Exported):
@@ -222,9 +223,11 @@ def _finalists(run: ExplorationRun) -> list[Trace]:
     return run.fastest(min(max(FINALISTS, close), MOST_FINALISTS))
 
 
-def _leaves_doubt(latencies_s: Sequence[float], compared_s: float) -> bool:
-    inner_s = sorted(latencies_s)[1:-1] or latencies_s
-    return statistics.median(latencies_s) > DISTURBED * compared_s or max(inner_s) > SCATTERED * min(inner_s)
+def _leaves_doubt(latencies_s: Sequence[float], compared_s: float, least_s: float) -> bool:
+    """Whether they are slower than side by side, or than the schedule ever was, or far apart."""
+    median_s, inner_s = statistics.median(latencies_s), sorted(latencies_s)[1:-1] or latencies_s
+    was_faster = median_s > DISTURBED * compared_s or median_s > SCATTERED * least_s
+    return was_faster or max(inner_s) > SCATTERED * min(inner_s)
 
 
 def _as_given(run: ExplorationRun) -> str:
