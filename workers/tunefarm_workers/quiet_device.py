@@ -66,13 +66,13 @@ class QuietDevice:
         self._waiting = deque(entry for entry in self._waiting if entry[0] is not claimant)
         if self._holder is claimant:
             self._holder = None
-            if self._next() is not None and not self.disturbed and self._has_time_for_another():
+            if self._next() is not None and self._has_time_for_another():
                 self._give()
             else:
                 self._end_stillness()
 
     def _has_time_for_another(self) -> bool:
-        """Whether a turn that begins now should end within this stillness."""
+        """Whether a turn that begins now should end within this stillness, which is over once it is disturbed."""
         return self._opened_s is not None and time.monotonic() - self._opened_s < _LONGEST_STILLNESS_S / 2
 
     def hold(self, child: Child) -> None:

@@ -114,8 +114,7 @@ class Referee:
         self._silent_since_s = moving_s
         if not self.knows(INPUT_SETS):
             if self._widen and (0, False) in self._steps:
-                self._widen = False
-                self._steps = {step for step in self._steps if not step[1]}
+                self._drop_widened()
             else:
                 self._doubt(Doubt.FAILED, f"one call takes longer than {limit_s:g} s")
         self.child.kill()
@@ -133,13 +132,17 @@ class Referee:
             if was_killed(self.child.exit(timeout_s=1.0)) and self._kills < _KILLS_BORNE:
                 self._kills += 1
             elif self._widen:
-                self._widen = False
-                self._steps = {step for step in self._steps if not step[1]}
+                self._drop_widened()
             else:
                 self._doubt(Doubt.FAILED, f"its process ended: {self.child.output()[-500:]}")
                 return
             self._replace_child()
         self._on_progress()
+
+    def _drop_widened(self) -> None:
+        """Do without the widened form, and compute the other one again."""
+        self._widen = False
+        self._steps = {step for step in self._steps if not step[1]}
 
     def _replace_child(self) -> None:
         try:

@@ -8,7 +8,7 @@ from tunefarm.quantities import failures_text
 from tunefarm.remote.conversion import Conversion
 from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm.remote.measured_module import MeasuredModule
-from tunefarm.remote.request import Flow, Reply, Request
+from tunefarm.remote.request import Flow, Request
 from tunefarm.remote.upload_calls import INLINE_BYTES, module_field, with_modules
 from tunefarm.remote.views import JobView
 from tunefarm_schemas.frozen import JsonValue
@@ -51,7 +51,8 @@ def submission(conversion: Conversion, options: RemoteJobOptions) -> Flow[JobVie
         "deadline_s": options.deadline_s,
     }
     body |= {name: value for name, value in chosen.items() if value is not None}
-    return (yield from with_modules(fields, _created(body)))
+    reply = yield from with_modules(fields, Request("POST", "/jobs", body=body, creates=True))
+    return reply.read(JobView)
 
 
 def measurement_submission(
@@ -68,7 +69,8 @@ def measurement_submission(
     }
     if device_class_id is not None:
         body["device_class_id"] = device_class_id
-    return (yield from with_modules(fields, _created(body)))
+    reply = yield from with_modules(fields, Request("POST", "/jobs", body=body, creates=True))
+    return reply.read(JobView)
 
 
 def measurements(job: JobView, summary: Mapping[str, Any], modules: Sequence[str]) -> list[MeasuredModule]:
@@ -88,11 +90,6 @@ def _module_fields(texts: Sequence[str]) -> Flow[list[Mapping[str, JsonValue]]]:
     for text in texts:
         fields.append((yield from module_field(text, inline_bytes)))  # noqa: PERF401 - comprehensions cannot yield
     return fields
-
-
-def _created(body: Mapping[str, JsonValue]) -> Flow[JobView]:
-    reply: Reply = yield Request("POST", "/jobs", body=body, creates=True)
-    return reply.read(JobView)
 
 
 def _measured(task: Mapping[str, Any]) -> MeasuredModule:

@@ -66,7 +66,7 @@ def best_records(
         "limit": limit,
     }
     request = Request("POST", "/records:best", body={n: v for n, v in body.items() if v is not None})
-    reply = yield from with_modules([which], _asked(request))
+    reply = yield from with_modules([which], request)
     return list(reply.read(_Matches).items)
 
 
@@ -76,7 +76,7 @@ def publication(
     """Publish a schedule of a module, as TVM JSON, with the latency that is claimed for it, in seconds."""
     which = yield from module_field(module)
     body = {**which, "target": target, "trace": trace.text, "latency_s": latency_s, **({"name": name} if name else {})}
-    reply = yield from with_modules([which], _asked(Request("POST", "/records", body=body, creates=True)))
+    reply = yield from with_modules([which], Request("POST", "/records", body=body, creates=True))
     return reply.read(TuningRecord)
 
 
@@ -101,7 +101,3 @@ def database_export(
         body["workload_id"] = workload_id
     reply: Reply = yield Request("POST", "/records:export", body=body, timeout_s=IMPORT_TIMEOUT_S)
     return reply.read(ExportView)
-
-
-def _asked(request: Request) -> Flow[Reply]:
-    return (yield request)

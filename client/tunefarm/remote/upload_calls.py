@@ -3,14 +3,12 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Final, TypeVar
+from typing import Final
 
 from tunefarm.remote.api_error import ApiError
 from tunefarm.remote.request import Flow, Reply, Request
 from tunefarm.remote.views import UploadView
 from tunefarm_schemas.frozen import JsonValue, digest
-
-T = TypeVar("T")
 
 PIECE_BYTES: Final = 4 << 20
 INLINE_BYTES: Final = 1 << 20
@@ -60,7 +58,7 @@ def upload_deletion(upload_id: str) -> Flow[None]:
 def module_field(text: str, inline_bytes: int = INLINE_BYTES) -> Flow[Mapping[str, JsonValue]]:
     """The field of a body that stands for a module: the text itself, or where it is large, an upload of it.
 
-    Whatever asks with it is called within ``with_modules``.
+    The request that has it is sent by ``with_modules``.
     """
     content = text.encode()
     if len(content) <= inline_bytes:
@@ -68,15 +66,15 @@ def module_field(text: str, inline_bytes: int = INLINE_BYTES) -> Flow[Mapping[st
     return {"upload_id": (yield from upload(content))}
 
 
-def with_modules(fields: Sequence[Mapping[str, JsonValue]], call: Flow[T]) -> Flow[T]:
-    """What ``call`` gives, which names modules by ``fields``. Uploads among them have then served their purpose."""
+def with_modules(fields: Sequence[Mapping[str, JsonValue]], request: Request) -> Flow[Reply]:
+    """The reply to a request that names modules by ``fields``. Uploads among them have then served their purpose."""
     try:
-        given = yield from call
+        reply = yield request
     except ApiError:
         yield from _deleted(fields)
         raise
     yield from _deleted(fields)
-    return given
+    return reply
 
 
 def _deleted(fields: Sequence[Mapping[str, JsonValue]]) -> Flow[None]:

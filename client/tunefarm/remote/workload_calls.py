@@ -8,7 +8,6 @@ from tunefarm.remote.paging import listed
 from tunefarm.remote.request import Answer, Flow, Reply, Request
 from tunefarm.remote.upload_calls import module_field, with_modules
 from tunefarm.remote.views import TargetPreset, TargetView, WorkloadView
-from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.workload import Workload
 
 
@@ -81,11 +80,7 @@ def new_workloads(module: str, *, function: str | None = None, all_functions: bo
         body["function"] = function
     if all_functions:
         body["all_functions"] = True
-    return (yield from with_modules([which], _stored(body)))
-
-
-def _stored(body: Mapping[str, JsonValue]) -> Flow[list[WorkloadView]]:
-    reply: Reply = yield Request("POST", "/workloads", body=body, creates=True)
+    reply = yield from with_modules([which], Request("POST", "/workloads", body=body, creates=True))
     return list(reply.read(_Workloads).workloads)
 
 

@@ -47,11 +47,8 @@ def publish(parts: Parts, tenant: str, body: PublishBody) -> tuple[TuningRecord,
 def import_database(parts: Parts, tenant: str, body: DatabaseBody) -> ImportReport:
     """Keep every usable line of a TVM database as a claim. Raises BadInput where reading it ends the child."""
     entries = parts.intake.read_database(DatabaseText(workloads=body.workloads, records=body.records))
-    workloads = {workload.workload_id: workload for workload in entries.workloads}
-    targets = {target.target_id: target for target in entries.targets}
     taken: list[str] = []
-    for entry in entries.accepted:
-        workload, target = workloads[entry.workload_id], targets[entry.target_id]
+    for entry, workload, target in entries.whole():
         record, is_new = _kept(parts.store, _imported(tenant, entry), workload, target)
         if is_new:
             taken.append(record.record_id)

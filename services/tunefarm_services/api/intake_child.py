@@ -157,10 +157,7 @@ def _entries(database: ParsedDatabase) -> DatabaseEntries:
 
 
 def _database_text(entries: DatabaseEntries) -> DatabaseText:
-    workloads = {workload.workload_id: workload for workload in entries.workloads}
-    targets = {target.target_id: target for target in entries.targets}
     database = export_database(
-        (workloads[entry.workload_id], targets[entry.target_id], entry.trace, [entry.latency_s])
-        for entry in entries.accepted
+        (workload, target, entry.trace, [entry.latency_s]) for entry, workload, target in entries.whole()
     )
     return DatabaseText(workloads=database.workloads, records=database.records)

@@ -1,5 +1,7 @@
 """What the intake child is asked, and what it answers."""
 
+from collections.abc import Iterator
+
 from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen
@@ -90,3 +92,10 @@ class DatabaseEntries(Frozen):
     targets: tuple[Target, ...]
     accepted: tuple[DatabaseEntry, ...]
     refused: tuple[DatabaseRefusal, ...] = ()
+
+    def whole(self) -> Iterator[tuple[DatabaseEntry, Workload, Target]]:
+        """Each usable record with its workload and its target."""
+        workloads = {workload.workload_id: workload for workload in self.workloads}
+        targets = {target.target_id: target for target in self.targets}
+        for entry in self.accepted:
+            yield entry, workloads[entry.workload_id], targets[entry.target_id]

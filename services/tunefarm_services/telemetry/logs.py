@@ -42,10 +42,9 @@ def configure_logs(
     shared = _shared_processors(service)
     structlog.configure(
         processors=[
-            structlog.stdlib.add_log_level,
+            *shared,
             _counting(count),  # before any is left out: alerts ask how often, whatever is shown
             structlog.stdlib.filter_by_level,
-            *shared,
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),

@@ -8,7 +8,7 @@ from tunefarm_schemas.device import HOT_CACHE
 from tunefarm_schemas.input_spec import InputSpec
 from tunefarm_schemas.job import JobKind, Strategy
 from tunefarm_schemas.workload import Abi
-from tunefarm_services.api.bodies.body import MOST_ITEMS, Body, Identifier, Seconds, TargetText
+from tunefarm_services.api.bodies.body import Body, Identifier, Seconds, TargetText
 from tunefarm_services.api.bodies.module import TaskBody
 
 Label: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
@@ -60,7 +60,7 @@ class JobBody(Body):
     )
 
     kind: JobKind = "tune"
-    modules: list[TaskBody] = Field(min_length=1, max_length=MOST_ITEMS)
+    modules: list[TaskBody] = Field(min_length=1)
     target: TargetText = None
     device_class_id: Identifier | None = None
     effort: EffortBody = EffortBody()

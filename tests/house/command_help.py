@@ -1,0 +1,38 @@
+"""What our commands say of themselves."""
+
+import io
+import os
+import re
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from unittest.mock import patch
+
+from tunefarm.command_line import main
+
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+
+
+def assert_exists(line: str) -> None:
+    """There is the command that ``line`` calls, its program the first word, and it has every option shown there."""
+    shown = help_of(tuple(words_before_options(line)))
+    assert shown.lstrip().startswith("Usage"), shown
+    assert set(OPTION.findall(line)) <= set(OPTION.findall(shown))
+
+
+def words_before_options(line: str) -> list[str]:
+    """The names of the (sub)command: what is made of lower-case letters before anything else."""
+    words = []
+    for word in line.split()[1:]:
+        if not re.fullmatch(r"[a-z]+(-[a-z]+)*", word):
+            break
+        words.append(word)
+    return words
+
+
+@cache
+def help_of(arguments: tuple[str, ...]) -> str:
+    shown = io.StringIO()
+    wide = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+    with patch.dict(os.environ, wide), redirect_stdout(shown), redirect_stderr(shown):
+        status = main([*arguments, "--help"])
+    return shown.getvalue() if status == 0 else f"exit {status}: {shown.getvalue()}"
