@@ -3,6 +3,7 @@
 ``BASELINE_COMMAND='python tune.py {workload} {trials} --seed {seed} --cores {cores}'`` adds a column to the comparison.
 The command ends with one line of JSON: ``points``, a list of [seconds, trials, microseconds] at each new best, and
 ``best_us``. If it also says ``seconds``, its own total, then what the wall time has beyond that is added to each point.
+Points with a fourth element, the schedule's trace as TVM's JSON in a text, are timed again beside everybody else's.
 """
 
 import shlex
@@ -28,12 +29,17 @@ def run_baseline(template: str, order: TunerOrder, *, timeout_s: float) -> Tuner
 
 
 def baseline_run(order: TunerOrder, finished: Finished) -> TunerRun:
-    """Read what the command printed. Its latencies are its own: without a trace they cannot be timed again."""
+    """Read what the command printed. Its latencies are its own words."""
     answer: dict[str, Any] = finished.last_json()
     outside_s = max(0.0, finished.wall_s - float(answer.get("seconds", finished.wall_s)))
     points = [
-        Point(elapsed_s=float(seconds) + outside_s, trials=int(trials), latency_s=float(microseconds) * 1e-6)
-        for seconds, trials, microseconds in answer["points"]
+        Point(
+            elapsed_s=float(seconds) + outside_s,
+            trials=int(trials),
+            latency_s=float(microseconds) * 1e-6,
+            trace=trace[0] if trace else None,
+        )
+        for seconds, trials, microseconds, *trace in answer["points"]
     ]
     best_s = float(answer["best_us"]) * 1e-6
     if not points or best_s < points[-1].latency_s:
@@ -47,7 +53,7 @@ def baseline_run(order: TunerOrder, finished: Finished) -> TunerRun:
         trials=order.trials,
         wall_s=finished.wall_s,
         points=tuple(points),
-        final_trace=None,
+        final_trace=points[-1].trace,
         seconds={},
         failures={},
     )

@@ -14,7 +14,7 @@ from benchmarks.figures import figures
 from benchmarks.machine import this_machine
 from benchmarks.markdown_table import markdown_page
 from benchmarks.our_tuner import run_ours
-from benchmarks.pairing import Pairing, first_as_fast, schedules_to_retime
+from benchmarks.pairing import Pairing, final_names, first_as_fast, schedules_to_retime
 from benchmarks.plots import plot_latency_over_time, plot_ratios
 from benchmarks.raw_results import OtherMachine, RawResults, pairing_name
 from benchmarks.retimed import RetimeAnswer, RetimeOrder, retime
@@ -104,12 +104,13 @@ def make_pairing(plan: Plan, order: TunerOrder, number: int, results: RawResults
     """
     runs = _run_tuners(plan, order, number, results, folder)
     stock, ours = runs["stock"], runs["tunefarm"]
-    retimed = _retime(stock, ours)
+    baseline = runs.get("baseline")
+    retimed = _retime(stock, ours, baseline)
     longer, longer_retimed = None, None
     if first_as_fast(ours, retimed) is None and plan.longer_trials > order.trials:
         asked = order.model_copy(update={"trials": plan.longer_trials})
         longer = results.once(f"{folder}longer", TunerRun, lambda: run_ours(asked, timeout_s=TIMEOUT_S, repeat=False))
-        longer_retimed = _retime(stock, longer)
+        longer_retimed = _retime(stock, longer, None)
     return Pairing(
         workload=order.workload,
         seed=order.seed,
@@ -117,7 +118,7 @@ def make_pairing(plan: Plan, order: TunerOrder, number: int, results: RawResults
         order=tuple(runs),
         stock=stock,
         ours=ours,
-        baseline=runs.get("baseline"),
+        baseline=baseline,
         retimed=retimed,
         longer=longer,
         longer_retimed=longer_retimed,
@@ -138,13 +139,13 @@ def _run_tuners(plan: Plan, order: TunerOrder, number: int, results: RawResults,
     return {name: results.once(folder + name, TunerRun, tuners[name]) for name in names[turn:] + names[:turn]}
 
 
-def _retime(stock: TunerRun, ours: TunerRun) -> RetimeAnswer:
+def _retime(stock: TunerRun, ours: TunerRun, baseline: TunerRun | None) -> RetimeAnswer:
     if stock.final_trace is None or ours.final_trace is None:
         raise CommandFailed(f"no valid kernel: stock failures {stock.failures}, ours {ours.failures}")
-    schedules = schedules_to_retime(stock, ours)
+    schedules = schedules_to_retime(stock, ours, baseline)
     order = RetimeOrder(workload=stock.workload, cores=stock.cores, schedules=schedules)
     answer = retime(order, timeout_s=TIMEOUT_S)
-    wrong = [timed.name for timed in (answer.schedules[0], answer.schedules[-1]) if not timed.agrees]
+    wrong = [name for name in final_names(ours, baseline) if not answer.named(name).agrees]
     if wrong:
         raise CommandFailed(f"wrong results from what would ship: {', '.join(wrong)}")
     return answer

@@ -15,7 +15,9 @@ class WorkloadFigures(Frozen):
 
     ``time_ratio`` is stock's wall time over the time at which ours first held a kernel as fast as stock's result;
     ``not_reached`` counts the seeds in which it never did. ``quality_ratio`` is stock's latency over ours after the
-    same number of trials, above 1 where ours is faster.
+    same number of trials, above 1 where ours is faster. ``baseline_time_ratio`` is the baseline's own to stock's
+    result, reached in ``baseline_reached`` seeds, and ``baseline_quality_ratio`` its latency over ours; both are None where its
+    schedules were not timed again. Its latency is then its own word.
     """
 
     workload: str
@@ -36,6 +38,9 @@ class WorkloadFigures(Frozen):
     repeat_trials: int | None
     baseline_wall_s: float | None
     baseline_latency_s: float | None
+    baseline_time_ratio: Ratio | None
+    baseline_reached: int
+    baseline_quality_ratio: Ratio | None
 
 
 class Figures(Frozen):
@@ -44,6 +49,8 @@ class Figures(Frozen):
     workloads: tuple[WorkloadFigures, ...]
     time_ratio: Ratio
     quality_ratio: Ratio
+    baseline_time_ratio: Ratio | None
+    baseline_quality_ratio: Ratio | None
 
     @property
     def slower_workloads(self) -> tuple[str, ...]:
@@ -59,6 +66,8 @@ def figures(pairings: Sequence[Pairing]) -> Figures:
         workloads=tuple(workload_figures(group) for group in groups),
         time_ratio=ratio_over([_time_samples(group) for group in groups]),
         quality_ratio=ratio_over([_quality_samples(group) for group in groups]),
+        baseline_time_ratio=_ratio_of([_baseline_time_samples(group) for group in groups]),
+        baseline_quality_ratio=_ratio_of([_baseline_quality_samples(group) for group in groups]),
     )
 
 
@@ -84,8 +93,34 @@ def workload_figures(group: Sequence[Pairing]) -> WorkloadFigures:
         repeat_wall_s=geometric_mean([repeat.wall_s for repeat in repeats]) if repeats else None,
         repeat_trials=max(repeat.trials for repeat in repeats) if repeats else None,
         baseline_wall_s=geometric_mean([run.wall_s for run in baselines]) if baselines else None,
-        baseline_latency_s=geometric_mean([run.points[-1].latency_s for run in baselines]) if baselines else None,
+        baseline_latency_s=_baseline_latency_s(group),
+        baseline_time_ratio=_ratio_of([_baseline_time_samples(group)]),
+        baseline_reached=sum(pairing.baseline_reached for pairing in group),
+        baseline_quality_ratio=_ratio_of([_baseline_quality_samples(group)]),
     )
+
+
+def _baseline_latency_s(group: Sequence[Pairing]) -> float | None:
+    latencies_s = [
+        pairing.baseline_latency_s or pairing.baseline.points[-1].latency_s
+        for pairing in group
+        if pairing.baseline is not None
+    ]
+    return geometric_mean(latencies_s) if latencies_s else None
+
+
+def _ratio_of(groups: Sequence[list[list[float]]]) -> Ratio | None:
+    """The ratio over the workloads that have samples; None when none has."""
+    filled = [group for group in groups if group]
+    return ratio_over(filled) if filled else None
+
+
+def _baseline_time_samples(group: Sequence[Pairing]) -> list[list[float]]:
+    return [[pairing.baseline_time_ratio] for pairing in group if pairing.baseline_time_ratio is not None]
+
+
+def _baseline_quality_samples(group: Sequence[Pairing]) -> list[list[float]]:
+    return [list(pairing.baseline_quality_samples) for pairing in group if pairing.baseline_quality_samples]
 
 
 def _time_samples(group: Sequence[Pairing]) -> list[list[float]]:

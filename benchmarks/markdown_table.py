@@ -20,6 +20,7 @@ def markdown_page(result: Figures, pairings: Sequence[Pairing], machine: Machine
         f"- Time to stock's result: **{_ratio(result.time_ratio)} less** (geometric mean, 95% interval).",
         f"- Kernels at equal trials: **{_ratio(result.quality_ratio)} faster**; "
         f"wholly below 0.97x: {', '.join(result.slower_workloads) or 'none'}.",
+        *_baseline_lines(result),
         "",
         *_table(_RESULT_HEAD, [_result_row(row) for row in result.workloads]),
         "",
@@ -47,6 +48,7 @@ def markdown_page(result: Figures, pairings: Sequence[Pairing], machine: Machine
 _RESULT_HEAD = (
     "workload", "stock wall", "stock kernel", "our wall", "our kernel", "time to stock's result",
     "kernel at equal trials", "failed trials, stock / ours", "asked again", "baseline wall, kernel",
+    "baseline's time to stock's result", "ours against the baseline's kernel",
 )  # fmt: skip
 
 
@@ -66,7 +68,25 @@ def _result_row(row: WorkloadFigures) -> tuple[str, ...]:
         f"{row.stock_failures:.0%} / {row.our_failures:.0%}",
         again,
         baseline,
+        _baseline_time(row),
+        "" if row.baseline_quality_ratio is None else _ratio(row.baseline_quality_ratio),
     )
+
+
+def _baseline_time(row: WorkloadFigures) -> str:
+    if row.baseline_time_ratio is None:
+        return ""
+    missed = row.seeds - row.baseline_reached
+    return _ratio(row.baseline_time_ratio) + (f" ‡{missed}" if missed else "")
+
+
+def _baseline_lines(result: Figures) -> list[str]:
+    if result.baseline_time_ratio is None or result.baseline_quality_ratio is None:
+        return []
+    return [
+        f"- The baseline: {_ratio(result.baseline_time_ratio)} less time to stock's result at most; "
+        f"ours makes **{_ratio(result.baseline_quality_ratio)} faster** kernels than it at equal trials."
+    ]
 
 
 def _stage_row(row: WorkloadFigures) -> tuple[str, ...]:
@@ -75,12 +95,18 @@ def _stage_row(row: WorkloadFigures) -> tuple[str, ...]:
 
 
 def _footnote(result: Figures, pairings: Sequence[Pairing]) -> str:
-    if not any(row.not_reached for row in result.workloads):
-        return ""
-    longest = max((pairing.longer or pairing.ours).trials for pairing in pairings if pairing.first_as_fast is None)
-    return (
-        f"†n: in n seeds stock's result was not reached within {longest} trials; the ratio is that of the whole run.\n"
-    )
+    notes = ""
+    if any(row.not_reached for row in result.workloads):
+        longest = max((pairing.longer or pairing.ours).trials for pairing in pairings if pairing.first_as_fast is None)
+        notes += (
+            f"†n: in n seeds stock's result was not reached within {longest} trials; "
+            "the ratio is that of the whole run.\n"
+        )
+    if any(row.baseline_time_ratio is not None and row.baseline_reached < row.seeds for row in result.workloads):
+        notes += (
+            "‡n: in n seeds the baseline never held a kernel as fast; the ratio is that of its whole run, a bound.\n"
+        )
+    return notes
 
 
 def _seeds(pairings: Sequence[Pairing]) -> list[int]:

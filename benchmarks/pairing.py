@@ -36,14 +36,26 @@ class Pairing(Frozen):
     @property
     def our_latency_s(self) -> float:
         """What our last incumbent takes, timed again beside it."""
-        return self.retimed.named(incumbent_name(len(self.ours.points) - 1)).latency_s
+        return _last(self.ours, self.retimed).latency_s
+
+    @property
+    def baseline_latency_s(self) -> float | None:
+        """What the baseline's last schedule takes, timed again beside it; None where it did not say which it was."""
+        if self.baseline is None or self.baseline.final_trace is None:
+            return None
+        return _last(self.baseline, self.retimed).latency_s
 
     @property
     def quality_samples(self) -> tuple[float, ...]:
         """How many times faster our final kernel is than stock's, in each round of the side-by-side timing."""
-        stock = self.retimed.named(STOCK).samples_s
-        ours = self.retimed.named(incumbent_name(len(self.ours.points) - 1)).samples_s
-        return tuple(theirs / mine for theirs, mine in zip(stock, ours, strict=True))
+        return _over(self.retimed.named(STOCK), _last(self.ours, self.retimed))
+
+    @property
+    def baseline_quality_samples(self) -> tuple[float, ...]:
+        """The same against the baseline's final kernel; nothing where that was not timed again."""
+        if self.baseline is None or self.baseline.final_trace is None:
+            return ()
+        return _over(_last(self.baseline, self.retimed), _last(self.ours, self.retimed))
 
     @property
     def first_as_fast(self) -> Point | None:
@@ -60,22 +72,49 @@ class Pairing(Frozen):
         ours_s = found.elapsed_s if found is not None else (self.longer or self.ours).wall_s
         return self.stock.wall_s / ours_s
 
+    @property
+    def baseline_time_ratio(self) -> float | None:
+        """The same for the baseline, within its equal budget; None where its schedules were not timed again."""
+        if self.baseline is None or self.baseline.final_trace is None:
+            return None
+        found = first_as_fast(self.baseline, self.retimed)
+        return self.stock.wall_s / (found.elapsed_s if found is not None else self.baseline.wall_s)
 
-def incumbent_name(index: int) -> str:
-    """What the ``index``-th incumbent of ours is called in the side-by-side timing."""
-    return f"incumbent {index}"
+    @property
+    def baseline_reached(self) -> bool:
+        """Whether the baseline held a kernel as fast as stock's result within its equal budget."""
+        return self.baseline is not None and first_as_fast(self.baseline, self.retimed) is not None
 
 
-def schedules_to_retime(stock: TunerRun, ours: TunerRun) -> tuple[NamedSchedule, ...]:
-    """Stock's final schedule and each of our incumbents."""
+def incumbent_name(run: TunerRun, index: int) -> str:
+    """What the ``index``-th incumbent of a run is called in the side-by-side timing."""
+    return f"{run.tuner} {index}"
+
+
+def final_names(*runs: TunerRun | None) -> tuple[str, ...]:
+    """What is called so that its tuner would ship: stock's schedule, and the last incumbent of each run."""
+    return (STOCK, *(incumbent_name(run, len(run.points) - 1) for run in runs if run is not None and run.final_trace))
+
+
+def schedules_to_retime(stock: TunerRun, *others: TunerRun | None) -> tuple[NamedSchedule, ...]:
+    """Stock's final schedule and each incumbent of the others, as far as they say which it was."""
     assert stock.final_trace is not None
-    return (NamedSchedule(name=STOCK, trace=stock.final_trace), *_incumbents(ours.points))
+    incumbents = (schedule for run in others if run is not None for schedule in _incumbents(run))
+    return (NamedSchedule(name=STOCK, trace=stock.final_trace), *incumbents)
 
 
-def _incumbents(points: Iterable[Point]) -> Iterable[NamedSchedule]:
-    for index, point in enumerate(points):
+def _incumbents(run: TunerRun) -> Iterable[NamedSchedule]:
+    for index, point in enumerate(run.points):
         if point.trace is not None:
-            yield NamedSchedule(name=incumbent_name(index), trace=point.trace)
+            yield NamedSchedule(name=incumbent_name(run, index), trace=point.trace)
+
+
+def _last(run: TunerRun, answer: RetimeAnswer) -> Retimed:
+    return answer.named(incumbent_name(run, len(run.points) - 1))
+
+
+def _over(theirs: Retimed, ours: Retimed) -> tuple[float, ...]:
+    return tuple(their_s / our_s for their_s, our_s in zip(theirs.samples_s, ours.samples_s, strict=True))
 
 
 def first_as_fast(run: TunerRun, answer: RetimeAnswer) -> Point | None:
@@ -92,4 +131,8 @@ def _as_fast(timed: Retimed, stock: Retimed) -> bool:
 
 def incumbents_retimed(run: TunerRun, answer: RetimeAnswer) -> list[tuple[Point, Retimed]]:
     """Each incumbent of ``run`` with its time in ``answer``."""
-    return [(point, answer.named(incumbent_name(index))) for index, point in enumerate(run.points)]
+    return [
+        (point, answer.named(incumbent_name(run, index)))
+        for index, point in enumerate(run.points)
+        if point.trace is not None
+    ]

@@ -11,8 +11,9 @@ from benchmarks.child_process import CommandFailed, Finished, run_command
 from benchmarks.compare import Plan, write_report
 from benchmarks.figures import figures
 from benchmarks.machine import this_machine
+from benchmarks.markdown_table import markdown_page
 from benchmarks.our_tuner import tuner_run
-from benchmarks.pairing import Pairing
+from benchmarks.pairing import Pairing, schedules_to_retime
 from benchmarks.ratio import ratio_over
 from benchmarks.raw_results import OtherMachine, RawResults, pairing_name
 from benchmarks.retimed import RetimeAnswer, Retimed
@@ -58,48 +59,46 @@ def a_pairing(answer: RetimeAnswer, **more: object) -> Pairing:
         trials=128,
         order=("stock", "tunefarm"),
         stock=a_run("stock", 60.0, 30.0),
-        ours=a_run("tunefarm", 12.0, *[1.0] * (len(answer.schedules) - 1)),
-        baseline=None,
         retimed=answer,
-        **more,
+        **{"ours": a_run("tunefarm", 12.0, *[1.0] * (len(answer.schedules) - 1)), "baseline": None, **more},
     )
 
 
 def test_stocks_result_is_reached_when_a_retimed_incumbent_is_as_fast_whatever_it_claimed() -> None:
-    pairing = a_pairing(an_answer(10.0, retimed("incumbent 0", 11.0), retimed("incumbent 1", 10.0)))
+    pairing = a_pairing(an_answer(10.0, retimed("tunefarm 0", 11.0), retimed("tunefarm 1", 10.0)))
     assert pairing.first_as_fast is not None
     assert pairing.first_as_fast.elapsed_s == 2.0
     assert pairing.time_ratio == 30.0
 
 
 def test_what_is_as_fast_in_half_of_the_rounds_only_does_not_count() -> None:
-    in_turn = retimed("incumbent 0", 9.9).model_copy(update={"samples_s": tuple([8e-6, 11e-6] * 10)})
-    pairing = a_pairing(an_answer(10.0, in_turn, retimed("incumbent 1", 9.0)))
+    in_turn = retimed("tunefarm 0", 9.9).model_copy(update={"samples_s": tuple([8e-6, 11e-6] * 10)})
+    pairing = a_pairing(an_answer(10.0, in_turn, retimed("tunefarm 1", 9.0)))
     assert pairing.time_ratio == 30.0
 
 
 def test_a_fast_kernel_with_a_wrong_result_does_not_count() -> None:
-    wrong = retimed("incumbent 0", 1.0, agrees=False)
-    pairing = a_pairing(an_answer(10.0, wrong, retimed("incumbent 1", 9.0)))
+    wrong = retimed("tunefarm 0", 1.0, agrees=False)
+    pairing = a_pairing(an_answer(10.0, wrong, retimed("tunefarm 1", 9.0)))
     assert pairing.time_ratio == 30.0
 
 
 def test_a_result_that_only_the_longer_run_reached_counts_with_its_time() -> None:
-    short = an_answer(10.0, retimed("incumbent 0", 12.0))
-    longer_answer = an_answer(10.0, retimed("incumbent 0", 9.0))
+    short = an_answer(10.0, retimed("tunefarm 0", 12.0))
+    longer_answer = an_answer(10.0, retimed("tunefarm 0", 9.0))
     pairing = a_pairing(short, longer=a_run("tunefarm", 40.0, 9.0), longer_retimed=longer_answer)
     assert pairing.time_ratio == 60.0
 
 
 def test_a_result_that_was_never_reached_is_marked_and_counts_with_the_whole_run() -> None:
-    pairing = a_pairing(an_answer(10.0, retimed("incumbent 0", 12.0)))
+    pairing = a_pairing(an_answer(10.0, retimed("tunefarm 0", 12.0)))
     row = figures([pairing]).workloads[0]
     assert row.not_reached == 1
     assert row.time_ratio.mean == pytest.approx(5.0)
 
 
 def test_the_table_gives_cost_failures_and_quality_per_workload() -> None:
-    row = figures([a_pairing(an_answer(10.0, retimed("incumbent 0", 8.0)))]).workloads[0]
+    row = figures([a_pairing(an_answer(10.0, retimed("tunefarm 0", 8.0)))]).workloads[0]
     assert row.quality_ratio.mean == pytest.approx(1.25)
     assert row.our_seconds_per_trial == pytest.approx(12.0 / 128)
     assert row.our_stage_seconds_per_trial["build"] == pytest.approx(0.05)
@@ -137,6 +136,27 @@ def test_a_baseline_is_any_command_that_ends_with_a_line_of_json(tmp_path: Path)
     assert [point.latency_s for point in run.points] == [pytest.approx(20e-6), pytest.approx(2e-6)]
 
 
+def test_a_baseline_that_names_its_schedules_is_timed_beside_ours(tmp_path: Path) -> None:
+    script = tmp_path / "baseline.py"
+    script.write_text(
+        """print('{"points": [[1.0, 3, 20.0, "[]"], [2.0, 5, 5.0, "[]"]], "best_us": 5.0, "seconds": 9.0}')"""
+    )
+    run = run_baseline(f"{sys.executable} {script}", ORDER, timeout_s=30)
+    answer = an_answer(10.0, retimed("tunefarm 0", 8.0), retimed("baseline 0", 20.0), retimed("baseline 1", 10.0))
+    pairing = a_pairing(answer, ours=a_run("tunefarm", 12.0, 8.0), baseline=run)
+    row = figures([pairing]).workloads[0]
+    assert run.final_trace == "[]"
+    assert [schedule.name for schedule in schedules_to_retime(pairing.stock, pairing.ours, run)] == [
+        timed.name for timed in answer.schedules
+    ]
+    assert row.baseline_latency_s == pytest.approx(10e-6), "what was timed again, not what it said"
+    assert row.baseline_quality_ratio is not None
+    assert row.baseline_quality_ratio.mean == pytest.approx(1.25)
+    assert row.baseline_time_ratio is not None
+    assert row.baseline_time_ratio.mean == pytest.approx(60.0 / run.points[1].elapsed_s)
+    assert "1.25x" in markdown_page(figures([pairing]), [pairing], this_machine())
+
+
 def test_a_command_that_does_not_end_is_killed_and_named() -> None:
     with pytest.raises(CommandFailed, match="did not end within 1 s"):
         run_command([sys.executable, "-c", "import time; time.sleep(60)"], cores=1, environment={}, timeout_s=1.0)
@@ -162,7 +182,7 @@ def test_results_of_another_machine_are_not_mixed_in(tmp_path: Path) -> None:
 
 def test_the_report_is_a_page_two_pictures_and_the_figures(tmp_path: Path) -> None:
     results = RawResults(tmp_path, this_machine())
-    pairing = a_pairing(an_answer(10.0, retimed("incumbent 0", 12.0), retimed("incumbent 1", 8.0)))
+    pairing = a_pairing(an_answer(10.0, retimed("tunefarm 0", 12.0), retimed("tunefarm 1", 8.0)))
     results.once(pairing_name("GMM", 0, 128, 2), Pairing, lambda: pairing)
     plan = Plan(workloads=["GMM"], seeds=[0], trials=128, longer_trials=1024, cores=2, baseline=None)
     assert write_report(plan, results, tmp_path)

@@ -14,7 +14,7 @@ from tunefarm_workers.candidate import broken
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.kernel import Kernel
 from tunefarm_workers.messages import Broken, ComparisonPlan, Compiled, Go, Round
-from tunefarm_workers.scheduled_module import build_scheduled, replay
+from tunefarm_workers.scheduled_module import build_in_place, replay
 from tunefarm_workers.shipped_module import ship
 from tunefarm_workers.task_host import held_task
 from tunefarm_workers.thread_placement import place_threads
@@ -60,7 +60,7 @@ def _enter(
         scheduled = replay(held.module, trace)
         stage = FailureReason.BUILD_ERROR
         shipped = ship(scheduled, held.order.abi)
-        module = build_scheduled(shipped.module, held.target)
+        module = build_in_place(shipped.module, held.target)
         stage = FailureReason.RUN_ERROR
         kernel = Kernel(held, shipped, module)
         failure = _check(kernel, index, memory)

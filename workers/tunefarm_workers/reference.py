@@ -15,7 +15,7 @@ from tunefarm_workers.guarded_output import GuardedOutput
 from tunefarm_workers.inputs import InputArray
 from tunefarm_workers.messages import ReferenceBroken, ReferenceOrder, ReferenceStep, ReferenceTimed
 from tunefarm_workers.output_layout import OutputLayout
-from tunefarm_workers.scheduled_module import build_scheduled
+from tunefarm_workers.scheduled_module import build_in_place
 from tunefarm_workers.shipped_module import ENTRY
 from tunefarm_workers.task_host import HeldTask, held_task, input_tensor
 from tunefarm_workers.widened_module import widen
@@ -113,7 +113,7 @@ class _Form:
             return self._least_s
         if self._least_s > _BEARABLE_S or self._module is None:
             return None
-        function = build_scheduled(self._module, self._held.target)[ENTRY]
+        function = build_in_place(self._module, self._held.target)[ENTRY]
         outputs: list[GuardedOutput] = []
         pairs = zip(self._arguments, self._held.inputs(0), strict=True)
         tensors = [self._tensor(argument, array, outputs) for argument, array in pairs]
@@ -123,9 +123,9 @@ class _Form:
     def _built(self, module: tvm.IRModule) -> Any:
         faster = eased(module)
         try:
-            built = build_scheduled(faster, self._held.target)[ENTRY]
+            built = build_in_place(faster, self._held.target)[ENTRY]
         except _NOT_BUILT:
-            return build_scheduled(module, self._held.target)[ENTRY]
+            return build_in_place(module, self._held.target)[ENTRY]
         self._is_as_written = tvm_ffi.structural_equal(faster, module)
         return built
 

@@ -12,7 +12,7 @@ from tunefarm_sandbox.channel import Channel
 from tunefarm_schemas.device import ReferenceKernelTimes
 from tunefarm_workers.call_timer import EVALUATOR, CallTimer
 from tunefarm_workers.messages import DeviceChild, KernelRequest
-from tunefarm_workers.scheduled_module import build_scheduled, empty_arguments
+from tunefarm_workers.scheduled_module import build_in_place, empty_arguments
 
 _COMPUTE_EXTENT = 48
 _BANDWIDTH_ELEMENTS = 4 * 1024 * 1024
@@ -56,7 +56,7 @@ def _timers(threads: int) -> list[CallTimer]:
 
 
 def _timer(function: Any, target: Any) -> CallTimer:
-    module = build_scheduled(tvm.IRModule({"main": function}), target)
+    module = build_in_place(tvm.IRModule({"main": function}), target)
     timer = CallTimer(module, "main", empty_arguments(function), tvm_ffi.get_global_func(EVALUATOR))
     timer.call()
     return timer

@@ -7,7 +7,7 @@ import tvm
 from tvm import te
 
 from tunefarm_workers.core_sharing import CoreSharing
-from tunefarm_workers.scheduled_module import build_scheduled, empty_arguments
+from tunefarm_workers.scheduled_module import build_in_place, empty_arguments
 from tunefarm_workers.thread_cores import cores_for
 
 _LANES, _CHAINS = 4, 10
@@ -24,7 +24,7 @@ def core_sharing(threads: int) -> CoreSharing | None:
     if threads < 2 or not cores_for(threads):
         return None
     functions = {"alone": _additions(1), "together": _additions(threads)}
-    module = build_scheduled(tvm.IRModule(functions), tvm.target.Target({"kind": "llvm", "num-cores": threads}))
+    module = build_in_place(tvm.IRModule(functions), tvm.target.Target({"kind": "llvm", "num-cores": threads}))
     calls = {name: partial(module[name], *empty_arguments(function)) for name, function in functions.items()}
     return CoreSharing(calls["alone"], calls["together"])
 

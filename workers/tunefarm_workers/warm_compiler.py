@@ -6,14 +6,14 @@ In a child that was forked from a process which had compiled once, compiling tak
 import tvm
 from tvm import te
 
-from tunefarm_workers.scheduled_module import build_scheduled
+from tunefarm_workers.scheduled_module import build_in_place
 
 _EXTENT = 16
 
 
 def warm_compiler() -> None:
     """Compile a small function to machine code, and never call it: a process that forks must run no kernel."""
-    build_scheduled(_module(), tvm.target.Target({"kind": "llvm", "num-cores": 1}))["main"]
+    build_in_place(_module(), tvm.target.Target({"kind": "llvm", "num-cores": 1}))["main"]
 
 
 def _module() -> tvm.IRModule:
