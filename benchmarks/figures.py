@@ -16,8 +16,8 @@ class WorkloadFigures(Frozen):
     ``time_ratio`` is stock's wall time over the time at which ours first held a kernel as fast as stock's result;
     ``not_reached`` counts the seeds in which it never did. ``quality_ratio`` is stock's latency over ours after the
     same number of trials, above 1 where ours is faster. ``baseline_time_ratio`` is the baseline's own to stock's
-    result, reached in ``baseline_reached`` seeds, and ``baseline_quality_ratio`` its latency over ours; both are None where its
-    schedules were not timed again. Its latency is then its own word.
+    result, reached in ``baseline_reached`` seeds, and ``baseline_quality_ratio`` its latency over ours; both are None
+    where its schedules were not timed again. Its latency is then its own word.
     """
 
     workload: str
