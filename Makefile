@@ -22,7 +22,7 @@ TOOLS := check-jsonschema cloudpickle cryptography hypothesis import-linter json
 DEMO_TRIALS ?= 128
 BENCH_ARGUMENTS ?=
 
-.PHONY: help demo test check bench bench-quick bench-service bench-farm soak test-faults clean
+.PHONY: help demo test check bench bench-quick bench-trust bench-service bench-farm soak test-faults clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -55,6 +55,9 @@ bench: $(STAMP)  ## compare with TVM's own tuner over its suite; hours; can be s
 
 bench-quick: $(STAMP)  ## the same over two workloads and one seed; some minutes
 	$(BIN)/python -m benchmarks.compare --form quick $(BENCH_ARGUMENTS)
+
+bench-trust: $(STAMP)  ## ten records against twenty fresh processes each, one attempt; leave the machine alone meanwhile
+	$(BIN)/python -m benchmarks.trust --trials 64 --processes 20 $(BENCH_ARGUMENTS)
 
 bench-service: $(STAMP)  ## load the API with 200 clients, follow events through restarts, take its footprint
 	$(BIN)/python -m benchmarks.load --output benchmarks/results/service $(BENCH_ARGUMENTS)

@@ -148,9 +148,10 @@ def time_artifact(folder: Path) -> list[float]:
 
     once_s = float(timed(3, 1).mean)
     rounds_s = []
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
+        if turn:
+            doze()
         rounds_s.append(float(statistics.median(timed(max(1, round(SAMPLE_S / once_s)), SAMPLES).results)))
-        doze()
     return rounds_s
 
 

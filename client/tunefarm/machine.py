@@ -15,7 +15,7 @@ from tunefarm.scratch_folder import ScratchFolder
 from tunefarm.zygote import start_zygote
 from tunefarm_sandbox.fork_server import Child, ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.job import Job, JobSpec, JobState
+from tunefarm_schemas.job import Job, JobSpec, JobState, require_space_for
 from tunefarm_schemas.record import TuningRecord
 from tunefarm_schemas.workload import Task
 from tunefarm_services.settings import Settings
@@ -104,6 +104,7 @@ class Machine(AbstractContextManager["Machine"]):
 
     def create_job(self, answer: IntakeAnswer, options: JobOptions) -> Job:
         """Store a job over everything that was understood."""
+        require_space_for(options.strategy, answer.space)
         target = answer.target
         self.store.put_target(LOCAL_TENANT, target)
         for workload in answer.workloads:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen, canonical_json, digest
 from tunefarm_schemas.input_spec import InputSpec
 from tunefarm_schemas.trace import Space, Trace
@@ -141,3 +142,10 @@ class Event(Frozen):
     kind: str
     at: str
     data: dict[str, object]
+
+
+def require_space_for(strategy: Strategy, space: Space) -> None:
+    """Raise ``BadInput`` for a strategy that would search another space than the one that was asked for."""
+    if strategy == "tvm" and not space.automatic:
+        fix = "Use evolutionary or random, or leave the space out."
+        raise BadInput("strategy", "tvm searches the space of TVM's own rules only.", fix)

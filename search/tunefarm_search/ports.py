@@ -43,6 +43,9 @@ class Records(Protocol):
     def known_trials(self, exploration_id: str) -> Sequence[KnownTrial]:
         """Trials of this exploration, oldest first."""
 
+    def claimed_traces(self, exploration_id: str) -> Sequence[Trace]:
+        """Traces of this very workload that were not measured here, most promising first."""
+
     def near_traces(self, exploration_id: str) -> Sequence[Trace]:
         """The best traces of similar workloads, most promising first."""
 
@@ -55,12 +58,17 @@ class RecordsInMemory:
     """Records that were fetched beforehand, by the exploration's id. Empty unless given."""
 
     trials: Mapping[str, Sequence[KnownTrial]] = field(default_factory=dict)
+    claims: Mapping[str, Sequence[Trace]] = field(default_factory=dict)
     traces: Mapping[str, Sequence[Trace]] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
 
     def known_trials(self, exploration_id: str) -> Sequence[KnownTrial]:
         """Trials of this exploration."""
         return self.trials.get(exploration_id, ())
+
+    def claimed_traces(self, exploration_id: str) -> Sequence[Trace]:
+        """Traces of this workload."""
+        return self.claims.get(exploration_id, ())
 
     def near_traces(self, exploration_id: str) -> Sequence[Trace]:
         """Traces of similar workloads."""

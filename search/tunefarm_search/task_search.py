@@ -8,7 +8,7 @@ import numpy as np
 import tvm
 
 from tunefarm_schemas.job import Strategy as StrategyName
-from tunefarm_schemas.measurement import Candidate, Measurement, Timing
+from tunefarm_schemas.measurement import Candidate, CandidateOrigin, Measurement, Timing
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space, Trace
 from tunefarm_schemas.workload import Abi
@@ -27,7 +27,7 @@ from tunefarm_search.strategy.protocol import Outcome, Proposal, Strategy
 from tunefarm_search.strategy.random import RandomStrategy
 from tunefarm_search.strategy.replay import ReplayStrategy
 from tunefarm_search.strategy.tvm import TvmStrategy
-from tunefarm_search.warm_start import near_proposals, seed_proposals
+from tunefarm_search.warm_start import given_proposals, near_proposals
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ class TaskSearch:
     def __init__(self, task: SearchTask, strategy: StrategyName, seed: int, most_trials: int, records: Records) -> None:
         self.task = task
         space = search_space(tvm.ir.load_json(task.module_json), task.target, task.abi, task.space)
-        self.space = _with_seed_sketches(space, task.seed_traces)
+        claimed = records.claimed_traces(task.exploration_id) if strategy == "evolutionary" else ()
+        self.space = _with_sketches_of(space, (*task.seed_traces, *claimed))
         scheduler = Scheduler(self.space)
         self.picker = Picker(scheduler, CandidateFilter(scheduler.module_of), MovedDecisions(self.space.sketches))
         pool = _pool(self.space, scheduler, task.pool)
@@ -64,9 +65,7 @@ class TaskSearch:
         self.known_trials = 0
         """How many of an earlier search it began with."""
         self._resume(records.known_trials(task.exploration_id), scheduler)
-        self._first = [] if strategy == "replay" else seed_proposals(self.picker, task.seed_traces)
-        near = records.near_traces(task.exploration_id)
-        self._first += near_proposals(self.space, self.picker, near) if strategy == "evolutionary" else []
+        self._first = self._given(strategy, records)
 
     @property
     def in_flight(self) -> int:
@@ -107,6 +106,17 @@ class TaskSearch:
             predicted_build_s=proposal.build_s,
         )
 
+    def _given(self, strategy: StrategyName, records: Records) -> list[Proposal]:
+        """What is tried before anything is sought: seeds in each search, what the store knows where it is to help."""
+        if strategy == "replay":
+            return []
+        given = given_proposals(self.picker, self.task.seed_traces, CandidateOrigin.SEED)
+        if strategy == "evolutionary":
+            claimed = records.claimed_traces(self.task.exploration_id)
+            given += given_proposals(self.picker, claimed, CandidateOrigin.STORE)
+            given += near_proposals(self.space, self.picker, records.near_traces(self.task.exploration_id))
+        return given
+
     def _resume(self, known: Sequence[KnownTrial], scheduler: Scheduler) -> None:
         """Take in what the store holds, without applying a schedule: a trace tells its point."""
         outcomes = []
@@ -126,8 +136,8 @@ class TaskSearch:
             self.strategy.observe(outcomes)
 
 
-def _with_seed_sketches(space: SearchSpace, traces: Sequence[Trace]) -> SearchSpace:
-    """The space widened by the seeds' own structure, so that evolution can start from a schedule written by hand."""
+def _with_sketches_of(space: SearchSpace, traces: Sequence[Trace]) -> SearchSpace:
+    """The space widened by the traces' own structure, so that evolution can start from a schedule written by hand."""
     for trace in traces:
         try:
             space = space.with_sketch_of(trace)
@@ -161,7 +171,10 @@ def _strategy(
                 model.carry(snapshot)
             return EvolutionaryStrategy(space, picker, model, extractor, seed, pool)
         case "tvm":
-            return TvmStrategy(space, picker, seed, most_trials)
+            # The same seed would make the rounds again that were measured already.
+            known = len(records.known_trials(task.exploration_id))
+            return TvmStrategy(space, picker, seed + known, most_trials)
         case "replay":
-            return ReplayStrategy(picker, (*task.seed_traces, *records.near_traces(task.exploration_id)))
+            claimed = records.claimed_traces(task.exploration_id)
+            return ReplayStrategy(picker, (*task.seed_traces, *claimed, *records.near_traces(task.exploration_id)))
     assert_never(name)

@@ -14,9 +14,9 @@ from tunefarm_search.tvm_trace import TraceSteps, steps_of
 MOST_NEAR_TRACES = 8
 
 
-def seed_proposals(picker: Picker, traces: Sequence[Trace]) -> list[Proposal]:
+def given_proposals(picker: Picker, traces: Sequence[Trace], origin: CandidateOrigin) -> list[Proposal]:
     """The given traces as they are, as far as they fit."""
-    found = [picker.replay(trace, CandidateOrigin.SEED) for trace in traces]
+    found = [picker.replay(trace, origin) for trace in traces]
     return [proposal for proposal in found if proposal is not None]
 
 

@@ -12,6 +12,7 @@ from tests.acceptance.command import Tunefarm, assert_refused
 from tests.acceptance.small_disk import fill, small_disk
 
 SMALL = "builtin:softmax:8x16"
+TVM_WITH_A_SPACE = ["--strategy", "tvm", "--space", "{programs}/notes.py:stochastic_schedule_mm"]
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,11 @@ SMALL = "builtin:softmax:8x16"
             ["aarch64"],
         ),
         ([SMALL, "--trials", "0"], "--trials", ["at least 1"]),
+        (
+            ["{programs}/notes.py:Matmul", *TVM_WITH_A_SPACE],
+            "--strategy",
+            ["TVM's own rules"],
+        ),
     ],
 )
 def test_the_field_and_the_fix_are_named(

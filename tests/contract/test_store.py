@@ -259,17 +259,20 @@ class TestRequests:
         assert store.set_job_state(lease, JobState.PAUSED).outcome is JobOutcome.CANCELED
 
     def test_what_was_asked_too_late_for_the_owner_is_done_when_the_job_is_given_back(self, store: Store):
-        paused, waiting = put_job(store), put_job(store, "another")
-        lease = leased(store, paused)
-        store.request_pause(TENANT, paused.job_id)
+        job = put_job(store)
+        lease = leased(store)
+        store.request_pause(TENANT, job.job_id)
+        store.release(lease)
+        assert store.job(TENANT, job.job_id).state is JobState.PAUSED
+
+    def test_a_cancel_of_a_paused_job_does_not_wait_for_its_last_owner(self, store: Store):
+        job = put_job(store)
+        lease = leased(store)
+        store.request_pause(TENANT, job.job_id)
         store.set_job_state(lease, JobState.PAUSED)
-        store.request_cancel(TENANT, paused.job_id)
+        assert store.request_cancel(TENANT, job.job_id).outcome is JobOutcome.CANCELED
         store.release(lease)
-        assert store.job(TENANT, paused.job_id).outcome is JobOutcome.CANCELED
-        lease = leased(store, waiting)
-        store.request_pause(TENANT, waiting.job_id)
-        store.release(lease)
-        assert store.job(TENANT, waiting.job_id).state is JobState.PAUSED
+        assert store.job(TENANT, job.job_id).outcome is JobOutcome.CANCELED
 
     def test_a_request_dies_with_the_answer_to_the_next_one(self, store: Store):
         job = put_job(store)

@@ -131,6 +131,16 @@ class TestModels:
         assert (latest.model_json, latest.trials) == (b'{"trials":4}', 4)
         assert store.latest_model(TENANT, "target", "other class") is None
 
+    def test_a_model_of_a_short_search_does_not_displace_one_that_saw_far_more(self, store: Store):
+        for trials in (1000, 16, 400):
+            store.put_model_snapshot(TENANT, "target", "class", f"{trials}".encode(), trials)
+        latest = store.latest_model(TENANT, "target", "class")
+        assert latest is not None
+        assert latest.trials == 400
+        store.put_model_snapshot(TENANT, "target", "class", b"16", 16)
+        assert (again := store.latest_model(TENANT, "target", "class")) is not None
+        assert again.trials == 400
+
     def test_old_models_become_garbage(self, store: Store):
         for trials in range(5):
             store.put_model_snapshot(TENANT, "target", "class", f"{trials}".encode(), trials)

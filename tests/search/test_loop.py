@@ -6,6 +6,7 @@ import pytest
 
 from tunefarm_schemas.job import Effort, StopReason
 from tunefarm_schemas.measurement import Candidate, CandidateOrigin, Failed, Timing
+from tunefarm_schemas.trace import Trace
 from tunefarm_search.loop import SearchLoop
 from tunefarm_search.ports import KnownTrial, RecordsInMemory
 from tunefarm_search.progress import LoopProgress, TaskSummary
@@ -166,6 +167,18 @@ def test_seed_traces_go_first(small_table: ReplayTable) -> None:
     task = replace(task_of(small_table), seed_traces=(seed,))
     SearchLoop([task], farm, farm, Effort(trials=10)).run()
     assert farm.candidates[0].origin is CandidateOrigin.SEED
+    assert farm.best_after(10) == small_table.best_latency_s
+
+
+def test_what_others_claim_of_this_workload_is_tried_first_and_what_does_not_fit_is_passed_over(
+    small_table: ReplayTable,
+) -> None:
+    best = min(small_table.trials, key=lambda trial: trial.latency_s or 1.0)
+    claim = small_table.traces()[small_table.trials.index(best)]
+    records = RecordsInMemory(claims={"exploration": (Trace(text="nonsense"), claim, claim)})
+    farm, _ = search(small_table, "evolutionary", 10, records=records)
+    assert [c.origin for c in farm.candidates].count(CandidateOrigin.STORE) == 1
+    assert farm.candidates[0].origin is CandidateOrigin.STORE
     assert farm.best_after(10) == small_table.best_latency_s
 
 

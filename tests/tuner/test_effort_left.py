@@ -2,10 +2,13 @@
 
 from tests.store.sample import TARGET, workload
 from tunefarm_schemas.job import Effort, EffortSpent, Exploration, ExplorationKey, JobSpec, StopReason
+from tunefarm_schemas.measurement import Candidate, CandidateOrigin, Measurement, Stages, Timing
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Task
-from tunefarm_services.tuner.effort_left import effort_left
+from tunefarm_services.tuner.dispatching import dispatch_of
+from tunefarm_services.tuner.effort_left import effort_left, only_seeds_are_left
 from tunefarm_services.tuner.exploration_run import ExplorationRun
+from tunefarm_services.tuner.search_messages import KnownTrial
 
 SEED = Trace(text='[[["GetSBlock",[],["C","main"],["b0"]]],[]]')
 
@@ -36,6 +39,23 @@ def run_that_spent(
         ),
         best_latency_s=best_s,
     )
+
+
+def run_that_measured(trials: int, *, best_at: int, reason: StopReason) -> ExplorationRun:
+    run = run_that_spent(trials, reason=reason)
+    for number in range(trials):
+        latency_s = 1e-5 if number >= best_at else 2e-5
+        candidate = Candidate(
+            exploration_id=run.exploration_id,
+            number=number,
+            trace=SEED,
+            module_hash=str(number),
+            origin=CandidateOrigin.RANDOM,
+        )
+        dispatch = dispatch_of(candidate, fence=1, attempt=1)
+        timing = Timing(latency_s=latency_s, samples_s=(latency_s,))
+        run.remember(KnownTrial(candidate=candidate, measurement=Measurement.answering(dispatch, timing, Stages())))
+    return run
 
 
 def spec(effort: Effort, *seeds: Trace) -> JobSpec:
@@ -70,9 +90,14 @@ def test_nothing_is_left_once_the_target_latency_is_met() -> None:
 
 
 def test_a_plateau_counts_only_for_a_job_that_stops_at_one() -> None:
-    run = run_that_spent(40, reason=StopReason.PLATEAU)
+    run = run_that_measured(40, best_at=20, reason=StopReason.PLATEAU)
     assert effort_left(spec(Effort(trials=64, plateau_trials=16)), [run]) is None
     assert effort_left(spec(Effort(trials=64)), [run]) == Effort(trials=24)
+
+
+def test_a_plateau_is_no_answer_to_a_job_that_wants_a_longer_one() -> None:
+    run = run_that_measured(40, best_at=20, reason=StopReason.PLATEAU)
+    assert effort_left(spec(Effort(trials=64, plateau_trials=32)), [run]) is not None
 
 
 def test_an_untried_seed_is_measured_however_much_was_spent() -> None:
@@ -80,6 +105,23 @@ def test_an_untried_seed_is_measured_however_much_was_spent() -> None:
     assert effort_left(spec(Effort(trials=64), SEED), [run]) == Effort(trials=1)
     run.proposed(3, SEED)
     assert effort_left(spec(Effort(trials=64), SEED), [run]) is None
+
+
+def test_a_seed_was_tried_when_its_instructions_were_though_postprocessors_have_added_theirs() -> None:
+    given = Trace(text='[[["A",[],[],[]],["SamplePerfectTile",[],[],[]]],[[1,[2,2]]]]')
+    tried = '[[["A",[],[],[]],["SamplePerfectTile",[],[],[]],["EnterPostproc",[],[],[]],["B",[],[],[]]],[[1,[%s]]]]'
+    run = run_that_spent(64)
+    run.proposed(3, Trace(text=tried % "4,1"))
+    assert effort_left(spec(Effort(trials=64), given), [run]) == Effort(trials=1)
+    assert only_seeds_are_left(spec(Effort(trials=64), given), [run])
+    run.proposed(4, Trace(text=tried % "2,2"))
+    assert effort_left(spec(Effort(trials=64), given), [run]) is None
+
+
+def test_a_task_on_which_nothing_was_spent_has_its_share_whatever_others_took() -> None:
+    runs = [run_that_spent(512, 40.0), run_that_spent(0)]
+    assert effort_left(spec(Effort(trials=512, seconds=60)), runs) == Effort(trials=256, seconds=30)
+    assert effort_left(spec(Effort(trials=2000)), runs) == Effort(trials=1488)
 
 
 def test_tasks_share_one_budget() -> None:

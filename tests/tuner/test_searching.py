@@ -1,5 +1,6 @@
 """Jobs that search, on a simulated device: real search children, a real store, results at once."""
 
+import json
 import os
 import signal
 import threading
@@ -95,6 +96,23 @@ def test_two_jobs_of_one_exploration_share_it_and_the_second_keeps_no_place(stor
     assert len([c for c in sent if c.exploration_id == exploration.exploration_id]) == 20
 
 
+def test_what_is_known_is_answered_while_another_job_searches_on(store: Store, tuner: Tuner) -> None:
+    held = threading.Event()
+    held.set()
+    with tuner(instant_farms([], held), jobs_at_once=2):
+        wait_finished(store, tune_job(store, matmul(52), 8))
+        held.clear()
+        longer = tune_job(store, matmul(52), 40)
+        wait_for(lambda: state_of(store, longer) is JobState.RUNNING)
+        again = tune_job(store, matmul(52), 8)
+        wait_finished(store, again)
+        assert store.job(TENANT, again.job_id).message == "answered from the store"
+        assert state_of(store, longer) is JobState.RUNNING
+        held.set()
+        wait_finished(store, longer)
+    assert summary_of(store, longer.job_id)["tasks"][0]["trials"] == 32
+
+
 def test_a_search_goes_on_after_the_store_was_away(
     store: Store, watcher: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +166,73 @@ def test_the_best_of_a_near_shape_is_tried_early_and_what_does_not_fit_is_passed
         made.clear()
         wait_finished(store, tune_job(store, wanted, 8, fresh=True))
         assert CandidateOrigin.STORE not in {d.candidate.origin for farm in made for d in farm.submitted}
+
+
+def test_a_claim_of_the_same_workload_is_tried_before_anything_is_sought(store: Store, tuner: Tuner) -> None:
+    made: list[InstantFarm] = []
+    wanted = matmul(60)
+    with tuner(instant_farms(made)):
+        wait_finished(store, tune_job(store, wanted, 6, fresh=True, seed=7))
+        (found,) = store.records(TENANT, workload_id=wanted.workload_id)
+        sent = [d.candidate.trace for farm in made for d in farm.submitted]
+        claimed = next(trace for trace in sent if trace != found.trace)
+        for number, text in enumerate(("nonsense", claimed.text)):
+            claim = misfit(number, found.key, text).model_copy(update={"status": RecordStatus.CLAIMED})
+            store.put_record(TENANT, None, claim)
+        made.clear()
+        wait_finished(store, tune_job(store, wanted, 6))
+    sent = [d.candidate for farm in made for d in farm.submitted]
+    assert (sent[0].origin, sent[0].trace) == (CandidateOrigin.STORE, claimed)
+    assert len(sent) == 6
+
+
+def test_a_task_that_was_tuned_before_leaves_the_others_their_share(store: Store, tuner: Tuner) -> None:
+    made: list[InstantFarm] = []
+    tuned, new = matmul(32), matmul(44)
+    with tuner(instant_farms(made)):
+        alone = tune_job(store, tuned, 12)
+        wait_finished(store, alone)
+        tasks = tuple(
+            Task(workload_id=each.workload_id, target_id=TARGET.target_id, name=each.name) for each in (tuned, new)
+        )
+        store.put_workload(TENANT, new)
+        both = tune_job(store, tuned, 12, tasks=tasks)
+        wait_finished(store, both)
+        again = tune_job(store, tuned, 12, tasks=tasks)
+        wait_finished(store, again)
+    assert store.job(TENANT, both.job_id).outcome is JobOutcome.SUCCEEDED
+    assert all(task["record_id"] for task in summary_of(store, both.job_id)["tasks"])
+    assert store.job(TENANT, again.job_id).message == "answered from the store"
+
+
+def test_seeds_are_tried_once_and_what_they_exhaust_is_not_the_space(store: Store, tuner: Tuner) -> None:
+    made: list[InstantFarm] = []
+    wanted = matmul(72)
+
+    def sent_for(trials: int, **changes: object) -> list[CandidateOrigin]:
+        made.clear()
+        job = tune_job(store, wanted, trials, **changes)
+        wait_finished(store, job)
+        assert store.job(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
+        return [d.candidate.origin for farm in made for d in farm.submitted]
+
+    with tuner(instant_farms(made)):
+        sent_for(4, fresh=True, seed=7)
+        whole = made[0].submitted[0].candidate.trace
+        by_hand = without_postprocessors(whole)
+        misfit_seed = Trace(text='[[["GetSBlock",[],["x","main"],["b0"]]],[]]')
+        assert sent_for(8, strategy="replay", seed_traces=(by_hand,)) == [CandidateOrigin.SEED]
+        assert len(sent_for(8)) == 7, "a replay that has ended has not seen the space"
+        assert sent_for(8, seed_traces=(by_hand,)) == []
+        assert sent_for(8, seed_traces=(by_hand, misfit_seed)) == [], "nothing else is measured in place of a seed"
+        assert len(sent_for(10)) == 2
+
+
+def without_postprocessors(trace: Trace) -> Trace:
+    """What somebody writes who does not know of them."""
+    instructions, decisions = json.loads(trace.text)
+    end = [step[0] for step in instructions].index("EnterPostproc")
+    return Trace.from_json([instructions[:end], [entry for entry in decisions if entry[0] < end]])
 
 
 def misfit(number: int, key: RecordKey, text: str) -> TuningRecord:

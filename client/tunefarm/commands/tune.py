@@ -136,7 +136,11 @@ def _job(
 def _work(machine: "Machine", job: Job, display: "ProgressDisplay") -> "JobSummary":
     from tunefarm.interruption import Interruption
     from tunefarm.process_start import process_started_at_s
+    from tunefarm_sandbox.abilities import abilities
     from tunefarm_sandbox.fork_server import ForkFailed
+
+    for lack in abilities().missing():
+        display.say(f"candidates are confined less than they could be: {lack}")
 
     try:
         supervisor = machine.supervisor(started_at_s=process_started_at_s(), on_progress=display.show)

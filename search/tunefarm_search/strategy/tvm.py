@@ -74,16 +74,12 @@ class TvmStrategy:
         started = time.perf_counter()
         candidates = self._context.generate_measure_candidates()
         self._evolve_s += time.perf_counter() - started
-        if not candidates:
-            self._is_done = True
-            return
-        for candidate in candidates:
+        for candidate in candidates or ():
             proposal = self._picker.replay(trace_of(candidate.sch), CandidateOrigin.EVOLVED)
             if proposal is not None:
                 self._round[proposal.scheduled.trace.text] = candidate
                 self._queue.append(proposal)
-        if not self._round:
-            self._is_done = True
+        self._is_done = not self._round
 
     def _finish_round(self) -> None:
         started = time.perf_counter()

@@ -6,7 +6,7 @@ from typing import Final
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.input_spec import InputSpec
-from tunefarm_schemas.job import Effort, Job, JobSpec, JobState
+from tunefarm_schemas.job import Effort, Job, JobSpec, JobState, require_space_for
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space
 from tunefarm_schemas.workload import Task
@@ -49,11 +49,13 @@ def _spec(body: JobBody, answer: ModuleAnswer, target: Target) -> JobSpec:
     effort = body.effort
     if body.kind == "measure":
         effort = effort.model_copy(update={"trials": len(tasks)})
+    space = Space(automatic=False, sketches=answer.sketches) if answer.sketches else Space()
+    require_space_for(body.strategy, space)
     return JobSpec(
         tasks=tasks,
         effort=_effort(effort),
         strategy=body.strategy,
-        space=Space(automatic=False, sketches=answer.sketches) if answer.sketches else Space(),
+        space=space,
         seed_traces=answer.seed_traces,
         protocol_id=body.protocol_id,
         abi=body.abi,

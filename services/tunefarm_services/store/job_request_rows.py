@@ -7,7 +7,7 @@ from sqlalchemy import Connection, bindparam, select, update
 from tunefarm_schemas.job import Job, JobState
 from tunefarm_services.store.event_rows import append
 from tunefarm_services.store.fence import IS_FREE
-from tunefarm_services.store.job_rows import do_as_asked, enter_state, job_of
+from tunefarm_services.store.job_rows import do_as_asked, job_of
 from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import Rows
 from tunefarm_services.store.store_error import NotFound
@@ -83,8 +83,8 @@ def _ask_owner(
 ) -> None:
     if pending in (wanted.value, JobRequest.CANCEL.value):
         return
-    if wanted is JobRequest.RESUME and state is JobState.PAUSED:
-        enter_state(connection, tenant, job_id, JobState.QUEUED, None, "resumed on request")
+    if state is JobState.PAUSED:  # its owner has done with it, and may die before it says so
+        do_as_asked(connection, tenant, job_id, state, wanted)
         return
     if wanted is JobRequest.RESUME and pending is None:
         return

@@ -11,6 +11,7 @@ from tunefarm_services.store.stored import StoredModel
 from tunefarm_services.store.tables import ModelSnapshotTable
 
 _KEPT: Final = 3
+_FAR_FEWER: Final = 4
 _NEWEST: Final = (
     select(ModelSnapshotTable)
     .where(
@@ -30,9 +31,16 @@ class ModelRows(Rows):
     def put_model_snapshot(
         self, tenant: str, target_id: str, device_class_id: str, model_json: bytes, trials: int
     ) -> None:
-        """Save a model that has seen ``trials`` trials. The last few are kept."""
+        """Save a model that has seen ``trials`` trials. The last few are kept.
+
+        One that has seen less than a quarter of what the last one has does not take its place: a short search would
+        make those after it forget what several long ones had learnt.
+        """
         key: dict[str, object] = {"tenant": tenant, "target_id": target_id, "device_class_id": device_class_id}
         with self._database.writing() as connection:
+            last = connection.execute(_NEWEST.limit(1), key).one_or_none()
+            if last is not None and _FAR_FEWER * trials < last.trials:
+                return
             self._database.lock_blobs(connection, exclusive=False)
             row = {"model_digest": self._blobs.put(model_json), "trials": trials, "created_at": utc_now()}
             connection.execute(_INSERT, key | row)

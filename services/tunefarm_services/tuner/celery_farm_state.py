@@ -244,7 +244,12 @@ class FarmState:
         """Whether it is the result of something that is under way, and so is on its way to the caller."""
         flight = self._flights.get(measurement.dispatch_id)
         if flight is None or flight.dispatch is None or not _answers(flight.dispatch, measurement):
-            log.info("a result is dropped: doubled, late or not asked for", dispatch_id=measurement.dispatch_id[:64])
+            log.info(
+                "a result is dropped: doubled, late or not asked for",
+                dispatch_id=measurement.dispatch_id[:64],
+                exploration_id=measurement.exploration_id[:64],
+                candidate=measurement.candidate_number,
+            )
             return False
         self._flights.end(flight.ident, time.monotonic(), came_back=True)
         self._cancel_by_s.pop(flight.ident, None)
@@ -320,7 +325,7 @@ class FarmState:
 
     def _lose(self, flight: Flight, why: str) -> None:
         """Call it lost. Whoever asked makes the second attempt; what vanishes twice is taken for the culprit."""
-        log.warning("lost", what=flight.ident, lane_id=flight.lane_id, reason=why)
+        log.warning("lost", what=flight.ident, lane_id=flight.lane_id, reason=why, **_ids_of(flight))
         self._flights.end(flight.ident, time.monotonic())
         self._cancel_by_s.pop(flight.ident, None)
         if flight.dispatch is not None and flight.dispatch.attempt >= ATTEMPTS:
@@ -343,6 +348,13 @@ class FarmState:
             flight.answer.set_exception(answer)
         else:
             flight.answer.set_result(answer)
+
+
+def _ids_of(flight: Flight) -> dict[str, object]:
+    if flight.dispatch is None:
+        return {}
+    candidate = flight.dispatch.candidate
+    return {"exploration_id": candidate.exploration_id, "candidate": candidate.number}
 
 
 def _answers(dispatch: Dispatch, measurement: Measurement) -> bool:

@@ -7,6 +7,7 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.input_spec import InputExample, InputSpec
 from tunefarm_schemas.job import Exploration, StopReason
 from tunefarm_schemas.measurement import Failed, Measurement, MeasureTask, Timing
+from tunefarm_schemas.record import RecordKey
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Abi, Task, Workload
@@ -47,6 +48,19 @@ class ExplorationRun:
     def exploration_id(self) -> str:
         """The exploration's identity."""
         return self.exploration.exploration_id
+
+    @property
+    def record_key(self) -> RecordKey:
+        """The key under which its records may be reused."""
+        key = self.exploration.key
+        return RecordKey(
+            workload_id=key.workload_id,
+            target_id=key.target_id,
+            device_class_id=key.device_class_id,
+            code_generator=key.code_generator,
+            protocol_id=key.protocol_id,
+            abi=key.abi,
+        )
 
     def measure_task(self) -> MeasureTask:
         """What a farm must know of this exploration."""

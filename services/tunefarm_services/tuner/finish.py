@@ -11,7 +11,7 @@ from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, ExportResult, Failed, Timing
-from tunefarm_schemas.record import MatchKind, RecordKey, RecordStatus, TuningRecord
+from tunefarm_schemas.record import MatchKind, RecordStatus, TuningRecord
 from tunefarm_schemas.trace import Trace
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.store import Store
@@ -44,22 +44,9 @@ class Finished:
     failure: TrialFailure | None = None
 
 
-def record_key(run: ExplorationRun) -> RecordKey:
-    """The key under which records of ``run`` may be reused."""
-    key = run.exploration.key
-    return RecordKey(
-        workload_id=key.workload_id,
-        target_id=key.target_id,
-        device_class_id=key.device_class_id,
-        code_generator=key.code_generator,
-        protocol_id=key.protocol_id,
-        abi=key.abi,
-    )
-
-
 def standing_record(store: Store, run: ExplorationRun) -> TuningRecord | None:
     """The best verified record for exactly this key, if there is one."""
-    for match in store.best_record(run.exploration.key.tenant, record_key(run)):
+    for match in store.best_record(run.exploration.key.tenant, run.record_key):
         if match.match is MatchKind.EXACT:
             return match.record
     return None
@@ -177,7 +164,7 @@ class Finisher:
         return TuningRecord(
             record_id=uuid4().hex,
             tenant=self._tenant,
-            key=record_key(run),
+            key=run.record_key,
             trace=trace,
             latency_s=latency_s,
             interval_s=interval_s,

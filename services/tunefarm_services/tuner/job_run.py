@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tunefarm_schemas.job import Job, JobOutcome, StopReason
+from tunefarm_schemas.job import Effort, Job, JobOutcome, StopReason, Strategy
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.finish import Finished
@@ -23,6 +23,9 @@ class JobRun:
     explorations: list[ExplorationRun]
     origin_s: float
     session: SearchSession | None = None
+    strategy: Strategy | None = None
+    """What it searches with, once it does."""
+    trials_allowed: int | None = None
     search_started_s: float = 0.0
     verify_s: float = 0.0
     finished: dict[str, Finished] = field(default_factory=dict)
@@ -38,6 +41,11 @@ class JobRun:
         self._earlier_device_s = self.device_seconds()
         self.session = None
         self.finished.clear()
+
+    def searches(self, strategy: Strategy, effort: Effort) -> None:
+        """Note how it is searched from now on, and with how much effort."""
+        self.strategy = strategy
+        self.trials_allowed = self.trials_done() + effort.trials
 
     def take_session(self, session: SearchSession) -> SearchSession:
         """Make ``session`` the present one."""
@@ -84,8 +92,7 @@ class JobRun:
     def progress(self, stage: Stage) -> Progress:
         """One look at the job."""
         done = self.trials_done()
-        spent = sum(run.exploration.spent.trials for run in self.explorations)
-        budget = max(self.job.spec.effort.trials - spent, done)
+        budget = max(self._trials_allowed(), done)
         elapsed_s = self.elapsed_s()
         rate = done / max(elapsed_s - self.search_started_s, 1e-3) if self.search_started_s else 0.0
         latest = max(self.explorations, key=lambda run: run.improvements[-1].elapsed_s if run.improvements else 0.0)
@@ -105,6 +112,11 @@ class JobRun:
             device_seconds=self.device_seconds(),
             model_rank_accuracy=report.rank_accuracy if report is not None else None,
         )
+
+    def _trials_allowed(self) -> int:
+        if self.trials_allowed is not None:
+            return self.trials_allowed
+        return self.job.spec.effort.trials - sum(run.exploration.spent.trials for run in self.explorations)
 
     def _seconds_left(self, trials_s: float) -> float:
         """Until the search ends: when its trials are made, or sooner where the time is bounded."""

@@ -115,6 +115,10 @@ class OrderRecords:
             for known in self._tasks[exploration_id].known
         ]
 
+    def claimed_traces(self, exploration_id: str) -> Sequence[Trace]:
+        """Traces of the same workload that were not measured here."""
+        return self._tasks[exploration_id].claimed_traces
+
     def near_traces(self, exploration_id: str) -> Sequence[Trace]:
         """The best traces of similar workloads."""
         return self._tasks[exploration_id].near_traces

@@ -31,6 +31,8 @@ class SearchTask(Frozen):
     space: Space
     known: tuple[KnownTrial, ...]
     seed_traces: tuple[Trace, ...]
+    claimed_traces: tuple[Trace, ...] = ()
+    """Schedules of this very workload that were only claimed, or measured elsewhere."""
     near_traces: tuple[Trace, ...] = ()
     model_json: str | None = Field(default=None, repr=False)
 

@@ -6,6 +6,7 @@ import structlog
 
 from tunefarm_schemas.job import Effort, ExplorationKey, Job
 from tunefarm_schemas.measurement import Dispatch
+from tunefarm_schemas.record import MatchKind
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Task
 from tunefarm_services.store.lease import Lease
@@ -13,12 +14,13 @@ from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing
 from tunefarm_services.store.stored import StoredModel
 from tunefarm_services.tuner.dispatching import ATTEMPTS, dispatch_of
+from tunefarm_services.tuner.effort_left import only_seeds_are_left
 from tunefarm_services.tuner.exploration_run import AS_GIVEN, ExplorationRun
 from tunefarm_services.tuner.job_run import JobRun
 from tunefarm_services.tuner.ports import Farm
 from tunefarm_services.tuner.search_messages import KnownTrial, SearchOrder, SearchTask
 
-MOST_NEAR_RECORDS = 8
+MOST_NEAR_RECORDS, MOST_CLAIMS = 8, 8
 
 log = structlog.get_logger()
 
@@ -81,24 +83,26 @@ def search_order(
     ``on_task`` is called before each task, of which there may be hundreds.
     """
     spec = job_run.job.spec
+    seeds_only = only_seeds_are_left(spec, job_run.explorations)
     tasks = []
     for run in job_run.explorations:
         on_task()
-        tasks.append(_search_task(store, job_run, run))
+        tasks.append(_search_task(store, job_run, run, uses_store=not (spec.fresh or seeds_only)))
     return SearchOrder(
         tasks=tuple(tasks),
-        strategy=spec.strategy,
+        strategy="replay" if seeds_only else spec.strategy,
         effort=effort,
         seed=spec.seed,
         queue_depth=queue_depth,
     )
 
 
-def _search_task(store: Store, job_run: JobRun, run: ExplorationRun) -> SearchTask:
+def _search_task(store: Store, job_run: JobRun, run: ExplorationRun, *, uses_store: bool) -> SearchTask:
     spec = job_run.job.spec
     key = run.exploration.key
-    near = [] if spec.fresh else _near_traces(store, job_run.lease.tenant, key)
-    model = None if spec.fresh else _latest_model(store, key)
+    claimed = _claimed_traces(store, run) if uses_store else []
+    near = _near_traces(store, job_run.lease.tenant, key) if uses_store else []
+    model = _latest_model(store, key) if uses_store else None
     return SearchTask(
         exploration_id=run.exploration_id,
         name=run.task.name,
@@ -109,6 +113,7 @@ def _search_task(store: Store, job_run: JobRun, run: ExplorationRun) -> SearchTa
         space=spec.space,
         known=tuple(run.known),
         seed_traces=spec.seed_traces,
+        claimed_traces=tuple(claimed),
         near_traces=tuple(near),
         model_json=None if model is None else model.model_json.decode(),
     )
@@ -121,6 +126,17 @@ def _latest_model(store: Store, key: ExplorationKey) -> StoredModel | None:
     except (BlobMissing, BlobDamaged) as error:
         log.warning("the saved cost model is not used", reason=str(error))
         return None
+
+
+def _claimed_traces(store: Store, run: ExplorationRun) -> list[Trace]:
+    """Schedules of this workload for the same kind of target that were imported, published, or found elsewhere."""
+    tenant = run.exploration.key.tenant
+    traces = []
+    for match in store.best_record(tenant, run.record_key, limit=MOST_CLAIMS):
+        is_this_workload = match.match is MatchKind.SAME_WORKLOAD_OTHER_DEVICE
+        if is_this_workload and store.target(match.record.key.target_id, tenant=tenant).kind == run.target.kind:
+            traces.append(match.record.trace)
+    return traces
 
 
 def _near_traces(store: Store, tenant: str, key: ExplorationKey) -> list[Trace]:

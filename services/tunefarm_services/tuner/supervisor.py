@@ -41,6 +41,8 @@ CALM_S = 30.0
 READY_S, READY_TRIES = 1.0, 60
 VERIFY_AGAIN_AFTER_S = (1.0, 10.0)
 """A worker that is started anew, or whose host is, is back by then."""
+STRATEGIES_THAT_SEE_ALL = ("evolutionary", "random")
+"""Others end when they have nothing more to propose, which says nothing about the space."""
 SEARCH_ENTRY = "tunefarm_services.tuner.search_child:main"
 SEARCH_MEMORY_BYTES = 16 << 30
 """Address space of a search child. Most of it is the shared libraries of the zygote, which cost nothing."""
@@ -147,19 +149,30 @@ class Supervisor:
         return False
 
     def _run(self, job_run: JobRun, watch: JobWatch) -> JobSummary:
-        if not watch.goes_on("waiting") or not self._take_explorations(job_run, watch):
+        if not watch.goes_on("waiting"):
+            return self._halted(job_run, watch)
+        if self._is_answered(job_run):  # even while other jobs hold its explorations
+            return self._answer(job_run)
+        if not self._take_explorations(job_run, watch):
             return self._halted(job_run, watch)
         self._store.set_job_state(job_run.lease, JobState.RUNNING)
         if job_run.job.spec.kind == "measure":
             return self._measure_given(job_run, watch)
         self._settle_unfinished(job_run, watch)
-        left = effort_left(job_run.job.spec, job_run.explorations)
-        if left is None and self._has_answers(job_run):
-            return self._close(job_run, JobOutcome.SUCCEEDED, "answered from the store", answered=True)
-        self._measure(job_run, watch, left)
+        if self._is_answered(job_run):
+            return self._answer(job_run)
+        self._measure(job_run, watch, effort_left(job_run.job.spec, job_run.explorations))
         if watch.has_to_stop:
             return self._halted(job_run, watch)
         return self._finish(job_run, watch)
+
+    def _is_answered(self, job_run: JobRun) -> bool:
+        """Whether records and artifacts of earlier jobs are this one's. What is not loaded yet counts as not spent."""
+        spec = job_run.job.spec
+        return spec.kind == "tune" and effort_left(spec, job_run.explorations) is None and self._has_answers(job_run)
+
+    def _answer(self, job_run: JobRun) -> JobSummary:
+        return self._close(job_run, JobOutcome.SUCCEEDED, "answered from the store", answered=True)
 
     def _measure_given(self, job_run: JobRun, watch: JobWatch) -> JobSummary:
         given = GivenSchedules(self._store, self._farm, job_run, watch, self._on_measured)
@@ -269,6 +282,7 @@ class Supervisor:
 
     def _fork_search(self, job_run: JobRun, watch: JobWatch, effort: Effort) -> Child:
         order = search_order(self._store, job_run, effort, self._farm.room(), watch.keep_lease)
+        job_run.searches(order.strategy, effort)
         for _ in range(READY_TRIES):  # after which forking says what is wrong
             if self._zygote.ready(READY_S) or not self._zygote.alive:
                 break
@@ -307,10 +321,11 @@ class Supervisor:
 
     def _book(self, job_run: JobRun, seconds: float) -> None:
         each_s = seconds / len(job_run.explorations)
+        sees_all = job_run.strategy in STRATEGIES_THAT_SEE_ALL
         for run in job_run.explorations:
-            self._store.add_effort(
-                job_run.lease, run.exploration_id, trials=0, seconds=each_s, stop_reason=run.stop_reason
-            )
+            is_kept = sees_all or run.stop_reason is not StopReason.SPACE_EXHAUSTED
+            reason = run.stop_reason if is_kept else None
+            self._store.add_effort(job_run.lease, run.exploration_id, trials=0, seconds=each_s, stop_reason=reason)
 
     def _keep_models(self, job_run: JobRun, session: SearchSession) -> None:
         for exploration_id, model in session.models.items():

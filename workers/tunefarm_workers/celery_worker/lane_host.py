@@ -129,7 +129,7 @@ class LaneHost:
             self._give_back(held)
             return
         self._remember(held)
-        log.debug("measured", job_id=held.job_id, candidate=measurement.candidate_number)
+        _tell(held.job_id, measurement)
         self._held.end(held, Measured(lane_id=self._lane_id, measurement=measurement))
 
     def farms(self) -> list[str]:
@@ -348,6 +348,16 @@ class LaneHost:
 
     def _give_back(self, held: Held) -> None:
         self._held.end(held, Returned(lane_id=self._lane_id, ids=(held.ident,)))
+
+
+def _tell(job_id: str, measurement: Measurement) -> None:
+    ids = {"exploration_id": measurement.exploration_id, "candidate": measurement.candidate_number}
+    result = measurement.result
+    if isinstance(result, Failed) and not _is_canceled(measurement):
+        reason, said = result.failure.reason.value, result.failure.message
+        log.info("a candidate failed", job_id=job_id, **ids, reason=reason, message=said[:200])
+    else:
+        log.debug("measured", job_id=job_id, **ids)
 
 
 def _is_canceled(measurement: Measurement) -> bool:

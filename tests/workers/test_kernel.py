@@ -1,0 +1,81 @@
+"""What a kernel may not write to is watched."""
+
+import pytest
+import tvm
+from tvm.script import tirx as T
+
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_workers.kernel import Kernel
+from tunefarm_workers.messages import HostOrder
+from tunefarm_workers.scheduled_module import build_in_place
+from tunefarm_workers.shipped_module import ShippedModule
+from tunefarm_workers.task_host import HeldTask, hold
+
+TARGET = '{"kind": "llvm", "num-cores": 1}'
+
+
+@T.prim_func(s_tir=True)
+def doubling(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "float32")) -> None:
+    for i in range(256):
+        with T.sblock("B"):
+            v = T.axis.spatial(256, i)
+            B[v] = A[v] * T.float32(2)
+
+
+@T.prim_func(s_tir=True)
+def one_too_many(A: T.Buffer((256,), "float32"), B: T.Buffer((257,), "float32")) -> None:
+    for i in range(257):
+        B[i] = A[i % 256] * T.float32(2)
+
+
+@T.prim_func(s_tir=True)
+def one_too_early(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "float32")) -> None:
+    for i in range(257):
+        B[i - 1] = A[i % 256] * T.float32(2)
+
+
+@T.prim_func(s_tir=True)
+def changing_its_input(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "float32")) -> None:
+    for i in range(256):
+        B[i] = A[i] * T.float32(2)
+        A[i] = B[i]
+
+
+@pytest.fixture(scope="module")
+def held() -> HeldTask:
+    module_json = tvm.ir.save_json(tvm.IRModule({"main": doubling.with_attr("global_symbol", "main")}))
+    return hold(
+        HostOrder(module_json=module_json, target=TARGET, num_cores=1, abi="stable", seed=0, distribution="normal")
+    )
+
+
+def kernel(held: HeldTask, function: object) -> Kernel:
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})  # type: ignore[attr-defined]
+    shipped = ShippedModule(module=module, entry="main", pack_entry=None, packed={})
+    return Kernel(held, shipped, build_in_place(module, held.target))
+
+
+def test_a_kernel_that_keeps_to_its_tensors_is_left_alone(held: HeldTask) -> None:
+    sound = kernel(held, doubling)
+    sound.call()
+    assert sound.overstepped() is None
+
+
+@pytest.mark.parametrize("function", [one_too_many, one_too_early])
+def test_a_write_beside_the_output_is_seen(held: HeldTask, function: object) -> None:
+    wrong = kernel(held, function)
+    wrong.call()
+    found = wrong.overstepped(inputs=False)
+    assert found is not None
+    assert (found.reason, "outside of its output" in found.message) == (FailureReason.WRONG_RESULT, True)
+
+
+def test_a_write_to_an_input_is_seen_when_it_is_looked_for(held: HeldTask) -> None:
+    wrong = kernel(held, changing_its_input)
+    wrong.call()
+    assert wrong.overstepped(inputs=False) is None
+    found = wrong.overstepped()
+    assert found is not None
+    assert "one of its inputs" in found.message
+    # What others of the host would see: here they are one process, where children have copies of their own.
+    held.first_tensors[0].copyfrom(held.first_inputs[0])
