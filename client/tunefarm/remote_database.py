@@ -5,6 +5,7 @@ import math
 import statistics
 import time
 from collections.abc import Iterable, Iterator
+from http import HTTPStatus
 from typing import Any, Final
 
 import tvm
@@ -15,6 +16,7 @@ from tvm.s_tir.meta_schedule.database import PyDatabase, TuningRecord, Workload
 from tvm.s_tir.schedule import Trace as TvmTrace
 
 from tunefarm.client import Client
+from tunefarm.remote.api_error import ApiError
 from tunefarm.remote.tvm_workload import is_same, target_attributes, target_of, workloads_of
 from tunefarm_schemas import record as ours
 from tunefarm_schemas.trace import Trace
@@ -23,7 +25,10 @@ from tunefarm_search.tvm_errors import TVM_ERRORS
 from tunefarm_search.tvm_trace import plain
 
 CACHED_FOR_S: Final = 60.0
+MOST_ANSWERS: Final = 100
+"""What a service tells at once of one function's records: the fastest of each key, and then the fastest claims."""
 TENSORIZES: Final = '"Tensorize"'
+USABLE: Final = (ours.RecordStatus.VERIFIED, ours.RecordStatus.CLAIMED)
 LONGEST_LATENCY_S: Final = 1e4
 """TVM writes 1e10 s for a run that failed."""
 
@@ -32,13 +37,15 @@ LONGEST_LATENCY_S: Final = 1e4
 class RemoteDatabase(PyDatabase):  # type: ignore[misc]
     """Stands where TVM takes a database: ``with RemoteDatabase(), target: MetaScheduleApplyDatabase()(module)``.
 
-    Knows records of the stable ABI only. A query is answered for its target, by the fastest verified record, then by
-    the fastest that is only claimed. Answers are kept for a minute. What is committed is published as claimed.
+    Knows records of the stable ABI only. A query is answered for its target: by what the service calls exact, then by
+    the fastest verified record made elsewhere, with another compiler or with cold caches, then by the fastest that is
+    only claimed. Answers are kept for a minute. What is committed is published as claimed.
 
     Args:
         url: of the service; from the environment, or this machine's own, when None.
         token: for it; likewise.
-        device_class_id: prefer what was measured on this class of devices; any class when None.
+        device_class_id: prefer what was measured on this class of devices. When None, the service's only class is
+            preferred, and any class where it has several.
         verified_only: whether to answer only with what the service has verified itself.
     """
 
@@ -52,7 +59,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
     ) -> None:
         self._client = Client(url, token)
         self._device_class_id = device_class_id
-        self._verified_only = verified_only
+        self._statuses: tuple[ours.RecordStatus, ...] = USABLE[:1] if verified_only else USABLE
         self._answers: dict[tuple[str, str], tuple[float, ours.TuningRecord | None]] = {}
         self._workloads: dict[str, OurWorkload] = {}
         self._targets: dict[str, Any] = {}
@@ -81,15 +88,13 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
         self._answers.clear()
 
     def get_top_k(self, workload: Any, top_k: int) -> list[TuningRecord]:
-        """The fastest records of a function: for the current target, where there is one, else for any."""
+        """The fastest records of a function: for the current target, where there is one, else for any.
+
+        Of verified records that answer the same question the service tells the fastest alone.
+        """
         target = tvm.target.Target.current(allow_none=True)
         target_id = None if target is None else target_of(target).target_id
-        found = [
-            record
-            for each in workloads_of(workload.mod)
-            if (stored := self._stored(each)) is not None
-            for record in self._records(stored.workload_id, target_id)
-        ]
+        found = [match.record for each in workloads_of(workload.mod) for match in self._matches(each, target_id)]
         fastest = sorted(found, key=lambda record: record.latency_s)
         return list(_first(top_k, self._as_tvm(fastest, workload)))
 
@@ -125,20 +130,66 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
         return record
 
     def _asked(self, workload: OurWorkload, target_id: str) -> ours.TuningRecord | None:
+        best = min(self._matches(workload, target_id), key=self._preference, default=None)
+        return None if best is None else best.record
+
+    def _preference(self, match: ours.RecordMatch) -> tuple[bool, bool, bool, float]:
+        record = match.record
+        is_claimed = record.status is not ours.RecordStatus.VERIFIED
+        is_elsewhere = self._device_class_id not in {None, record.key.device_class_id}
+        return (match.match is not ours.MatchKind.EXACT, is_claimed, is_elsewhere, record.latency_s)
+
+    def _matches(self, workload: OurWorkload, target_id: str | None) -> list[ours.RecordMatch]:
+        """What may be used of what the service knows of a function; for every target when None."""
         stored = self._stored(workload)
         if stored is None:
-            return None
-        return min(self._records(stored.workload_id, target_id), key=self._preference, default=None)
+            return []
+        told = self._told(stored.workload_id, target_id)
+        elsewhere = [match for match in told if match.match is ours.MatchKind.SAME_WORKLOAD_OTHER_DEVICE]
+        # Schedules of similar functions and for other targets are told as well, and are no answers.
+        usable = [
+            match
+            for match in told
+            if match.record.key.workload_id == stored.workload_id
+            and target_id in (None, match.record.key.target_id)
+            and self._may_be_used(match.record)
+        ]
+        if usable or target_id is None or len(elsewhere) < MOST_ANSWERS:
+            return usable
+        return self._listed(stored.workload_id, target_id)
 
-    def _records(self, workload_id: str | None = None, target_id: str | None = None) -> list[ours.TuningRecord]:
-        """The records that may be used."""
-        found = self._client.records.list(workload_id=workload_id, target_id=target_id, limit=None)
-        allowed = {ours.RecordStatus.VERIFIED} | (set() if self._verified_only else {ours.RecordStatus.CLAIMED})
-        return [record for record in found if record.key.abi == "stable" and record.status in allowed]
+    def _told(self, workload_id: str, target_id: str | None) -> list[ours.RecordMatch]:
+        try:
+            return self._client.records.best(
+                workload_id=workload_id,
+                target=target_id,
+                device_class_id=self._device_class_id,
+                limit=MOST_ANSWERS,
+            )
+        except ApiError as refusal:
+            # The service knows no record for this target, and so not the target.
+            if refusal.status != HTTPStatus.NOT_FOUND:
+                raise
+            return []
 
-    def _preference(self, record: ours.TuningRecord) -> tuple[bool, bool, float]:
-        is_elsewhere = self._device_class_id not in {None, record.key.device_class_id}
-        return (record.status is not ours.RecordStatus.VERIFIED, is_elsewhere, record.latency_s)
+    def _listed(self, workload_id: str, target_id: str) -> list[ours.RecordMatch]:
+        """Some records of a function for a target, where faster ones for other targets are all that is told."""
+        found = [
+            record
+            for status in self._statuses
+            for record in self._client.records.list(
+                workload_id=workload_id, target_id=target_id, status=status, limit=MOST_ANSWERS
+            )
+        ]
+        elsewhere = ours.MatchKind.SAME_WORKLOAD_OTHER_DEVICE
+        return [ours.RecordMatch(record=record, match=elsewhere) for record in found if self._may_be_used(record)]
+
+    def _records(self) -> list[ours.TuningRecord]:
+        """Every record that may be used."""
+        return [record for record in self._client.records.list(limit=None) if self._may_be_used(record)]
+
+    def _may_be_used(self, record: ours.TuningRecord) -> bool:
+        return record.key.abi == "stable" and record.status in self._statuses
 
     def _stored(self, workload: OurWorkload) -> OurWorkload | None:
         """The workload of the service that is structurally equal to this one."""

@@ -1,6 +1,7 @@
 """A service's records where stock TVM takes a database."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 from tests.client_remote.conftest import Service
+from tests.client_remote.scripted_server import Prepared, ScriptedServer
 from tunefarm import Client, RemoteDatabase
+from tunefarm.remote.tvm_workload import target_of, workloads_of
+from tunefarm.remote_database import MOST_ANSWERS
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
@@ -128,6 +132,121 @@ def test_a_refusal_of_the_service_is_raised_where_the_database_is_used(service: 
     stranger = RemoteDatabase(service.url, "tfk_wrong_token")
     with pytest.raises(Exception, match="valid token"):
         stranger.query_tuning_record(tvm.IRModule({"main": doubled}), target, "main")
+
+
+Match = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def match_of(target: Any) -> Match:
+    """Makes what a service tells of ``doubled`` on ``target``, unless the key says something else."""
+    workload = next(workloads_of(tvm.IRModule({"main": doubled})))
+
+    def make(kind: str, latency_s: float, status: str = "verified", **key: str) -> dict[str, Any]:
+        usual = {
+            "workload_id": workload.workload_id,
+            "target_id": target_of(target).target_id,
+            "device_class_id": "own",
+            "code_generator": "tvm+llvm",
+            "protocol_id": "cpu-hot-cache/1",
+            "abi": "stable",
+        }
+        record = {
+            "record_id": f"{kind} {latency_s}",
+            "tenant": "local",
+            "key": {**usual, **key},
+            "trace": {"text": "[[],[]]"},
+            "latency_s": latency_s,
+            "interval_s": None,
+            "untuned_latency_s": None,
+            "status": status,
+            "status_reason": "",
+            "source": "tuned",
+            "exploration_id": None,
+            "created_at": "2027-01-01T00:00:00Z",
+        }
+        return {"match": kind, "record": record}
+
+    return make
+
+
+@pytest.fixture
+def latencies_told(scripted: ScriptedServer, target: Any) -> Callable[..., list[float] | None]:
+    """Asks a database for ``doubled``, whose service knows the function and then gives the answers."""
+    module = tvm.IRModule({"main": doubled})
+    workload = next(workloads_of(module))
+    wanted = target_of(target)
+
+    def ask(*answers: Prepared, **options: Any) -> list[float] | None:
+        view = Prepared(200, workload.model_dump(mode="json"))
+        about_target = Prepared(200, {"target_id": wanted.target_id, "canonical": wanted.canonical})
+        scripted.answers(view, Prepared(200, text=workload.module_json), *answers, about_target)
+        found = RemoteDatabase(scripted.url, "tfk_x", **options).query_tuning_record(module, target, "main")
+        return None if found is None else [float(each) for each in found.run_secs]
+
+    return ask
+
+
+def told(*matches: dict[str, Any]) -> Prepared:
+    return Prepared(200, {"items": list(matches)})
+
+
+ELSEWHERE = "same_workload_other_device"
+
+
+def test_what_matches_exactly_goes_before_what_is_faster_elsewhere(
+    scripted: ScriptedServer, match_of: Match, latencies_told: Callable[..., list[float] | None]
+) -> None:
+    exact = match_of("exact", 2e-6)
+    faster = [
+        match_of(ELSEWHERE, 1e-6, device_class_id="another"),
+        match_of(ELSEWHERE, 1e-7, "claimed"),
+        match_of("similar", 1e-8, workload_id="of another shape"),
+    ]
+    assert latencies_told(told(exact, *faster), device_class_id="own") == [2e-6]
+    [asked] = [each for each in scripted.asked if each.path.startswith("/v1/records")]
+    assert (asked.method, asked.path) == ("POST", "/v1/records:best")
+    assert (asked.json()["device_class_id"], asked.json()["limit"]) == ("own", MOST_ANSWERS)
+
+
+def test_without_an_exact_match_verified_records_go_first_and_those_of_the_wanted_class_before_others(
+    match_of: Match, latencies_told: Callable[..., list[float] | None]
+) -> None:
+    another = match_of(ELSEWHERE, 1e-6, device_class_id="another")
+    own = match_of(ELSEWHERE, 3e-6, protocol_id="cpu-cold-cache/1")
+    claimed = match_of(ELSEWHERE, 1e-7, "claimed")
+    assert latencies_told(told(another, own, claimed), device_class_id="own") == [3e-6]
+    assert latencies_told(told(another, own, claimed)) == [1e-6]
+    assert latencies_told(told(claimed)) == [1e-7]
+    assert latencies_told(told(claimed), verified_only=True) is None
+
+
+def test_what_is_of_another_target_shape_or_abi_is_no_answer(
+    match_of: Match, latencies_told: Callable[..., list[float] | None]
+) -> None:
+    others = [
+        match_of(ELSEWHERE, 1e-6, target_id="another"),
+        match_of(ELSEWHERE, 1e-6, abi="packed"),
+        match_of("similar", 1e-6, workload_id="of another shape"),
+    ]
+    assert latencies_told(told(*others)) is None
+    unknown = {"type": "urn:tunefarm:problem:not-found", "title": "Not found", "detail": "there is no such target"}
+    assert latencies_told(Prepared(404, unknown)) is None
+
+
+def test_however_many_records_there_are_a_bounded_number_of_them_is_asked_for(
+    scripted: ScriptedServer, match_of: Match, latencies_told: Callable[..., list[float] | None]
+) -> None:
+    crowd = [match_of(ELSEWHERE, 1e-6 + number * 1e-9, target_id="another") for number in range(MOST_ANSWERS)]
+    page = [match_of(ELSEWHERE, latency_s, "claimed")["record"] for latency_s in (5e-6, 4e-6)]
+    none = Prepared(200, {"items": [], "next_page_token": None})
+    more = Prepared(200, {"items": page * (MOST_ANSWERS // len(page)), "next_page_token": "more"})
+    assert latencies_told(told(*crowd), none, more) == [4e-6]
+    asked = [each.path for each in scripted.asked if each.path.startswith("/v1/records")]
+    assert len(asked) == 3
+    assert "status=verified" in asked[1]
+    assert "status=claimed" in asked[2]
+    assert all(f"page_size={MOST_ANSWERS}" in path for path in asked[1:])
 
 
 @T.prim_func(s_tir=True)
