@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tunefarm.early_zygote import take_zygote
 from tunefarm.remote.service_address import is_service_named
+from tunefarm_schemas.device import HOT_CACHE
 from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.workload import Abi
 
@@ -20,12 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModuleQuery:
-    """Which module's records are asked for, as typed."""
+    """Which module's records are asked for, as typed.
+
+    ``device_class`` is the id of a class of devices, or the first characters of one; the place's own where it is None.
+    """
 
     module: str
     function: str | None
     target: str
     abi: Abi
+    protocol_id: str = HOT_CACHE.protocol_id
+    device_class: str | None = None
 
 
 class RecordPlace(Protocol):
@@ -92,7 +98,7 @@ class LocalRecords:
         """The best records for a module, and what matched."""
         from tunefarm.record_queries import best_matches
 
-        return best_matches(self._machine, query.module, function=query.function, target=query.target, abi=query.abi)
+        return best_matches(self._machine, query)
 
     def named(self, record_id: str) -> TuningRecord:
         """The record whose id is, or begins with, ``record_id``."""

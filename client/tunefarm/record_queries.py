@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Final
 from tunefarm.confined.call import call
 from tunefarm.confined.record_view import ENTRY as VIEW_ENTRY
 from tunefarm.confined.record_view import RecordView, ViewRequest
+from tunefarm.device_class_option import device_class_of_text
 from tunefarm.host_cores import usable_physical_cores
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import parse_module_source
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.device import HOT_CACHE
 from tunefarm_schemas.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
-from tunefarm_schemas.workload import Abi
 from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
 
 if TYPE_CHECKING:
     from tunefarm.machine import Machine
+    from tunefarm.record_place import ModuleQuery
 
 
 PAGE: Final = 1000
@@ -51,32 +51,31 @@ def named_record(store: Store, record_id: str) -> TuningRecord:
     raise BadInput("record", problem, "See: tunefarm records list")
 
 
-def best_matches(
-    machine: "Machine", module: str, *, function: str | None, target: str, abi: Abi
-) -> Sequence[RecordMatch]:
-    """The best records for a module on this machine.
+def best_matches(machine: "Machine", query: "ModuleQuery") -> Sequence[RecordMatch]:
+    """The best records for a module: exact are those for this machine, unless another class of devices is named.
 
     Raises:
         BadInput: the module or the target cannot be understood.
     """
     request = IntakeRequest(
-        module=parse_module_source(module),
-        function=function,
+        module=parse_module_source(query.module),
+        function=query.function,
         all_functions=False,
-        target=target,
-        abi=abi,
+        target=query.target,
+        abi=query.abi,
         space=None,
         seeds=(),
         host_cores=usable_physical_cores(),
     )
     answer = machine.understand(request)
+    own = machine.farm.device.device_class.device_class_id
     key = RecordKey(
         workload_id=answer.workloads[0].workload_id,
         target_id=answer.target.target_id,
-        device_class_id=machine.farm.device.device_class.device_class_id,
+        device_class_id=own if query.device_class is None else device_class_of_text(query.device_class, [own]),
         code_generator=machine.farm.code_generator,
-        protocol_id=HOT_CACHE.protocol_id,
-        abi=abi,
+        protocol_id=query.protocol_id,
+        abi=query.abi,
     )
     return machine.store.best_record(LOCAL_TENANT, key)
 

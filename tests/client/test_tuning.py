@@ -79,6 +79,18 @@ def test_the_record_is_listed_found_shown_and_built(tunefarm: Run, tmp_path: Pat
     assert built.code == 0, built.err
 
 
+def test_the_best_record_is_exact_for_its_own_protocol_and_class_of_devices_only(tunefarm: Run) -> None:
+    own = json.loads(tunefarm("records", "list", "--json").out)[0]["key"]["device_class_id"]
+    for options, kind in (
+        (("--device-class", own[:12], "--protocol", "cpu-hot-cache/1"), "exact"),
+        (("--device-class", "another"), "same_workload_other_device"),
+        (("--protocol", "cpu-cold-cache"), "same_workload_other_device"),
+    ):
+        found = tunefarm("records", "best", MODULE, *options, "--json")
+        assert found.code == 0, found.err
+        assert json.loads(found.out)[0]["match"] == kind, options
+
+
 def test_an_artifact_runs_in_a_fresh_process(tunefarm: Run, tuned: Path) -> None:
     ended = tunefarm("artifact", "run", str(tuned / "out"), "--json")
     assert ended.code == 0, ended.err

@@ -84,6 +84,17 @@ def test_a_job_gives_its_record_and_its_library(service: Service, tuned: str, tm
         assert tuned in {each.job_id for each in client.jobs.list(labels={"team": "a"})}
 
 
+def test_the_best_record_is_asked_for_by_class_of_devices_and_protocol(service: Service, tuned: str) -> None:
+    best = ("records", "best", f"{PROGRAMS / 'matmul.py'}:Module", "--remote", "--json")
+    [device] = service.command("devices", "list", "--json").json()
+    exact = service.command(*best, "--device-class", device["device_class_id"][:12]).json()
+    assert exact[0]["match"] == "exact"
+    for options in (("--device-class", "another"), ("--protocol", "cpu-cold-cache")):
+        found = service.command(*best, *options).json()
+        assert found
+        assert all(match["match"] != "exact" for match in found), options
+
+
 def test_a_schedule_function_tunes_as_sketches_and_a_schedule_by_hand_competes(service: Service, tuned: str) -> None:
     with Client(service.url, service.token) as client:
         job = client.jobs.get(tuned)

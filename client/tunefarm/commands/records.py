@@ -7,6 +7,7 @@ import typer
 
 from tunefarm.commands.remote_options import Api, Remote
 from tunefarm.exit_code import ExitCode
+from tunefarm.job_options import require_protocol
 from tunefarm.quantities import latency_text, ratio_text
 from tunefarm.record_place import ModuleQuery, RecordPlace, record_place
 from tunefarm.tables import print_json, print_rows
@@ -47,13 +48,30 @@ def best(
     function: Annotated[str | None, typer.Option(help="Which of the module's functions.")] = None,
     target: TargetText = "",
     abi: Annotated[AbiName, typer.Option(help="Of the record.")] = "stable",
+    protocol: Annotated[
+        str, typer.Option(help="How its time was taken: cpu-hot-cache or cpu-cold-cache.")
+    ] = "cpu-hot-cache",
+    device_class: Annotated[
+        str | None, typer.Option(help="Id of a class of devices; this machine's, or the service's only one, otherwise.")
+    ] = None,
     api: Api = None,
     remote: Remote = False,
     as_json: AsJson = False,
 ) -> int:
-    """Find the best record for a module, and what matched: on this machine, or at a service."""
+    """Find the best record for a module, and what matched: on this machine, or at a service.
+
+    Exact is a verified record of the same target, class of devices, protocol and ABI.
+    """
+    query = ModuleQuery(
+        module=module,
+        function=function,
+        target=target,
+        abi=abi,
+        protocol_id=require_protocol(protocol),
+        device_class=device_class,
+    )
     with record_place(api, remote=remote, needs_tvm=True) as place:
-        matches = place.best(ModuleQuery(module=module, function=function, target=target, abi=abi))
+        matches = place.best(query)
         names = {} if as_json else _names(place, [match.record for match in matches])
     if as_json:
         print_json([match.model_dump(mode="json") for match in matches])

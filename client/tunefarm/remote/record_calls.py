@@ -51,10 +51,16 @@ def best_records(
     function: str | None = None,
     target: Target = None,
     device_class_id: str | None = None,
+    code_generator: str | None = None,
+    protocol_id: str | None = None,
     abi: Abi = "stable",
     limit: int = 8,
 ) -> Flow[list[RecordMatch]]:
-    """What is known for a module, as TVM JSON, or a stored workload; the most trustworthy first, with what matched."""
+    """What is known for a module, as TVM JSON, or a stored workload; the most trustworthy first, with what matched.
+
+    Only a record of the same device class, code generator, protocol and ABI is exact. The service takes its only class,
+    that class's code generators and hot caches where those are left out.
+    """
     stored: Mapping[str, JsonValue] = {"workload_id": workload_id}
     which = stored if module is None else (yield from module_field(module))
     body = {
@@ -62,6 +68,8 @@ def best_records(
         "function": function,
         "target": target,
         "device_class_id": device_class_id,
+        "code_generator": code_generator,
+        "protocol_id": protocol_id,
         "abi": abi,
         "limit": limit,
     }

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tunefarm.device_class_option import CLASS_ID_LENGTH, device_class_of_text
 from tunefarm.host_cores import usable_physical_cores
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import parse_module_source
@@ -47,8 +48,18 @@ class RemoteRecords:
         )
         conversion = self._client.converter.convert(request)
         return self._client.records.best(
-            conversion.modules[0].text, function=conversion.function, target=conversion.target, abi=query.abi
+            conversion.modules[0].text,
+            function=conversion.function,
+            target=conversion.target,
+            device_class_id=self._device_class_id(query.device_class),
+            protocol_id=query.protocol_id,
+            abi=query.abi,
         )
+
+    def _device_class_id(self, text: str | None) -> str | None:
+        if text is None or len(text) >= CLASS_ID_LENGTH:
+            return text
+        return device_class_of_text(text, [device.device_class_id for device in self._client.devices.list()])
 
     def named(self, record_id: str) -> TuningRecord:
         """The record whose id is, or begins with, ``record_id``."""

@@ -1,0 +1,23 @@
+"""``--device-class``: a class of devices by its id, or by the first characters of it, which ``devices list`` shows."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from tunefarm_schemas.bad_input import BadInput
+
+CLASS_ID_LENGTH: Final = 64
+
+
+def device_class_of_text(text: str, known: Iterable[str]) -> str:
+    """The id of the known class that begins with ``text``; ``text`` itself where none does, or where it is a whole id.
+
+    Raises:
+        BadInput: several begin with it.
+    """
+    if len(text) >= CLASS_ID_LENGTH:
+        return text
+    found = {each for each in known if text and each.startswith(text)}
+    if len(found) > 1:
+        fix = "Give more of it; see: tunefarm devices list --json"
+        raise BadInput("device_class_id", f"the ids of {len(found)} classes begin with {text!r}.", fix)
+    return found.pop() if found else text
