@@ -175,6 +175,9 @@ def test_targets_are_checked_and_named(alice):
     for preset in presets:
         answer = alice.post("/v1/targets:validate", json={"target": preset["name"]})
         assert answer.status_code == 200, (preset, answer.text)
+    unknown = alice.post("/v1/targets:validate", json={"target": "no such preset"})
+    assert unknown.status_code == 422
+    assert all(preset["name"] in unknown.json()["fix"] for preset in presets)
     once = alice.post("/v1/targets:validate", json={"target": {"kind": "llvm", "mcpu": "x86-64-v3"}}).json()
     assert once["num_cores"] > 0
     assert any("num-cores" in note for note in once["notes"])

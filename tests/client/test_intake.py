@@ -158,6 +158,7 @@ def test_a_module_that_cannot_be_tuned_is_refused_with_the_reason(
         ('{"kind": "llvm", "num-cores": 0}', "num-cores"),
         ("[]", "JSON object"),
         ("{", "neither"),
+        ("x86-64-v3", "tunefarm submit"),
         ("host:zero", "zero"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import parse_module_source
 from tunefarm.python_input import schedule_source, seed_source_of_text
-from tunefarm.remote.conversion import Conversion, Converter
+from tunefarm.remote.conversion import SPACE_NOTE, Conversion, Converter
 from tunefarm.remote.tune_request import TuneRequest
 from tunefarm_schemas.bad_input import BadInput
 
@@ -66,6 +66,20 @@ def test_python_becomes_tvm_json_for_a_machine_that_is_not_this_one(convert: Con
 def test_the_target_is_left_to_the_service_unless_it_is_named(convert: Convert) -> None:
     assert convert("builtin:softmax:8x16").target is None
     assert json.loads(convert("builtin:softmax:8x16", target="host:1").target or "")["num-cores"] == 1
+
+
+def test_a_target_that_is_named_is_for_the_service_to_find(convert: Convert, tmp_path: Path) -> None:
+    assert convert("builtin:softmax:8x16", target="raspberry-pi-4").target == "raspberry-pi-4"
+    programs = PROGRAMS / "matmul.py"
+    sent = convert(f"{programs}:Module", target=" x86-64-v3 ", space=f"{programs}:stochastic_schedule")
+    assert sent.target == "x86-64-v3"
+    assert sent.notes == (SPACE_NOTE,)
+    path = tmp_path / "net.json"
+    path.write_text('{"root_index": 0}')
+    request = TuneRequest.of(str(path), target="nvidia/nvidia-a100")
+    with Converter() as unused:
+        assert unused.convert(request.intake, request.given).target == "nvidia/nvidia-a100"
+        assert unused._zygote is None
 
 
 def test_of_a_schedule_function_only_traces_are_sent(convert: Convert) -> None:

@@ -161,6 +161,17 @@ def delete_when_let_go(client: Client, job_id: str) -> None:
             return
 
 
+def test_a_target_is_named_by_a_preset_of_the_service(service: Service) -> None:
+    with Client(service.url, service.token) as client:
+        job = client.tune(MODULE, target="raspberry-pi-4", device_class_id="nowhere", trials=1)
+        target = client.targets.get(job.view.spec.tasks[0].target_id)
+        assert target.attributes()["mcpu"] == "cortex-a72"
+        assert job.cancel().job_id == job.job_id
+    unknown = service.command("submit", MODULE, "--target", "raspberry-pi-9")
+    assert unknown.code == 2, unknown.err
+    assert all(words in unknown.err for words in ("--target", "'raspberry-pi-9' is no preset", "raspberry-pi-4"))
+
+
 def test_devices_usage_and_tokens_are_shown(service: Service, tuned: str) -> None:
     [device] = service.command("devices", "list", "--json").json()
     assert device["kind"] == "cpu"

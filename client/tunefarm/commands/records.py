@@ -18,7 +18,9 @@ records = typer.Typer(help="Look at what was learnt, carry it elsewhere, take it
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RecordId = Annotated[str, typer.Argument(metavar="RECORD", help="Id of a record, or its first characters.")]
 ModuleName = Annotated[str, typer.Argument(metavar="MODULE", help="What tunefarm tune takes.")]
-TargetText = Annotated[str, typer.Option(help="host, host:THREADS, or a TVM target as JSON.")]
+TargetText = Annotated[
+    str, typer.Option(help="host, host:THREADS, or a TVM target as JSON; at a service also one of its presets.")
+]
 AbiName = Literal["stable", "packed"]
 
 

@@ -31,7 +31,9 @@ def submit(
     ],
     function: Annotated[str | None, typer.Option(help="Which of the module's functions.")] = None,
     all_functions: Annotated[bool, typer.Option("--all-functions", help="All of the module's functions.")] = False,
-    target: Annotated[str, typer.Option(help="A TVM target as JSON, or host; the service's choice otherwise.")] = "",
+    target: Annotated[
+        str, typer.Option(help="A preset such as x86-64-v3, host, or a TVM target as JSON; the service's otherwise.")
+    ] = "",
     trials: Annotated[int, typer.Option(help="How many candidates to measure at most.")] = 512,
     seconds: Annotated[float | None, typer.Option(help="How long to search at most.")] = None,
     plateau: Annotated[int | None, typer.Option(help="Stop after this many trials without a gain.")] = None,

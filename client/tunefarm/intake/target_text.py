@@ -10,13 +10,14 @@ FIELD: Final = "target"
 FIX: Final = (
     'Write host, host:THREADS, or a TVM target as JSON, such as \'{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}\'.'
 )
+NAMED_FIX: Final = f"{FIX} Only a service takes presets by their names: tunefarm submit --target NAME."
 
 
 def parse_target_text(text: str, *, host_cores: int, host_cpu: str) -> tuple[Mapping[str, object], tuple[str, ...]]:
     """The target's attributes, and notes on what was filled in.
 
     Raises:
-        BadInput: it is neither the name of a preset nor a JSON object.
+        BadInput: it is neither this host nor a JSON object.
     """
     name, _, threads_text = text.strip().partition(":")
     if not name:
@@ -47,7 +48,7 @@ def _parse_json(text: str) -> dict[str, object]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput(FIELD, f"{text!r} is neither a preset nor JSON.", FIX) from error
+        raise BadInput(FIELD, f"{text!r} is neither host nor JSON.", NAMED_FIX) from error
     if not isinstance(value, dict):
         raise BadInput(FIELD, f"{text!r} is not a JSON object.", FIX)
     return value

@@ -17,7 +17,8 @@ from tunefarm_schemas.trace import Space, Trace
 if TYPE_CHECKING:
     from tunefarm_sandbox.fork_server import ForkServer
 
-SPACE_NOTE: Final = "space: no target was given; the schedule function was run for this host's"
+SPACE_NOTE: Final = "space: the schedule function was run for this host's target"
+HOST: Final = "host"
 
 
 class SentModule(Frozen):
@@ -34,7 +35,7 @@ class Conversion(Frozen):
     function: str | None = None
     all_functions: bool = False
     target: str | None = None
-    """JSON of an object."""
+    """JSON of an object, or a name that the service knows: of a preset, a tag of TVM's, or the id of a target."""
     space: Space = Space()
     seed_traces: tuple[Trace, ...] = ()
     input_specs: tuple[InputSpec, ...] = ()
@@ -83,23 +84,24 @@ class Converter:
             return plain
         from tunefarm.intake.understanding import understand
 
-        # What arguments hold is said, not looked at, so it need not go through the child.
-        asked = request.model_copy(update={"elsewhere": True, "inputs": ()})
+        # What arguments hold, and what a name stands for, is not looked at here: neither need go through the child.
+        target = request.target if _is_read_here(request) else ""
+        asked = request.model_copy(update={"elsewhere": True, "inputs": (), "target": target})
         answer = understand(self.zygote, asked)
         return _conversion(request, answer if given is None else given.complete(answer))
 
 
 def without_tvm(request: IntakeRequest) -> Conversion | None:
-    """The conversion where there is nothing to convert, because all of it is JSON already; None otherwise.
+    """The conversion where there is nothing to convert, because all of it is JSON or a name already; None otherwise.
 
     The service checks it as it checks everything.
 
     Raises:
-        BadInput: a seed or the target is not JSON.
+        BadInput: a seed is not JSON.
     """
     needs_tvm = request.space is not None or any(seed.function is not None for seed in request.seeds)
     target = request.target.strip()
-    if needs_tvm or not isinstance(request.module, JsonSource) or (target and not target.startswith("{")):
+    if needs_tvm or not isinstance(request.module, JsonSource) or _is_this_host(target):
         return None
     return Conversion(
         modules=(SentModule(name="", text=request.module.text),),
@@ -111,12 +113,23 @@ def without_tvm(request: IntakeRequest) -> Conversion | None:
     )
 
 
+def _is_this_host(target: str) -> bool:
+    return target.partition(":")[0] == HOST
+
+
+def _is_read_here(request: IntakeRequest) -> bool:
+    """Whether the target is understood on this machine, and not left to the service or named for it."""
+    target = request.target.strip()
+    return target.startswith("{") or _is_this_host(target)
+
+
 def _conversion(request: IntakeRequest, answer: IntakeAnswer) -> Conversion:
+    is_read_here = _is_read_here(request)
     # What was filled in for this host does not concern a service that chooses for itself.
-    notes = tuple(answer.notes) if request.target.strip() else (SPACE_NOTE,) if answer.space.sketches else ()
+    notes = tuple(answer.notes) if is_read_here else (SPACE_NOTE,) if answer.space.sketches else ()
     return Conversion(
         modules=tuple(SentModule(name=workload.name, text=workload.module_json) for workload in answer.workloads),
-        target=answer.target.canonical if request.target.strip() else None,
+        target=answer.target.canonical if is_read_here else request.target.strip() or None,
         space=answer.space,
         seed_traces=answer.seed_traces,
         input_specs=_input_specs(request),

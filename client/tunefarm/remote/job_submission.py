@@ -45,8 +45,8 @@ def submission(conversion: Conversion, options: RemoteJobOptions) -> Flow[JobVie
         "labels": options.labels,
         "input_specs": [spec.model_dump(mode="json", exclude_none=True) for spec in conversion.input_specs],
     }
-    chosen = {
-        "target": None if conversion.target is None else json.loads(conversion.target),
+    chosen: dict[str, JsonValue] = {
+        "target": conversion.target,
         "device_class_id": options.device_class_id,
         "deadline_s": options.deadline_s,
     }

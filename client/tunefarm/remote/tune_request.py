@@ -19,7 +19,8 @@ from tunefarm_schemas.workload import Abi
 class TuneArguments(TypedDict, total=False):
     """The arguments of ``Client.tune`` besides the module; each may be left out.
 
-    target: a TVM target as a dictionary or its JSON, or ``host`` for this one; the service's choice when left out.
+    target: a TVM target as a dictionary or its JSON, ``host`` for this one, or the name of one of the service's presets
+        (``x86-64-v3``) or of a tag of TVM's; the service's choice when left out.
     function, all_functions: which of the module's functions, where it has several.
     space: a schedule function that samples its decisions, or ``FILE.py:FUNCTION``; TVM's rules when left out.
     seed_traces: schedules to measure first: traces (TVM's, their JSON, or ours) or schedule functions.

@@ -21,7 +21,7 @@ from tunefarm_search.foreign_input import (
 )
 from tunefarm_search.host_cores import usable_physical_cores
 from tunefarm_search.intrinsics import load_intrinsics
-from tunefarm_search.target import canonical_target, host_target
+from tunefarm_search.target import CanonicalTarget, canonical_target, host_target
 from tunefarm_search.tvm_database import ParsedDatabase, export_database, parse_database
 from tunefarm_search.workload import functions_of
 from tunefarm_services.api.intake_messages import (
@@ -36,6 +36,7 @@ from tunefarm_services.api.intake_messages import (
     TargetText,
     UnderstoodWorkload,
 )
+from tunefarm_services.api.target_presets import BY_NAME
 
 KINDS: Final = ("llvm", "cuda", "rocm", "metal", "vulkan", "opencl")
 REFUSED_ATTRIBUTES: Final = frozenset({"cl-opt", "libs", "options", "runtime", "system-lib", "link-params", "jit"})
@@ -99,7 +100,7 @@ def understand_target(question: TargetText) -> TargetAnswer:
         if threads and not (threads.isascii() and threads.isdigit() and 0 < int(threads) <= 1024):
             raise BadInput("target", f"{threads[:20]!r} is not a number of threads.", "Write, say, host:2.")
         return TargetAnswer(target=host_target(int(threads) if threads else cores), notes=())
-    found = canonical_target(question.text, cores)
+    found = _found_target(question.text, cores)
     attributes = json.loads(found.target.canonical)
     host = attributes.get("host")
     refused = sorted(REFUSED_ATTRIBUTES & (attributes.keys() | (host.keys() if isinstance(host, dict) else set())))
@@ -108,6 +109,17 @@ def understand_target(question: TargetText) -> TargetAnswer:
     if found.target.kind not in KINDS:
         raise BadInput("target", f"the kind {found.target.kind} is not tuned here.", f"Use one of: {', '.join(KINDS)}.")
     return TargetAnswer(target=found.target, notes=found.notes)
+
+
+def _found_target(text: str, cores: int) -> CanonicalTarget:
+    try:
+        return canonical_target(text, cores)
+    except BadInput as refused:
+        if text.lstrip().startswith("{"):
+            raise
+        problem = f"{text[:80]!r} is no preset. {refused.problem}"
+        fix = f"Name one of {', '.join(BY_NAME)}, or a tag of TVM's, or write its target as JSON."
+        raise BadInput(refused.field, problem, fix) from refused
 
 
 def _workloads(text: ModuleText) -> list[UnderstoodWorkload]:
