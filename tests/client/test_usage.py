@@ -28,6 +28,7 @@ from tunefarm.resume_option import with_resume_value
         (["report", "nonsense"], "JOB", "nonsense"),
         (["records", "retract", "nonsense", "--reason", "x"], "RECORD", "records list"),
         (["records", "best", "builtin:matmul", "--protocol", "lukewarm"], "--protocol", "cpu-cold-cache/1"),
+        (["jobs", "list", "--label", "nonsense"], "--label", "NAME=VALUE"),
         (["artifact", "build", "nonsense", "--output", "out"], "RECORD", "records list"),
         (["artifact", "run", "."], "DIR", "artifact build"),
         (["tune", "--resume"], "--resume", "tunefarm tune MODULE"),

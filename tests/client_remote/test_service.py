@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 PROGRAMS = ROOT / "tests" / "client" / "programs"
 MODULE = "builtin:matmul_bias_relu:64x64x64"
+MATMUL = f"{PROGRAMS / 'matmul.py'}:Module"
 TRIALS = "6"
 SERVE_A_TEAM = "## Serve a team"
 FENCE = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -51,7 +52,7 @@ def tuned(service: Service) -> str:
     programs = PROGRAMS / "matmul.py"
     options = ("--space", f"{programs}:stochastic_schedule", "--seed-trace", f"{programs}:schedule_by_hand")
     options += ("--trials", TRIALS, "--label", "team=a", "--wait", "--json")
-    ended = service.command("submit", f"{programs}:Module", *options)
+    ended = service.command("submit", MATMUL, *options)
     value = ended.json()
     assert value["job"]["outcome"] == "succeeded"
     assert value["summary"]["tasks"][0]["record_id"]
@@ -61,6 +62,9 @@ def tuned(service: Service) -> str:
 def test_a_job_is_listed_shown_and_told_as_events(service: Service, tuned: str) -> None:
     listed = service.command("jobs", "list", "--json").json()
     assert tuned in {job["job_id"] for job in listed}
+    labelled = service.command("jobs", "list", "--label", "team=a", "--label", f"module={MATMUL}", "--json").json()
+    assert [job["job_id"] for job in labelled] == [tuned]
+    assert service.command("jobs", "list", "--label", "team=a", "--label", "team2=b").out.strip() == "no jobs"
     shown = service.command("jobs", "show", tuned)
     assert "tuned" in shown.out, shown.err
     lines = service.command("logs", tuned, "--json").out.splitlines()
@@ -85,7 +89,7 @@ def test_a_job_gives_its_record_and_its_library(service: Service, tuned: str, tm
 
 
 def test_the_best_record_is_asked_for_by_class_of_devices_and_protocol(service: Service, tuned: str) -> None:
-    best = ("records", "best", f"{PROGRAMS / 'matmul.py'}:Module", "--remote", "--json")
+    best = ("records", "best", MATMUL, "--remote", "--json")
     [device] = service.command("devices", "list", "--json").json()
     exact = service.command(*best, "--device-class", device["device_class_id"][:12]).json()
     assert exact[0]["match"] == "exact"

@@ -6,6 +6,7 @@ import typer
 
 from tunefarm.commands.remote_options import Api, AsJson, JobId
 from tunefarm.exit_code import ExitCode
+from tunefarm.label_option import labels_of_texts
 from tunefarm.remote.views import JobView
 from tunefarm.tables import print_json, print_rows
 from tunefarm_schemas.job import JobState
@@ -18,6 +19,7 @@ HEADINGS = ("job", "state", "tasks", "trials", "created", "labels", "message")
 @jobs.command("list")
 def list_jobs(
     state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
+    label: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; only jobs that carry it. Repeatable.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10000, help="At most so many.")] = 50,
     api: Api = None,
     as_json: AsJson = False,
@@ -25,8 +27,9 @@ def list_jobs(
     """List jobs, the newest first."""
     from tunefarm.client import Client
 
+    labels = labels_of_texts(label or ())
     with Client(api) as client:
-        found = [job.view for job in client.jobs.list(state=state, limit=limit)]
+        found = [job.view for job in client.jobs.list(state=state, labels=labels, limit=limit)]
     if as_json:
         print_json([view.model_dump(mode="json") for view in found])
     else:

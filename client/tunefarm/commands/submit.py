@@ -13,6 +13,7 @@ from tunefarm.input_option import inputs_of_texts
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import parse_module_source
 from tunefarm.job_options import output_folder
+from tunefarm.label_option import labels_of_texts
 from tunefarm.python_input import schedule_source, seed_source_of_text
 from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm.tables import print_json
@@ -57,7 +58,9 @@ def submit(
     abi: Annotated[AbiName, typer.Option(help="packed: constant arguments may change layout.")] = "stable",
     priority: Annotated[int, typer.Option(help="Jobs of higher priority are begun first.")] = 0,
     device_class: Annotated[str | None, typer.Option(help="Class of devices; the service's choice otherwise.")] = None,
-    label: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, to find the job by. Repeatable.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE, for jobs list to find it by. Repeatable.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Show progress until the job ends.")] = False,
     output: Annotated[str | None, typer.Option(help="With --wait: folder for the library and its manifest.")] = None,
     api: Api = None,
@@ -83,7 +86,7 @@ def submit(
         protocol=protocol,
         priority=priority,
         device_class_id=device_class,
-        labels={"module": module, **_labels(label or ())},
+        labels={"module": module, **labels_of_texts(label or ())},
     )
     options.require_usable()
     folder = None if output is None else output_folder(output)
@@ -145,13 +148,3 @@ def _wait(job: "RemoteJob", folder: Path | None, *, as_json: bool) -> int:
                 path = artifact.write(task_folder(folder, number, len(artifacts)))
                 print(f"library and manifest are in {path.parent}", file=sys.stderr)
     return code
-
-
-def _labels(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
-    labels = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise BadInput("--label", f"{text!r} is not a label.", "Write it as NAME=VALUE.")
-        labels[name] = value
-    return labels
