@@ -131,7 +131,7 @@ class Machine(AbstractContextManager["Machine"]):
         """The job to go on with: the one named, or the latest unfinished one that carries ``labels``.
 
         Raises:
-            BadInput: there is none.
+            BadInput: there is none, or the one named is of another module than ``labels`` say.
         """
         if job_id is None:
             unfinished = [
@@ -142,6 +142,10 @@ class Machine(AbstractContextManager["Machine"]):
                 raise BadInput("resume", f"no job{of_module} is unfinished.", "Start one: tunefarm tune MODULE.")
             return max(unfinished, key=lambda job: job.created_at)
         job = self.store.job(LOCAL_TENANT, job_id)
+        wanted, module = labels.get("module"), job.spec.labels.get("module", "a module of no name")
+        if wanted not in (None, module):
+            fix = "Leave MODULE out, or leave the id out to go on with the latest job of MODULE."
+            raise BadInput("resume", f"job {job_id} tunes {module}, and not {wanted}.", fix)
         if job.state is JobState.FINISHED:
             fix = "Run the same command without --resume and with more --trials: it goes on from the store."
             raise BadInput("resume", f"job {job_id} is finished.", fix)

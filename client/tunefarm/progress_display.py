@@ -10,6 +10,7 @@ from tunefarm.quantities import duration_text, failures_text, latency_text, rati
 
 if TYPE_CHECKING:
     from tunefarm.remote.remote_progress import RemoteProgress
+    from tunefarm_schemas.job import Job
     from tunefarm_services.tuner.summary import Progress
 
 PLAIN_LINE_INTERVAL_S: Final = 5.0
@@ -113,6 +114,15 @@ def panel_lines(progress: ShownProgress) -> list[str]:
         f"{about}{ratio_text(progress.untuned_latency_s, progress.best_latency_s, min(digits, 3))} faster",
         f"failures {failures_text(progress.failures)}{accuracy}",
     ]
+
+
+def resumption_line(job: "Job") -> str:
+    """One line on a job that goes on: it does so as it was created, whatever the present command says."""
+    spec = job.spec
+    return (
+        f"resuming job {job.job_id}: {spec.labels.get('module', 'a module of no name')}, {spec.effort.trials} trials, "
+        f"{spec.strategy} search, as it was created; options given now do not change it"
+    )
 
 
 def progress_line(progress: ShownProgress) -> str:

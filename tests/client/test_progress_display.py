@@ -5,7 +5,10 @@ import pty
 
 import pyte
 
-from tunefarm.progress_display import LivePanel, PlainLines, panel_lines, progress_display
+from tunefarm.progress_display import LivePanel, PlainLines, panel_lines, progress_display, resumption_line
+from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.job import Effort, Job, JobSpec, JobState
+from tunefarm_schemas.workload import Task
 from tunefarm_services.tuner.summary import Progress, Stage
 
 
@@ -52,6 +55,30 @@ def test_lines_go_where_no_terminal_is() -> None:
     assert len(lines) == 2, "a line only where something is new"
     assert "best=5us" in lines[1]
     assert "\x1b" not in stream.getvalue()
+
+
+def test_one_line_says_what_goes_on_and_that_it_does_so_as_it_was_created() -> None:
+    spec = JobSpec(
+        tasks=(Task(workload_id="w", target_id="t", name="main"),),
+        effort=Effort(trials=60),
+        strategy="random",
+        protocol_id="cpu-hot-cache/1",
+        labels={"module": "net.py"},
+    )
+    job = Job(
+        job_id="0123",
+        tenant="local",
+        spec=spec,
+        state=JobState.QUEUED,
+        outcome=None,
+        message="",
+        created_at=utc_now(),
+        finished_at=None,
+    )
+    line = resumption_line(job)
+    for part in ("job 0123", "net.py", "60 trials", "random", "do not change it"):
+        assert part in line
+    assert "\n" not in line
 
 
 def test_a_terminal_gets_a_panel_that_goes_away() -> None:

@@ -221,8 +221,9 @@ def test_ctrl_c_in_a_terminal_keeps_everything_and_resume_goes_on(
 
     trials = json.loads(tunefarm("db", "stats", "--json").out)["rows"]["measurements"]
     assert trials > 0
-    ended = tunefarm("tune", "--resume", job, "--json")
+    ended = tunefarm("tune", "--resume", job, "--trials", "7", "--json")
     assert ended.code == 0, ended.err
+    assert f"resuming job {job}: builtin:matmul:96x96x96, 4000 trials, evolutionary search" in ended.err
     summary = json.loads(ended.out)
     assert summary["job_id"] == job
     assert summary["tasks"][0]["trials_in_store"] >= trials

@@ -45,7 +45,9 @@ def tune(
         list[str] | None, typer.Option(help="Measure this first: JSON of a trace, or FILE.py:FUNCTION. Repeatable.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    resume: Annotated[str | None, typer.Option(metavar="[JOB]", help="Go on with that or the latest job.")] = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="[JOB]", help="Go on with that or the latest job, as it was created.")
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ignore what the store knows.")] = False,
     inputs: Annotated[
         list[str] | None,
@@ -124,7 +126,11 @@ def _job(
     display: "ProgressDisplay",
 ) -> Job:
     if request is None:
-        return machine.unfinished_job(None if resume == LATEST else resume, options.labels)
+        from tunefarm.progress_display import resumption_line
+
+        job = machine.unfinished_job(None if resume == LATEST else resume, options.labels)
+        display.say(resumption_line(job))
+        return job
     # Begun before the answer is awaited: the database opens while TVM loads, the farm is made while it answers.
     machine.prepare_farm()
     answer = machine.understand(request)
