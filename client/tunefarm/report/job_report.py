@@ -1,8 +1,8 @@
 """The figures of a finished or interrupted job, gathered from the store."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
@@ -15,10 +15,12 @@ from tunefarm_services.tuner.summary import JobSummary, TaskSummary
 
 ACCURACY_WINDOW: Final = 32
 """Trials over which the model's accuracy is taken."""
+MOST_JOBS: Final = 200
+"""How many of the latest jobs are looked through for one that measured what this one found in the store."""
 
 
 class Step(Frozen):
-    """The best latency from a moment on."""
+    """The best latency from a moment of a run on, when the exploration had so many trials."""
 
     elapsed_s: float
     trials: int
@@ -26,7 +28,12 @@ class Step(Frozen):
 
 
 class TaskReport(Frozen):
-    """One task of a job. ``accuracy`` pairs a trial's number with the share of pairs the model had ordered right."""
+    """One task of a job, with all trials of its exploration, whichever run made them, numbered from 1.
+
+    ``steps`` are those of the latest run that found anything faster; it took ``run_s`` seconds, and began with
+    ``known_before_s``, the best of the trials before it, or with None. ``trials`` are the numbers and latencies of
+    those that were timed. ``accuracy`` pairs a trial's number with the share of pairs the model had ordered right.
+    """
 
     name: str
     summary: TaskSummary
@@ -35,6 +42,17 @@ class TaskReport(Frozen):
     trials: tuple[tuple[int, float], ...]
     failures: dict[str, int]
     accuracy: tuple[tuple[int, float], ...]
+    run_s: float = 0.0
+    known_before_s: float | None = None
+
+    @property
+    def best_over_trials(self) -> tuple[tuple[int, float], ...]:
+        """The trials that were faster than all before them, by number, with their latencies."""
+        best: list[tuple[int, float]] = []
+        for number, latency_s in self.trials:
+            if not best or latency_s < best[-1][1]:
+                best.append((number, latency_s))
+        return tuple(best)
 
 
 class JobReport(Frozen):
@@ -53,8 +71,9 @@ def job_report(store: Store, job: Job) -> JobReport:
         BadInput: nothing was measured for it yet.
     """
     summary = last_summary(store, job)
+    runs = _runs_with_steps(store, job, {task.exploration_id for task in summary.tasks})
     tasks = tuple(
-        _task_report(store, task, store.target(spec.target_id).canonical)
+        _task_report(store, task, store.target(spec.target_id).canonical, runs.get(task.exploration_id))
         for task, spec in zip(summary.tasks, job.spec.tasks, strict=True)
     )
     return JobReport(job=job, tasks=tasks, seconds=summary.seconds)
@@ -91,25 +110,81 @@ def last_summary(store: Store, job: Job) -> JobSummary:
     raise BadInput("job", f"no run of job {job.job_id} has ended yet.", fix)
 
 
-def _task_report(store: Store, summary: TaskSummary, target: str) -> TaskReport:
+class _Run(NamedTuple):
+    """What one run of a job found for one task, and how many seconds the run took."""
+
+    task: TaskSummary
+    seconds: float
+
+    @property
+    def trials_before(self) -> int:
+        return self.task.trials_in_store - self.task.trials
+
+
+def _runs_with_steps(store: Store, job: Job, exploration_ids: set[str]) -> Mapping[str, _Run]:
+    """For each exploration the latest run that found anything: one of the job's, or else one of another job's."""
+    found: dict[str, _Run] = {}
+    for summary in _summaries_of_runs(store, job):
+        for task in summary.tasks:
+            if task.improvements and task.exploration_id in exploration_ids:
+                found.setdefault(task.exploration_id, _Run(task, summary.seconds.get("total", 0.0)))
+        if len(found) == len(exploration_ids):
+            break
+    return found
+
+
+def _summaries_of_runs(store: Store, job: Job) -> Iterator[JobSummary]:
+    """How the runs of the job ended, the latest first, and then those of other jobs over the same workloads."""
+    yield from _summaries(store, job)
+    workload_ids = {task.workload_id for task in job.spec.tasks}
+    for other in store.jobs(LOCAL_TENANT, limit=MOST_JOBS):
+        if other.job_id != job.job_id and any(task.workload_id in workload_ids for task in other.spec.tasks):
+            yield from _summaries(store, other)
+
+
+def _summaries(store: Store, job: Job) -> Iterator[JobSummary]:
+    for event in reversed(store.events(LOCAL_TENANT, job.job_id)):
+        if event.kind == "summary":
+            try:
+                summary = JobSummary.model_validate(event.data)
+            except ValidationError:
+                continue  # written by another version
+            yield summary
+
+
+def _task_report(store: Store, summary: TaskSummary, target: str, run: _Run | None) -> TaskReport:
     trials = sorted(store.trials(summary.exploration_id), key=lambda trial: trial.candidate.number)
     measured = [trial for trial in trials if trial.measurement is not None]
-    steps = [
-        Step(elapsed_s=step.elapsed_s, trials=step.trials, latency_s=step.latency_s) for step in summary.improvements
-    ]
+    timed = tuple(
+        (position + 1, result.latency_s)
+        for position, trial in enumerate(measured)
+        if trial.measurement and isinstance(result := trial.measurement.result, Timing)
+    )
     return TaskReport(
         name=summary.name,
         summary=summary,
         target=target,
-        steps=tuple(steps),
-        trials=tuple(
-            (position + 1, result.latency_s)
-            for position, trial in enumerate(measured)
-            if trial.measurement and isinstance(result := trial.measurement.result, Timing)
-        ),
+        steps=() if run is None else _steps(run),
+        trials=timed,
         failures=dict(Counter(_reason(trial) for trial in measured if _reason(trial))),
         accuracy=_accuracy(measured),
+        run_s=0.0 if run is None else run.seconds,
+        known_before_s=None if run is None else _known_before_s(run, timed),
     )
+
+
+def _steps(run: _Run) -> tuple[Step, ...]:
+    return tuple(
+        Step(elapsed_s=step.elapsed_s, trials=run.trials_before + step.trials, latency_s=step.latency_s)
+        for step in run.task.improvements
+    )
+
+
+def _known_before_s(run: _Run, timed: Sequence[tuple[int, float]]) -> float | None:
+    """The best latency of the trials that were made before a run; its first step was faster than that."""
+    first_s = run.task.improvements[0].latency_s
+    before = [latency_s for number, latency_s in timed if number <= run.trials_before and latency_s > first_s]
+    return min(before, default=None)
 
 
 def _reason(trial: StoredTrial) -> str:

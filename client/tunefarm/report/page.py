@@ -44,9 +44,10 @@ def moment_text(at: str) -> str:
 
 
 def _drawings(report: JobReport, task: TaskReport) -> list[Drawing]:
-    end_s, numpy_s = report.seconds.get("total", 0.0), report.numpy_latency_s
-    title, about = "Best latency over time", "Lower is better. It starts at the untuned program."
-    drawn = [_drawing(title, about, plots.latency_over_time(task, end_s, numpy_s, titled=False))]
+    numpy_s = report.numpy_latency_s
+    start = "the untuned program" if task.known_before_s is None else "the best that earlier runs had found"
+    title, about = "Best latency over time", f"Lower is better. It starts at {start}."
+    drawn = [_drawing(title, about, plots.latency_over_time(task, task.run_s, numpy_s, titled=False))]
     title, about = "Best latency over trials", "Trials that failed, or were stopped early as losers, have no dot."
     drawn.append(_drawing(title, about, plots.latency_over_trials(task, numpy_s, titled=False)))
     return [*drawn, _failures(task), _accuracy(task)]

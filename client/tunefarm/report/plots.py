@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tunefarm.quantities import latency_text
-from tunefarm.report.job_report import Step, TaskReport
+from tunefarm.report.job_report import TaskReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,17 +41,20 @@ def prepare_matplotlib(cache: Path) -> None:
 def latency_over_time(
     task: TaskReport, end_s: float, numpy_latency_s: float | None = None, *, titled: bool = True
 ) -> "Figure":
-    """Best latency so far over seconds since the command began."""
+    """Best latency so far over seconds since the run of ``task.steps`` began, to ``end_s`` or its last step."""
     end = max(end_s, *(step.elapsed_s for step in task.steps), 1e-3)
-    figure, axes = _staircase(task, [(step.elapsed_s, step) for step in task.steps], end, numpy_latency_s)
+    points = [(step.elapsed_s, step.latency_s) for step in task.steps]
+    before_s = task.summary.untuned_latency_s if task.known_before_s is None else task.known_before_s
+    figure, axes = _staircase(task, points, before_s, end, numpy_latency_s)
     axes.set_xlabel("seconds since the start")
     return _finished(figure, axes, task, titled=titled)
 
 
 def latency_over_trials(task: TaskReport, numpy_latency_s: float | None = None, *, titled: bool = True) -> "Figure":
-    """Best latency so far over trials, with every timed trial as a dot."""
-    end = max([number for number, _ in task.trials] + [step.trials for step in task.steps] + [1])
-    figure, axes = _staircase(task, [(step.trials, step) for step in task.steps], end, numpy_latency_s)
+    """Best latency so far over all trials of the exploration, with every timed one as a dot."""
+    end = max([task.summary.trials_in_store, *(number for number, _ in task.trials), 1])
+    points = [(float(number), latency_s) for number, latency_s in task.best_over_trials]
+    figure, axes = _staircase(task, points, task.summary.untuned_latency_s, end, numpy_latency_s)
     if task.trials:
         numbers, latencies = [n for n, _ in task.trials], [latency_s for _, latency_s in task.trials]
         axes.plot(numbers, latencies, "o", color=PALE_BLUE, markersize=3.5, zorder=1, label="each timed trial")
@@ -116,13 +119,17 @@ def as_png(figure: "Figure") -> bytes:
 
 
 def _staircase(
-    task: TaskReport, points: list[tuple[float, Step]], end: float, numpy_latency_s: float | None
+    task: TaskReport,
+    points: Sequence[tuple[float, float]],
+    before_s: float | None,
+    end: float,
+    numpy_latency_s: float | None,
 ) -> tuple["Figure", "Axes"]:
+    """The latency of each of ``points`` from there to the next, and ``before_s`` until the first."""
     figure, axes = _figure(HEIGHT_INCHES)
     if points:
-        # Before the first kernel there was the untuned one.
-        before = [] if task.summary.untuned_latency_s is None else [(0.0, task.summary.untuned_latency_s)]
-        held = [*before, *((x, step.latency_s) for x, step in points)]
+        before = [] if before_s is None else [(0.0, before_s)]
+        held = [*before, *points]
         best = [latency_s for _, latency_s in held]
         at = [x for x, _ in held] + [max(end, held[-1][0])]
         axes.step(at, [*best, best[-1]], where="post", color=BLUE, linewidth=2, label="best so far", zorder=3)

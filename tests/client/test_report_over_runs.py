@@ -1,0 +1,218 @@
+"""The report on what several runs made, from trials and summaries in a real store: the very lines that are drawn."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.store.sample import TENANT, Bench, bench, failed, manifest, put_job, put_task, record, timing
+from tunefarm.artifact_folder import MANIFEST_NAME
+from tunefarm.output_folder import NAMES, write_outputs
+from tunefarm.report import plots
+from tunefarm.report.job_report import TaskReport, job_report
+from tunefarm.report.page import render_page
+from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.job import JobOutcome
+from tunefarm_services.store import Store
+from tunefarm_services.tuner.summary import Improvement, JobSummary, TaskSummary
+
+UNTUNED_S = 1e-3
+LIBRARY = b"\x7fELF the library"
+FIRST_RUN = ((0.5, 1, 8e-4), (1.0, 2, 5e-4), (2.0, 4, 4e-4))
+
+
+@pytest.fixture(autouse=True)
+def matplotlib_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    plots.prepare_matplotlib(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store.open(f"sqlite:///{tmp_path}/tunefarm.db", tmp_path / "blobs")
+    yield opened
+    opened.close()
+
+
+def ended(
+    held: Bench,
+    *,
+    total_s: float,
+    trials: int = 0,
+    in_store: int,
+    steps: Sequence[tuple[float, int, float]] = (),
+    record_id: str | None = None,
+) -> JobSummary:
+    """A run's end as its supervisor leaves it; one without trials was answered from the store."""
+    task = TaskSummary(
+        name="matmul",
+        exploration_id=held.exploration_id,
+        best_latency_s=1e-4,
+        untuned_latency_s=UNTUNED_S,
+        interval_s=None,
+        record_id=record_id,
+        artifact_id=None if record_id is None else f"artifact of {record_id}",
+        trials=trials,
+        trials_in_store=in_store,
+        stop_reason=None,
+        improvements=tuple(
+            Improvement(elapsed_s=elapsed_s, trials=number, latency_s=latency_s, trace="[[],[]]")
+            for elapsed_s, number, latency_s in steps
+        ),
+        failures={},
+        first_failure_message="",
+        answered_from_store=trials == 0,
+    )
+    summary = JobSummary(
+        job_id=held.lease.job_id,
+        outcome=JobOutcome.SUCCEEDED,
+        message="",
+        tasks=(task,),
+        seconds={"total": total_s},
+    )
+    held.store.append_event(held.lease, "summary", summary.model_dump(mode="json"))
+    return summary
+
+
+def first_run(store: Store, record_id: str | None = None) -> tuple[Bench, JobSummary]:
+    """Four trials, of which the third failed."""
+    held = bench(store)
+    for number, latency_s in ((0, 8e-4), (1, 5e-4), (3, 4e-4)):
+        held.measure(number, timing(latency_s))
+    held.measure(2, failed(FailureReason.CRASH))
+    return held, ended(held, total_s=9.0, trials=4, in_store=4, steps=FIRST_RUN, record_id=record_id)
+
+
+def next_job(held: Bench) -> Bench:
+    """Another job over the same exploration."""
+    held.store.release(held.lease)
+    return bench(held.store, put_job(held.store))
+
+
+def task_of(held: Bench) -> TaskReport:
+    """The task in the report of the job."""
+    return job_report(held.store, held.store.job(TENANT, held.lease.job_id)).tasks[0]
+
+
+def drawn(figure: Any, label: str) -> list[tuple[float, float]]:
+    """The points of the line that the legend calls so; empty where there is none."""
+    lines = [line for line in figure.axes[0].lines if line.get_label() == label]
+    assert len(lines) <= 1
+    return [(float(x), float(y)) for line in lines for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
+
+
+def over_trials(task: TaskReport, label: str = "best so far") -> list[tuple[float, float]]:
+    return drawn(plots.latency_over_trials(task), label)
+
+
+def over_time(task: TaskReport) -> list[tuple[float, float]]:
+    return drawn(plots.latency_over_time(task, task.run_s), "best so far")
+
+
+FIRST_OVER_TRIALS = [(0.0, UNTUNED_S), (1.0, 8e-4), (2.0, 5e-4), (4.0, 4e-4)]
+FIRST_OVER_TIME = [(0.0, UNTUNED_S), (0.5, 8e-4), (1.0, 5e-4), (2.0, 4e-4), (9.0, 4e-4)]
+
+
+def test_the_staircase_of_a_single_run_is_that_of_its_trials(store: Store) -> None:
+    held, _ = first_run(store)
+    assert over_trials(task_of(held)) == [*FIRST_OVER_TRIALS, (4.0, 4e-4)]
+    assert over_time(task_of(held)) == FIRST_OVER_TIME
+
+
+def test_more_trials_go_on_where_the_others_ended(store: Store) -> None:
+    held = next_job(first_run(store)[0])
+    held.measure(4, timing(6e-4))
+    held.measure(5, timing(3e-4))
+    ended(held, total_s=7.0, trials=2, in_store=6, steps=((1.5, 2, 3e-4),))
+    task = task_of(held)
+    assert over_trials(task) == [*FIRST_OVER_TRIALS, (6.0, 3e-4), (6.0, 3e-4)]
+    assert over_trials(task, "each timed trial") == [(1, 8e-4), (2, 5e-4), (4, 4e-4), (5, 6e-4), (6, 3e-4)]
+    assert over_time(task) == [(0.0, 4e-4), (1.5, 3e-4), (7.0, 3e-4)]
+    assert [step.trials for step in task.steps] == [6]
+
+
+def test_no_dot_lies_below_the_staircase(store: Store) -> None:
+    held = next_job(first_run(store)[0])
+    held.measure(4, timing(3e-4))
+    ended(held, total_s=7.0, trials=1, in_store=5, steps=((1.5, 1, 3e-4),))
+    task = task_of(held)
+    stairs = over_trials(task)
+    for number, latency_s in over_trials(task, "each timed trial"):
+        assert latency_s >= [height_s for at, height_s in stairs if at <= number][-1]
+
+
+def test_a_resumed_run_that_gained_nothing_leaves_the_curve_of_the_one_before(store: Store) -> None:
+    held = first_run(store)[0].taken_over()
+    held.measure(4, timing(6e-4))
+    ended(held, total_s=3.0, trials=1, in_store=5)
+    task = task_of(held)
+    assert over_time(task) == FIRST_OVER_TIME
+    assert over_trials(task) == [*FIRST_OVER_TRIALS, (5.0, 4e-4)]
+
+
+def test_a_repeat_shows_what_was_found_and_how_long_that_took(store: Store) -> None:
+    held = next_job(first_run(store)[0])
+    ended(held, total_s=0.4, in_store=4)
+    assert over_time(task_of(held)) == FIRST_OVER_TIME
+    assert over_trials(task_of(held)) == [*FIRST_OVER_TRIALS, (4.0, 4e-4)]
+    page = render_page(job_report(store, store.job(TENANT, held.lease.job_id)))
+    assert "none, answered from the store" in page
+
+
+def with_artifact(store: Store, record_id: str) -> str:
+    put_task(store)
+    store.put_record(TENANT, None, record(record_id, 1e-4))
+    store.put_artifact(TENANT, manifest(f"artifact of {record_id}", record_id, LIBRARY), LIBRARY)
+    return record_id
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in NAMES}
+
+
+def change_manifest(folder: Path, **changes: str) -> None:
+    path = folder / MANIFEST_NAME
+    changed = ArtifactManifest.model_validate_json(path.read_bytes()).model_copy(update=changes)
+    path.write_text(changed.model_dump_json())
+
+
+def test_the_pictures_of_the_run_that_measured_stay_through_a_repeat(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    held, summary = first_run(store, with_artifact(store, "r1"))
+    write_outputs(store, summary, folder, numpy_latency_s=2e-4)
+    before = contents(folder)
+    repeat = ended(next_job(held), total_s=0.4, in_store=4, record_id="r1")
+    write_outputs(store, repeat, folder, numpy_latency_s=None)
+    assert contents(folder) == before
+    (folder / "report.html").unlink()
+    write_outputs(store, repeat, folder, numpy_latency_s=None)
+    after = contents(folder)
+    assert after["best-latency.svg"] == before["best-latency.svg"]
+    assert b"answered from the store" in after["report.html"]
+
+
+def test_the_pictures_of_another_function_or_record_make_way_for_the_right_ones(store: Store, tmp_path: Path) -> None:
+    held, summary = first_run(store, with_artifact(store, "r1"))
+    repeat = ended(next_job(held), total_s=0.4, in_store=4, record_id="r1")
+    for changes in ({"workload_id": "of another function"}, {"record_id": "older"}):
+        folder = tmp_path / next(iter(changes))
+        folder.mkdir()
+        write_outputs(store, summary, folder, None)
+        change_manifest(folder, **changes)
+        for name in NAMES:
+            (folder / name).write_text("something else")
+        write_outputs(store, repeat, folder, None)
+        assert b"something else" not in contents(folder).values(), changes
+
+
+def test_a_repeat_that_has_no_curve_replaces_no_picture(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    repeat = ended(bench(store), total_s=0.4, in_store=4, record_id=with_artifact(store, "r1"))
+    for name in NAMES:
+        (folder / name).write_text("a good picture")
+    write_outputs(store, repeat, folder, numpy_latency_s=None)
+    assert set(contents(folder).values()) == {b"a good picture"}
+    assert list(folder.glob("*.so"))
