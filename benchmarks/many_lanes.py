@@ -236,6 +236,7 @@ def _facts(farm: RecordedFarm, name: str) -> LaneFacts:
         device=farm.device,
         code_generator=farm.code_generator,
         kind="cpu",
+        processor=farm.processor,
         tvm_version="none",
         software_version="none",
         cores=(0,),

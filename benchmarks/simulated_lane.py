@@ -28,6 +28,7 @@ from tunefarm_schemas.measurement import (
     Stages,
     Timing,
 )
+from tunefarm_schemas.processor import Processor
 from tunefarm_schemas.trace import Trace
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 
@@ -67,6 +68,7 @@ class SimulatedFarm:
     def __init__(self, device: Device, seconds_each: float, room: int) -> None:
         self.device = device
         self.code_generator = CODE_GENERATOR
+        self.processor = Processor()
         self._seconds_each = seconds_each
         self._room = room
         self._free_s = 0.0

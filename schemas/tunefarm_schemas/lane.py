@@ -7,6 +7,7 @@ from pydantic import Field
 
 from tunefarm_schemas.device import Device
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.processor import Processor
 
 OPERATOR_TENANT: Final = "operator"
 """The tenant to whom lanes belong. Every tenant may use them; none sees their host names."""
@@ -47,7 +48,8 @@ class Lane(Frozen):
     """A lane as its worker last described it. Times are RFC 3339, UTC.
 
     ``cores`` are the host's logical processors that it owns; ``room`` is how many candidates it takes at once, and
-    ``in_flight`` how many it has. ``reason`` says why it is in its state, in words for a person.
+    ``in_flight`` how many it has. ``reason`` says why it is in its state, in words for a person. ``processor`` is what
+    runs the code; a worker that does not tell it is believed to run any.
     """
 
     lane_id: str = Field(min_length=1, max_length=200)
@@ -66,3 +68,4 @@ class Lane(Frozen):
     in_flight: int = Field(ge=0)
     started_at: str
     seen_at: str
+    processor: Processor = Processor()

@@ -12,6 +12,7 @@ import tvm
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import canonical_json
+from tunefarm_schemas.processor import architecture_named
 from tunefarm_schemas.target import Target
 from tunefarm_search.tvm_trace import plain
 
@@ -75,7 +76,7 @@ def reason_it_cannot_run_here(target: Target) -> str | None:
             return None
         return f"this host has no device of the kind {target.kind}"
     machine, architecture = platform.machine(), str(attributes["mtriple"]).split("-")[0]
-    if machine != architecture and {machine, architecture} != {"arm64", "aarch64"}:
+    if architecture_named(machine) != architecture_named(architecture):
         return f"the target is for {architecture} and this host is {machine}"
     missing = sorted(_instruction_sets(tvm_target(target)) - _instruction_sets(tvm_target(host_target(1))))
     return f"this host's processor lacks {', '.join(missing[:6])}" if missing else None

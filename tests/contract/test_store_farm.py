@@ -9,6 +9,7 @@ from tests.store.sample import DEVICE, TENANT, leased, put_job, put_task, spec
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.job import JobOutcome, JobState
 from tunefarm_schemas.lane import Lane, LaneRequest, LaneState
+from tunefarm_schemas.processor import Processor
 from tunefarm_services.store import FenceLost, Lease, NotFound, Store
 
 CLASS = DEVICE.device_class.device_class_id
@@ -46,6 +47,17 @@ class TestLanes:
         assert store.lanes("another class") == []
         with pytest.raises(NotFound):
             store.lane("host/1")
+
+    def test_of_a_lane_that_was_stored_before_lanes_told_it_the_processor_is_not_known(self, store: Store):
+        store.put_lane(older := lane())
+        document = older.model_dump_json(exclude={"processor"})
+        assert "processor" not in document
+        with store._database.writing() as connection:
+            connection.execute(text("UPDATE lanes SET document = :document"), {"document": document})
+        assert store.lane("host/0").processor == Processor()
+        newer = lane(processor=Processor(architecture="aarch64"))
+        store.put_lane(newer)
+        assert store.lanes() == [newer]
 
     def test_many_lanes_are_stored_at_once(self, store: Store):
         lanes = [lane(f"host/{number}") for number in range(20)]

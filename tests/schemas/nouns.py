@@ -38,6 +38,7 @@ from tunefarm_schemas.measurement import (
     Stopped,
     Timing,
 )
+from tunefarm_schemas.processor import Processor
 from tunefarm_schemas.record import MatchKind, RecordKey, RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.refusal import Refusal
 from tunefarm_schemas.target import Target
@@ -82,6 +83,7 @@ _CLASS = DeviceClass(
     launch_bucket=5,
 )
 _DEVICE = Device(fingerprint="0f", host_name="host", device_class=_CLASS, reference=_REFERENCE)
+_PROCESSOR = Processor(architecture="x86_64", x86_level=3)
 _ENVIRONMENT = Environment(governor="performance", microcode="0x1", hypervisor="kvm", load_average=0.5)
 _FAILURE = TrialFailure(reason=FailureReason.BUILD_TIMEOUT, message="took longer than 4 s", under_load=True)
 _CANDIDATE = Candidate(
@@ -164,6 +166,7 @@ NOUNS: tuple[Frozen, ...] = (
     _REFERENCE,
     _CLASS,
     _DEVICE,
+    _PROCESSOR,
     Lane(
         lane_id="host/0",
         worker_name="worker@host",
@@ -181,6 +184,7 @@ NOUNS: tuple[Frozen, ...] = (
         in_flight=2,
         started_at=_AT,
         seen_at=_AT,
+        processor=_PROCESSOR,
     ),
     Token(
         token_id="0123456789abcdef",

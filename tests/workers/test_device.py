@@ -11,7 +11,9 @@ from tests.workers.measuring import RunningFarm
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.device import ReferenceKernelTimes
 from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Timing
-from tunefarm_workers.cpu_identity import cpu_identity, host_fingerprint
+from tunefarm_schemas.processor import processor_for
+from tunefarm_search.target import host_target
+from tunefarm_workers.cpu_identity import cpu_identity, host_fingerprint, own_processor, x86_level
 from tunefarm_workers.deadlines import Deadlines
 from tunefarm_workers.device_identity import device_of
 from tunefarm_workers.device_watch import DeviceWatch
@@ -33,6 +35,25 @@ def test_a_farm_says_what_it_measures_with(running: RunningFarm) -> None:
     assert running.farm.device.reference.compute_s > 0
     assert running.farm.code_generator.startswith("tvm-")
     assert "+llvm-" in running.farm.code_generator
+
+
+def test_a_farm_says_what_code_it_runs(running: RunningFarm) -> None:
+    assert running.farm.processor == own_processor()
+    assert running.farm.processor.architecture
+    assert running.farm.processor.runs_code_for(processor_for(host_target(1)))
+
+
+SECOND = "pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm"
+THIRD = f"{SECOND} fma movbe xsave avx f16c abm bmi1 avx2 bmi2"
+FOURTH = f"{THIRD} avx512f avx512dq avx512cd avx512bw avx512vl"
+
+
+@pytest.mark.parametrize(
+    ("flags", "level"),
+    [("", 0), ("fpu sse2", 1), (SECOND, 2), (THIRD, 3), (FOURTH, 4), (FOURTH.replace("movbe ", ""), 2)],
+)
+def test_the_level_of_an_x86_processor_is_the_highest_that_it_has_whole(flags: str, level: int) -> None:
+    assert x86_level(flags.split()) == level
 
 
 def test_a_known_device_keeps_its_class_without_being_timed_again(zygote: ForkServer, tmp_path: Path) -> None:

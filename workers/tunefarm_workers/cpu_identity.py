@@ -3,9 +3,12 @@
 import contextlib
 import os
 import platform
+from collections.abc import Collection
 from pathlib import Path
+from typing import Final
 
 from tunefarm_schemas.frozen import Frozen, digest
+from tunefarm_schemas.processor import Processor, architecture_named
 from tunefarm_workers.farm_settings import usable_cores
 from tunefarm_workers.host_name import host_name
 
@@ -14,6 +17,12 @@ _TOPOLOGY = Path("/sys/devices/system/cpu")
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _MACHINE_ID = Path("/etc/machine-id")
 _SUFFIXES = {"K": 1024, "M": 1024**2, "G": 1024**3}
+_X86_LEVELS: Final = (
+    frozenset({"cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3"}),
+    frozenset({"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}),
+    frozenset({"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}),
+)
+"""What the levels of x86-64 from the second on add (System V ABI, section 3.1.1), in Linux's words."""
 
 
 class CpuIdentity(Frozen):
@@ -43,6 +52,21 @@ def cpu_identity() -> CpuIdentity:
         caches_bytes=_caches_bytes(),
         cores=usable_cores(),
     )
+
+
+def own_processor() -> Processor:
+    """What code this host's processor runs."""
+    architecture = architecture_named(platform.machine())
+    level = x86_level(_first_processor().get("flags", "").split()) if architecture == "x86_64" else 0
+    return Processor(architecture=architecture, x86_level=level)
+
+
+def x86_level(flags: Collection[str]) -> int:
+    """The highest level of x86-64 of which no instruction is missing; 0 where the kernel tells no ``flags``."""
+    if not flags:
+        return 0
+    missing = (number for number, added in enumerate(_X86_LEVELS, 1) if not added.issubset(flags))
+    return next(missing, len(_X86_LEVELS) + 1)
 
 
 def host_fingerprint(identity: CpuIdentity) -> str:

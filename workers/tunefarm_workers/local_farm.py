@@ -17,6 +17,7 @@ from tunefarm_schemas.measurement import (
     Measurement,
 )
 from tunefarm_workers.child_answer import ChildFailed, OnWait, canceled
+from tunefarm_workers.cpu_identity import own_processor
 from tunefarm_workers.device_watch import DeviceWatch
 from tunefarm_workers.environment import present_environment
 from tunefarm_workers.export import Exporter
@@ -56,6 +57,7 @@ class LocalFarm(LaneFarm[Lane]):
         watch = DeviceWatch(zygote, self._settings.child_limits(), usable_cores(), self._settings.drift_check_s)
         self.code_generator = watch.code_generator
         self.device = watch.identify(known)
+        self.processor = own_processor()
         self._lane = Lane(zygote, self._settings, bystanders, self._deliver, self._outbox.put, self._outbox.wake)
         self._lane.loop.start()
         self._lane.loop.ask(lambda: self._lane.watch(watch))

@@ -12,13 +12,14 @@ from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.device import Device
 from tunefarm_schemas.job import Job
 from tunefarm_schemas.lane import Lane, LaneState
+from tunefarm_schemas.processor import processor_for
 from tunefarm_services.store import LOCAL_TENANT, Store
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.tuner.no_device import NoDevice
 from tunefarm_services.tuner.ports import Farm
 from tunefarm_services.tuner.zygotes import Zygotes
-from tunefarm_workers.cpu_identity import cpu_identity, host_fingerprint
+from tunefarm_workers.cpu_identity import cpu_identity, host_fingerprint, own_processor
 from tunefarm_workers.local_farm import LocalFarm
 
 HEARTBEAT_S: Final = 3.0
@@ -37,6 +38,7 @@ class LocalFarms:
         self._in_use = threading.Lock()
         self._started_at = utc_now()
         self._device: Device | None = None
+        self._processor = own_processor()
         self._code_generator = ""
 
     def farm_for(self, lease: Lease, job: Job) -> Farm | NoDevice:
@@ -44,6 +46,12 @@ class LocalFarms:
         target = self._store.target(job.spec.tasks[0].target_id, tenant=lease.tenant)
         if target.kind not in CPU_TARGETS:
             return NoDevice(f"no live device of kind {target.kind}: this service measures on its own host's processor")
+        needed = processor_for(target)
+        if not self._processor.runs_code_for(needed):
+            return NoDevice(
+                f"no live device of kind {target.kind} for {needed.text}: this service measures on its own host's "
+                f"processor, which is {self._processor.text}"
+            )
         if self._in_use.locked():
             return NoDevice("waits for this host's device")
         farm = self._taken_farm()
@@ -111,6 +119,7 @@ class LocalFarms:
             in_flight=int(state is LaneState.BUSY),
             started_at=self._started_at,
             seen_at=utc_now(),
+            processor=self._processor,
         )
         with suppress(StoreUnavailable):
             self._store.put_lane(lane)

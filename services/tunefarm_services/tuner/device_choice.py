@@ -9,6 +9,7 @@ from typing import Final
 from tunefarm_schemas.device import Device
 from tunefarm_schemas.job import Job
 from tunefarm_schemas.lane import Lane, LaneKind, LaneState
+from tunefarm_schemas.processor import processor_for
 from tunefarm_schemas.target import Target
 from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.no_device import NoDevice
@@ -38,11 +39,12 @@ def choose_device(store: Store, job: Job) -> ChosenDevice | NoDevice:
     """
     target = store.target(job.spec.tasks[0].target_id, tenant=job.tenant)
     named = job.spec.device_class_id
-    lanes = store.lanes(named)
-    fitting = [lane for lane in lanes if lane.kind in KINDS.get(target.kind, ()) and _has_cores(lane, target)]
+    offered = [lane for lane in store.lanes(named) if lane.kind in KINDS.get(target.kind, ())]
+    able = _able(offered, target)
+    fitting = [lane for lane in able if _has_cores(lane, target)]
     live = [lane for lane in fitting if lane.state.takes_work]
     if not live:
-        return NoDevice(_why_none(target, named, lanes, fitting))
+        return NoDevice(_why_none(target, named, offered))
     pools: dict[tuple[str, str], list[Lane]] = defaultdict(list)
     for lane in live:
         pools[lane.device.device_class.device_class_id, lane.code_generator].append(lane)
@@ -58,6 +60,12 @@ def choose_device(store: Store, job: Job) -> ChosenDevice | NoDevice:
         ),
     )
     return ChosenDevice(device_class_id, code_generator, best[0].device, best[0].kind)
+
+
+def _able(lanes: Sequence[Lane], target: Target) -> list[Lane]:
+    """Those whose processor runs the target's code; a lane that tells nothing of it is believed to."""
+    needed = processor_for(target)
+    return [lane for lane in lanes if lane.processor.runs_code_for(needed)]
 
 
 def _has_cores(lane: Lane, target: Target) -> bool:
@@ -76,14 +84,21 @@ def _known_classes(store: Store, job: Job) -> dict[tuple[str, str], int]:
     return spent
 
 
-def _why_none(target: Target, named: str | None, lanes: Sequence[Lane], fitting: Sequence[Lane]) -> str:
+def _why_none(target: Target, named: str | None, offered: Sequence[Lane]) -> str:
+    """``offered`` are the lanes of the target's kind."""
     which = f"device class {named}" if named is not None else f"kind {target.kind}"
+    if needed := processor_for(target).text:
+        which = f"{which} for {needed}"
+    able = _able(offered, target)
+    fitting = [lane for lane in able if _has_cores(lane, target)]
     if any(lane.state in _COMING_BACK for lane in fitting):
         return f"no live device of {which}: those that fit are {_states(fitting)}; the job waits for one"
     if fitting:
         return f"no live device of {which}: all are {_states(fitting)}; the job waits for one"
-    if any(lane.state.takes_work and lane.kind in KINDS.get(target.kind, ()) for lane in lanes):
+    if any(lane.state.takes_work for lane in able):
         return f"no live device of {which} has the {target.num_cores} cores that the target asks for"
+    if others := {lane.processor.text for lane in offered if lane.state.takes_work}:
+        return f"no live device of {which}: those that are live are {', '.join(sorted(others))}; the job waits for one"
     return f"no live device of {which}; the job waits for one"
 
 

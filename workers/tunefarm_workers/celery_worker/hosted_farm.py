@@ -17,6 +17,7 @@ from tunefarm_schemas.measurement import (
     Measurement,
     MeasureTask,
 )
+from tunefarm_schemas.processor import Processor
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 
 
@@ -33,6 +34,10 @@ class HostedFarm(Protocol):
     @property
     def code_generator(self) -> str:
         """Compiler and back end with their versions."""
+
+    @property
+    def processor(self) -> Processor:
+        """What runs the code, as far as is known."""
 
     def open_task(self, task: MeasureTask) -> None:
         """Announce an exploration; opening it again changes nothing. Raises ``BadInput``."""

@@ -7,6 +7,7 @@ from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.device import Device
 from tunefarm_schemas.farm_message import MESSAGE_VERSION, LaneAnswer
 from tunefarm_schemas.lane import Lane, LaneKind, LaneRequest, LaneState
+from tunefarm_schemas.processor import Processor
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class LaneFacts:
     device: Device
     code_generator: str
     kind: LaneKind
+    processor: Processor
     tvm_version: str
     software_version: str
     cores: tuple[int, ...]
@@ -94,6 +96,7 @@ class LaneLife:
             in_flight=in_flight,
             started_at=facts.started_at,
             seen_at=utc_now(),
+            processor=facts.processor,
         )
 
     def _state(self, in_flight: int) -> tuple[LaneState, str]:

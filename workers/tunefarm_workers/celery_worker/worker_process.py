@@ -207,6 +207,7 @@ def _facts(
         device=farm.device,
         code_generator=farm.code_generator,
         kind=settings.worker_kind,
+        processor=farm.processor,
         tvm_version=_version_of("apache-tvm"),
         software_version=_version_of("tunefarm-workers"),
         cores=cores,

@@ -14,6 +14,7 @@ from tunefarm_sandbox.limits import Limits
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.device import Device, Environment
 from tunefarm_schemas.measurement import MeasureTask
+from tunefarm_schemas.processor import Processor
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
 from tunefarm_workers.cuda.gpu_child import GpuConnection
 from tunefarm_workers.cuda.gpu_facts import GpuFacts, gpu_facts
@@ -67,6 +68,7 @@ class CudaFarm(SessionFarm):
         self._facts_read_s = time.monotonic()
         self._reads_facts = on_gpu
         facts = self._facts
+        self.processor = Processor(architecture=facts.architecture)
         self._exclusive = ExclusiveDevice(facts.uuid if on_gpu else f"stand-in {scratch}")
         try:
             super().__init__(

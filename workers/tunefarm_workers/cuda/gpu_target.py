@@ -1,19 +1,18 @@
 """Targets and identities of graphics processors."""
 
 import json
-import re
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.device import Device, Environment, ReferenceKernelTimes
 from tunefarm_schemas.frozen import canonical_json, digest
 from tunefarm_schemas.measurement import MeasureTask
+from tunefarm_schemas.processor import card_runs
 from tunefarm_workers.cpu_identity import CpuIdentity
 from tunefarm_workers.cuda.gpu_facts import GpuFacts
 from tunefarm_workers.device_identity import classified
 from tunefarm_workers.environment import present_environment
 from tunefarm_workers.host_name import host_name
 
-_ARCHITECTURE = re.compile(r"sm_(\d+)([af]?)")
 _MODERATE_SHARED_BYTES = 48 * 1024
 """What every block may use without asking the driver for more, which TVM's kernels do not."""
 
@@ -38,14 +37,11 @@ def check_architecture(task: MeasureTask, facts: GpuFacts) -> None:
         BadInput: its architecture is newer than the device's, of another generation, or bound to another one.
     """
     asked = str(json.loads(task.target).get("arch", ""))
-    wanted, present = _ARCHITECTURE.fullmatch(asked), _ARCHITECTURE.fullmatch(facts.architecture)
+    runs = card_runs(asked, facts.architecture)
     fix = f"Use the device's own target: {target_of_gpu(facts)}."
-    if wanted is None or present is None:
+    if runs is None:
         raise BadInput("target", f"its arch is {asked!r}.", fix)
-    # Code is made for one architecture, and runs on later ones of the same generation: sm_80 on sm_86, not on sm_90.
-    asked_for, there = int(wanted[1]), int(present[1])
-    bound_to_one = bool(wanted[2])
-    if asked_for // 10 != there // 10 or asked_for > there or (bound_to_one and asked_for != there):
+    if not runs:
         raise BadInput("target", f"its arch {asked} does not run on {facts.name} with {facts.architecture}.", fix)
 
 

@@ -9,7 +9,9 @@ from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_sandbox.limits import Limits
 from tunefarm_schemas.device import Device, ReferenceKernelTimes
 from tunefarm_schemas.frozen import digest
-from tunefarm_workers.cpu_identity import CpuIdentity
+from tunefarm_schemas.processor import Processor, processor_for
+from tunefarm_schemas.target import Target
+from tunefarm_workers.cpu_identity import CpuIdentity, own_processor
 from tunefarm_workers.device_identity import classified
 from tunefarm_workers.device_session.device_access import DeviceAccess
 from tunefarm_workers.device_session.device_health import HealthSettings
@@ -47,6 +49,7 @@ class GatewayFarm(SessionFarm):
         Raises:
             BadInput: the board does not answer, another process measures on it, or nothing can be compiled for it.
         """
+        self.processor = processor_of(settings)
         self._exclusive = ExclusiveDevice(f"{settings.host}:{settings.port}")
         try:
             super().__init__(
@@ -120,6 +123,12 @@ def board_of(settings: GatewaySettings, times: ReferenceKernelTimes, known: Devi
         cores=settings.cores,
     )
     return classified("cpu", identity, board_fingerprint(settings), host_name(), times, known)
+
+
+def processor_of(settings: GatewaySettings) -> Processor:
+    """What code the board runs. One that was declared without an architecture is sent this host's code."""
+    declared = processor_for(Target(canonical=settings.target, kind="llvm", num_cores=settings.cores))
+    return Processor(architecture=declared.architecture or own_processor().architecture)
 
 
 def board_fingerprint(settings: GatewaySettings) -> str:

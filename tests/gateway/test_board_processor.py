@@ -1,0 +1,20 @@
+"""What a gateway says that its board runs."""
+
+import pytest
+
+from tunefarm_schemas.processor import Processor
+from tunefarm_workers.cpu_identity import own_processor
+from tunefarm_workers.gateway.gateway_farm import processor_of
+from tunefarm_workers.gateway.gateway_settings import GatewaySettings
+
+
+@pytest.mark.parametrize(
+    ("target", "architecture"),
+    [
+        ('{"kind":"llvm","mtriple":"aarch64-linux-gnu","mcpu":"cortex-a72","num-cores":4}', "aarch64"),
+        ('{"kind":"llvm","mtriple":"armv7l-linux-gnueabihf","num-cores":4}', "arm"),
+        ('{"kind":"llvm","num-cores":2}', own_processor().architecture),
+    ],
+)
+def test_a_board_runs_what_was_declared_of_it_or_else_what_its_host_compiles(target: str, architecture: str) -> None:
+    assert processor_of(GatewaySettings(target=target, board="a board")) == Processor(architecture=architecture)

@@ -1,0 +1,125 @@
+"""A job goes to a device that runs its code, and waits, saying for what, where there is none."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.contract.test_store_farm import lane
+from tests.store.sample import DEVICE, TENANT, leased, spec, workload
+from tunefarm.serving.local_farms import LocalFarms
+from tunefarm_schemas.device import Device, DeviceClass
+from tunefarm_schemas.frozen import canonical_json
+from tunefarm_schemas.job import Job
+from tunefarm_schemas.lane import Lane, LaneState
+from tunefarm_schemas.processor import Processor
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.workload import Task
+from tunefarm_services.store import Store
+from tunefarm_services.tuner.device_choice import ChosenDevice, choose_device
+from tunefarm_services.tuner.no_device import NoDevice
+from tunefarm_services.tuner.zygotes import Zygotes
+
+X86 = Processor(architecture="x86_64", x86_level=3)
+ARM = Processor(architecture="aarch64")
+
+
+def target(kind: str = "llvm", num_cores: int = 2, **attributes: object) -> Target:
+    canonical = canonical_json({"kind": kind, "num-cores": num_cores, **attributes})
+    return Target(canonical=canonical, kind=kind, num_cores=num_cores)
+
+
+RASPBERRY = target(mtriple="aarch64-linux-gnu", mcpu="cortex-a72")
+
+
+def job_for(store: Store, wanted: Target, device_class_id: str | None = None) -> Job:
+    stored = store.put_workload(TENANT, workload())
+    store.put_target(TENANT, wanted)
+    task = Task(workload_id=stored.workload_id, target_id=wanted.target_id, name=stored.name)
+    return store.create_job(TENANT, spec(task).model_copy(update={"device_class_id": device_class_id}))
+
+
+def device(name: str) -> Device:
+    of_class = DeviceClass.model_validate(DEVICE.device_class.model_dump() | {"name": name})
+    return Device(fingerprint=name, host_name=name, device_class=of_class, reference=DEVICE.reference)
+
+
+def lane_of(name: str, **changes: object) -> Lane:
+    return lane(name, **{"device": device(name), **changes})
+
+
+def chosen(store: Store, wanted: Target) -> str:
+    found = choose_device(store, job_for(store, wanted))
+    assert isinstance(found, ChosenDevice), found
+    return found.device.host_name
+
+
+def missing(store: Store, wanted: Target, device_class_id: str | None = None) -> str:
+    found = choose_device(store, job_for(store, wanted, device_class_id))
+    assert isinstance(found, NoDevice), found
+    return found.reason
+
+
+def test_a_job_goes_to_the_architecture_that_its_target_names(store: Store) -> None:
+    store.put_lanes([lane_of("host", processor=X86), lane_of("board", kind="rpc", processor=ARM)])
+    assert chosen(store, RASPBERRY) == "board"
+    assert chosen(store, target(mtriple="x86_64-linux-gnu")) == "host"
+    assert chosen(store, target()) == "host", "a target that names none runs anywhere, and hosts come first"
+
+
+def test_a_lane_that_does_not_say_what_it_runs_is_believed_to_run_anything(store: Store) -> None:
+    store.put_lane(lane_of("older"))
+    assert chosen(store, RASPBERRY) == "older"
+
+
+def test_a_job_for_cuda_goes_to_a_card_of_its_generation(store: Store) -> None:
+    cards = {"older": "sm_75", "fitting": "sm_86", "newer": "sm_90"}
+    store.put_lanes(
+        [lane_of(name, kind="cuda", processor=Processor(architecture=card)) for name, card in cards.items()]
+    )
+    assert chosen(store, target("cuda", 0, arch="sm_80")) == "fitting"
+    assert chosen(store, target("cuda", 0, arch="sm_90a")) == "newer"
+    reason = missing(store, target("cuda", 0, arch="sm_100"))
+    assert "kind cuda for sm_100" in reason
+    assert "sm_75, sm_86, sm_90" in reason
+
+
+def test_a_job_for_an_x86_level_passes_over_processors_without_its_instructions(store: Store) -> None:
+    newest = target(mtriple="x86_64-linux-gnu", mcpu="x86-64-v4")
+    store.put_lane(lane_of("older", processor=X86))
+    assert "x86-64-v4: those that are live are x86-64-v3" in missing(store, newest)
+    store.put_lane(lane_of("newer", processor=Processor(architecture="x86_64", x86_level=4)))
+    assert chosen(store, newest) == "newer"
+    assert chosen(store, target(mtriple="x86_64-linux-gnu", mcpu="x86-64-v3")) in {"older", "newer"}
+
+
+def test_a_job_that_no_live_lane_can_run_waits_and_says_for_what(store: Store) -> None:
+    host = lane_of("host", processor=X86)
+    store.put_lane(host)
+    reason = missing(store, RASPBERRY)
+    assert "kind llvm for aarch64" in reason
+    assert "x86-64-v3" in reason
+    assert "waits" in reason
+    own_class = host.device.device_class.device_class_id
+    assert f"device class {own_class} for aarch64" in missing(store, RASPBERRY, own_class)
+
+
+@pytest.mark.parametrize("state", [LaneState.QUARANTINED, LaneState.LOST])
+def test_a_lane_that_could_run_it_and_is_away_is_what_the_job_waits_for(store: Store, state: LaneState) -> None:
+    store.put_lanes([lane_of("host", processor=X86), lane_of("board", kind="rpc", processor=ARM, state=state)])
+    reason = missing(store, RASPBERRY)
+    assert "kind llvm for aarch64" in reason
+    assert state.value in reason
+
+
+def test_too_few_cores_of_the_right_architecture_are_named(store: Store) -> None:
+    store.put_lane(lane_of("host", processor=X86))
+    assert "has the 64 cores" in missing(store, target(num_cores=64, mtriple="x86_64-linux-gnu"))
+
+
+def test_a_service_that_measures_on_its_own_host_keeps_jobs_for_others_waiting(
+    store: Store, zygotes: Zygotes, tmp_path: Path
+) -> None:
+    job = job_for(store, target(mtriple="riscv64-linux-gnu"))
+    found = LocalFarms(store, zygotes, tmp_path).farm_for(leased(store, job), job)
+    assert isinstance(found, NoDevice)
+    assert "kind llvm for riscv64" in found.reason
