@@ -11,7 +11,7 @@ from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, ExportResult, Failed, Timing
-from tunefarm_schemas.record import MatchKind, RecordStatus, TuningRecord
+from tunefarm_schemas.record import MatchKind, RecordKey, RecordStatus, TuningRecord
 from tunefarm_schemas.trace import Trace
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.store import Store
@@ -45,11 +45,26 @@ class Finished:
 
 
 def standing_record(store: Store, run: ExplorationRun) -> TuningRecord | None:
+    """The best verified record for exactly the key of ``run``, if there is one."""
+    return exact_record(store, run.exploration.key.tenant, run.record_key)
+
+
+def exact_record(store: Store, tenant: str, key: RecordKey) -> TuningRecord | None:
     """The best verified record for exactly this key, if there is one."""
-    for match in store.best_record(run.exploration.key.tenant, run.record_key):
+    for match in store.best_record(tenant, key):
         if match.match is MatchKind.EXACT:
             return match.record
     return None
+
+
+def stored_answer(store: Store, run: ExplorationRun) -> Finished | None:
+    """The standing record and its artifact, where there are both; ``run`` learns what the untuned function took."""
+    record = standing_record(store, run)
+    artifacts = [] if record is None else store.artifacts(record.tenant, record.record_id)
+    if record is None or not artifacts:
+        return None
+    run.untuned_latency_s = record.untuned_latency_s
+    return Finished(record, artifacts[0].artifact_id)
 
 
 class Finisher:

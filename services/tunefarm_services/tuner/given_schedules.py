@@ -3,24 +3,16 @@
 from collections.abc import Callable
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import (
-    Candidate,
-    CandidateOrigin,
-    Dispatch,
-    Failed,
-    Measurement,
-    Stopped,
-    Timing,
-)
+from tunefarm_schemas.measurement import Candidate, CandidateOrigin, Dispatch, Measurement
 from tunefarm_services.store.store import Store
-from tunefarm_services.tuner.dispatching import ATTEMPTS, dispatch_of
+from tunefarm_services.tuner.dispatching import dispatch_of
 from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.finish import UNTUNED
+from tunefarm_services.tuner.given_results import result_of, take_results
 from tunefarm_services.tuner.job_run import JobRun
 from tunefarm_services.tuner.job_watch import JobWatch
 from tunefarm_services.tuner.ports import Farm
-from tunefarm_services.tuner.search_orders import load_trials, unfinished_attempts
+from tunefarm_services.tuner.search_orders import unfinished_attempts
 from tunefarm_services.tuner.search_session import SearchSession
 
 
@@ -45,7 +37,7 @@ class GivenSchedules:
         unfinished = unfinished_attempts(self._store, self._job_run, self._watch.keep_lease)
         second = {dispatch.candidate.exploration_id: dispatch for dispatch in unfinished}
         waiting = [
-            run for run in self._job_run.by_id().values() if not _result_of(run) and not self._was_lost(run, second)
+            run for run in self._job_run.by_id().values() if not result_of(run) and not self._was_lost(run, second)
         ]
         while waiting:
             if self._job_run.deadline_passed():
@@ -54,14 +46,8 @@ class GivenSchedules:
             batch, waiting = waiting[:width], waiting[width:]
             if not self._measure_batch(batch, second):
                 return False
-        self._take_results()
+        take_results(self._store, self._job_run)
         return self._watch.goes_on("verifying")
-
-    def message(self) -> str:
-        """How many gave no time, if any."""
-        runs = self._job_run.explorations
-        failed = sum(run.best_latency_s is None for run in runs)
-        return f"{failed} of {len(runs)} gave no time" if failed else ""
 
     def _was_lost(self, run: ExplorationRun, second: dict[str, Dispatch]) -> bool:
         """Whether both attempts were sent already and the last one never came back."""
@@ -113,36 +99,3 @@ class GivenSchedules:
                 on_measured=self._on_measured,
             )
         )
-
-    def _take_results(self) -> None:
-        """Show what the store holds, whichever run it was measured in."""
-        opened = self._job_run.by_id()
-        for run in self._job_run.explorations:
-            load_trials(self._store, self._job_run.lease, run)
-            # Of two tasks with the same module only one was opened.
-            run.failures = opened[run.exploration_id].failures
-            run.first_failure_message = opened[run.exploration_id].first_failure_message
-            result = _result_of(run)
-            if result is not None:
-                self._show(run, result)
-
-    @staticmethod
-    def _show(run: ExplorationRun, result: Timing | Stopped | Failed) -> None:
-        run.trials_done = 1
-        if isinstance(result, Timing):
-            run.samples_s = result.samples_s
-        elif isinstance(result, Failed) and not run.first_failure_message:
-            run.failures[result.failure.reason.value] = 1
-            run.first_failure_message = result.failure.message
-
-
-def _result_of(run: ExplorationRun) -> Timing | Stopped | Failed | None:
-    """What measuring gave, in whichever run of the job; None while there is nothing but what was called off or lost."""
-    for known in run.known:
-        result = known.measurement.result
-        if not isinstance(result, Failed):
-            return result
-        is_lost = result.failure.reason is FailureReason.DEVICE_LOST and known.measurement.attempt < ATTEMPTS
-        if not is_lost and result.failure.reason is not FailureReason.CANCELED:
-            return result
-    return None

@@ -14,6 +14,14 @@ from tunefarm_services.tuner.search_session import SearchSession
 from tunefarm_services.tuner.summary import JobSummary, Progress, Stage, TaskSummary
 
 
+def seconds_to_deadline(job: Job) -> float | None:
+    """Seconds until the job searches no further, negative afterwards; None without a deadline."""
+    if job.spec.deadline_s is None:
+        return None
+    created_s = datetime.fromisoformat(job.created_at).timestamp()
+    return created_s + job.spec.deadline_s - time.time()
+
+
 @dataclass
 class JobRun:
     """Mutable state of a job in one supervisor. ``origin_s`` is the wall clock from which elapsed time counts."""
@@ -64,10 +72,7 @@ class JobRun:
 
     def seconds_to_deadline(self) -> float | None:
         """Seconds until then, negative afterwards; None without a deadline."""
-        if self.job.spec.deadline_s is None:
-            return None
-        created_s = datetime.fromisoformat(self.job.created_at).timestamp()
-        return created_s + self.job.spec.deadline_s - time.time()
+        return seconds_to_deadline(self.job)
 
     def stopped_by(self, reason: StopReason | None) -> None:
         """Note why the search ended before it was done; None for an interruption."""
@@ -144,8 +149,8 @@ class JobRun:
         """The explorations under their ids."""
         return {run.exploration_id: run for run in self.explorations}
 
-    def why_nothing(self) -> str:
-        """The failures counted and the first one shown, for a job that ends without a kernel."""
+    def why_nothing(self, otherwise: str = "none was reported") -> str:
+        """The failures counted and the first one shown, or ``otherwise``, for a job that ends without a kernel."""
         ends = [end.failure for end in self.finished.values() if end.record is None and end.failure is not None]
         lost = next((failure for failure in ends if failure.may_be_tried_again), None)
         if lost is not None:
@@ -153,7 +158,7 @@ class JobRun:
             return f"The fastest kernel could not be verified: {lost.message} {kept}"
         first = next((run.first_failure_message for run in self.explorations if run.first_failure_message), "")
         counted = ", ".join(f"{reason} {count}" for reason, count in self.failures().most_common())
-        shown = first or (ends[0].message if ends else "none was reported")
+        shown = first or (ends[0].message if ends else otherwise)
         return f"No valid kernel was found ({counted or 'nothing was measured'}). The first failure: {shown}"
 
 

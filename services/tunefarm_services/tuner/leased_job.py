@@ -1,5 +1,6 @@
 """One job in the hands of a tuner service, from its lease to its release."""
 
+import math
 import random
 import threading
 import time
@@ -20,7 +21,10 @@ from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import FenceLost, NotFound, StoreUnavailable
 from tunefarm_services.telemetry.telemetry import Telemetry
 from tunefarm_services.tuner.job_reporter import JobReporter
+from tunefarm_services.tuner.job_run import seconds_to_deadline
+from tunefarm_services.tuner.job_watch import LeaseKeeper
 from tunefarm_services.tuner.no_device import NoDevice
+from tunefarm_services.tuner.overdue_job import WAITING, OverdueJob
 from tunefarm_services.tuner.ports import Farm
 from tunefarm_services.tuner.summary import JobSummary
 from tunefarm_services.tuner.supervisor import SEARCH_DEATHS, ExplorationHeld, Supervisor
@@ -35,18 +39,21 @@ OnFinished = Callable[[str, str, str], None]
 HELD_S: Final = 1.0
 NO_DEVICE_S: Final = 2.0
 TROUBLE_S: Final = 2.0
-WAITING: Final = "waits for another job that works on the same exploration"
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a leased job was let go. Unless it was finished or halted it should rest for ``rest_s`` seconds."""
+    """How a leased job was let go. Unless it was finished or halted it should rest for ``rest_s`` seconds.
+
+    However often it has rested, it rests for ``most_rest_s`` at most, for its deadline comes then.
+    """
 
     job_id: str
     outcome: JobOutcome | None
     rest_s: float = 0.0
+    most_rest_s: float = math.inf
 
 
 class LeasedJob:
@@ -103,9 +110,6 @@ class LeasedJob:
     def _attempt(self) -> Ended:
         try:
             return self._run()
-        except ExplorationHeld:
-            self._say(WAITING)
-            return self._resting(HELD_S)
         except BadInput as problem:
             log.info("the job cannot be tuned", problem=str(problem))
             return Ended(self.lease.job_id, JobOutcome.FAILED)
@@ -129,17 +133,31 @@ class LeasedJob:
         job = self._store.job(self.lease.tenant, self.lease.job_id)
         farm = self._farm_for(self.lease, job)
         if isinstance(farm, NoDevice):
-            self._say(farm.reason)
-            return self._resting(NO_DEVICE_S)
+            return self._without_device(job, farm.reason)
         try:
             device_class_id = farm.device.device_class.device_class_id
             summary = self._supervise(farm)
+        except ExplorationHeld:
+            self._say(WAITING)
+            return self._resting(HELD_S, seconds_to_deadline(job))
         finally:
             farm.close()
         if summary.outcome is JobOutcome.SUCCEEDED and job.spec.kind == "tune":
             for target_id in {task.target_id for task in job.spec.tasks}:
                 self._on_finished(job.tenant, target_id, device_class_id)
         log.info("the job was let go", outcome=summary.outcome, message=summary.message)
+        return Ended(self.lease.job_id, summary.outcome)
+
+    def _without_device(self, job: Job, reason: str) -> Ended:
+        """Say what is missing and let the job rest; one whose deadline has passed ends with what is stored."""
+        left_s = seconds_to_deadline(job)
+        if left_s is None or left_s > 0 or self._store.requested(job.tenant, job.job_id) is not None:
+            self._say(reason)
+            return self._resting(NO_DEVICE_S, left_s)
+        overdue = OverdueJob(self._store, LeaseKeeper(self._store, self.lease).keep)
+        summary = overdue.end(overdue.opened(self.lease, job), reason)
+        self._store.append_event(self.lease, "summary", summary.model_dump(mode="json"))
+        log.info("the job's deadline passed while it waited", outcome=summary.outcome, reason=reason)
         return Ended(self.lease.job_id, summary.outcome)
 
     def _supervise(self, farm: Farm) -> JobSummary:
@@ -210,6 +228,8 @@ class LeasedJob:
             if job.state is not JobState.FINISHED and (job.state, job.message) != (JobState.QUEUED, message):
                 self._store.set_job_state(self.lease, JobState.QUEUED, message=message)
 
-    def _resting(self, rest_s: float) -> Ended:
+    def _resting(self, rest_s: float, left_s: float | None = None) -> Ended:
+        """``left_s`` is how long it is to the job's deadline, where it has one that has not passed."""
         # Spread, so that tuners that wait for the same thing do not ask in step.
-        return Ended(self.lease.job_id, None, rest_s * random.uniform(0.75, 1.25))
+        spread_s = rest_s * random.uniform(0.75, 1.25)
+        return Ended(self.lease.job_id, None, spread_s, left_s if left_s is not None and left_s > 0 else math.inf)

@@ -17,7 +17,7 @@ from tunefarm_services.tuner.dispatching import ATTEMPTS, dispatch_of
 from tunefarm_services.tuner.effort_left import only_seeds_are_left
 from tunefarm_services.tuner.exploration_run import AS_GIVEN, ExplorationRun
 from tunefarm_services.tuner.job_run import JobRun
-from tunefarm_services.tuner.ports import Farm
+from tunefarm_services.tuner.place import Place
 from tunefarm_services.tuner.search_messages import KnownTrial, SearchOrder, SearchTask
 
 MOST_NEAR_RECORDS, MOST_CLAIMS = 8, 8
@@ -25,26 +25,26 @@ MOST_NEAR_RECORDS, MOST_CLAIMS = 8, 8
 log = structlog.get_logger()
 
 
-def open_exploration(store: Store, farm: Farm, lease: Lease, job: Job, task: Task) -> ExplorationRun:
-    """The exploration of one task of ``job`` on the farm's device class, without its earlier trials."""
+def open_exploration(store: Store, place: Place, lease: Lease, job: Job, task: Task) -> ExplorationRun:
+    """The exploration of one task of ``job`` in a place, without its earlier trials."""
     fresh_for = job.job_id if job.spec.fresh else ""
-    return _run_of(store, farm, lease, job, task, space_id=job.spec.space.space_id, fresh_for=fresh_for)
+    return _run_of(store, place, lease, job, task, space_id=job.spec.space.space_id, fresh_for=fresh_for)
 
 
-def open_given(store: Store, farm: Farm, lease: Lease, job: Job, task: Task) -> ExplorationRun:
+def open_given(store: Store, place: Place, lease: Lease, job: Job, task: Task) -> ExplorationRun:
     """The place of one schedule that ``job`` brought along to be measured as it is. It is this job's alone."""
-    return _run_of(store, farm, lease, job, task, space_id=AS_GIVEN, fresh_for=job.job_id)
+    return _run_of(store, place, lease, job, task, space_id=AS_GIVEN, fresh_for=job.job_id)
 
 
 def _run_of(
-    store: Store, farm: Farm, lease: Lease, job: Job, task: Task, *, space_id: str, fresh_for: str
+    store: Store, place: Place, lease: Lease, job: Job, task: Task, *, space_id: str, fresh_for: str
 ) -> ExplorationRun:
     key = ExplorationKey(
         tenant=lease.tenant,
         workload_id=task.workload_id,
         target_id=task.target_id,
-        device_class_id=farm.device.device_class.device_class_id,
-        code_generator=farm.code_generator,
+        device_class_id=place.device_class_id,
+        code_generator=place.code_generator,
         protocol_id=job.spec.protocol_id,
         space_id=space_id,
         abi=job.spec.abi,

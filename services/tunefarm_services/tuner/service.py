@@ -25,6 +25,7 @@ STOP_S: Final = 8.0
 TIDYING_S: Final = 2.0
 MOST_AWAY_S: Final = 5.0
 MOST_REST_S: Final = 8.0
+MOST_DOUBLINGS: Final = 8
 DEFAULT_JOBS_AT_ONCE: Final = 8
 
 log = structlog.get_logger()
@@ -175,7 +176,8 @@ class TunerService:
                 self._idle_is_due = True
                 if ended.rest_s:
                     # Ever longer, so that many that wait for the same leave places for those that need not.
-                    rest_s = min(ended.rest_s * 2 ** self._rests[ended.job_id], max(MOST_REST_S, ended.rest_s))
+                    longer_s = ended.rest_s * 2 ** min(self._rests[ended.job_id], MOST_DOUBLINGS)
+                    rest_s = min(longer_s, max(MOST_REST_S, ended.rest_s), ended.most_rest_s)
                     self._rests[ended.job_id] += 1
                     self._resting_until_s[ended.job_id] = time.monotonic() + rest_s
                 else:

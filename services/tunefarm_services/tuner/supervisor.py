@@ -17,11 +17,14 @@ from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.tuner.effort_left import effort_left
 from tunefarm_services.tuner.exploration_run import ExplorationRun
-from tunefarm_services.tuner.finish import Finished, Finisher, standing_record
+from tunefarm_services.tuner.finish import Finished, Finisher, stored_answer
+from tunefarm_services.tuner.given_results import without_time
 from tunefarm_services.tuner.given_schedules import GivenSchedules
 from tunefarm_services.tuner.job_run import JobRun
 from tunefarm_services.tuner.job_watch import LEASE_S, REPORT_S, JobWatch, LeaseKeeper
 from tunefarm_services.tuner.outage import Outage
+from tunefarm_services.tuner.overdue_job import ANSWERED, WAITING, OverdueJob
+from tunefarm_services.tuner.place import Place
 from tunefarm_services.tuner.ports import Farm
 from tunefarm_services.tuner.search_orders import (
     load_trials,
@@ -103,10 +106,11 @@ class Supervisor:
         job = self._store.job(lease.tenant, lease.job_id)
         keeper = LeaseKeeper(self._store, lease)
         opened = open_given if job.spec.kind == "measure" else open_exploration
+        place = Place.of(self._farm)
         explorations = []
         for task in job.spec.tasks:
             keeper.keep()
-            explorations.append(opened(self._store, self._farm, lease, job, task))
+            explorations.append(opened(self._store, place, lease, job, task))
         job_run = JobRun(job, lease, explorations, self._origin_s)
         watch = JobWatch(self._store, job_run, keeper, self._stop_asked, self._on_progress)
         try:
@@ -152,42 +156,46 @@ class Supervisor:
         if not watch.goes_on("waiting"):
             return self._halted(job_run, watch)
         if self._is_answered(job_run):  # even while other jobs hold its explorations
-            return self._answer(job_run)
+            return self._close(job_run, JobOutcome.SUCCEEDED, ANSWERED, answered=True)
         if not self._take_explorations(job_run, watch):
-            return self._halted(job_run, watch)
+            return self._not_begun(job_run, watch)
         self._store.set_job_state(job_run.lease, JobState.RUNNING)
         if job_run.job.spec.kind == "measure":
             return self._measure_given(job_run, watch)
         self._settle_unfinished(job_run, watch)
         if self._is_answered(job_run):
-            return self._answer(job_run)
+            return self._close(job_run, JobOutcome.SUCCEEDED, ANSWERED, answered=True)
         self._measure(job_run, watch, effort_left(job_run.job.spec, job_run.explorations))
         if watch.has_to_stop:
             return self._halted(job_run, watch)
         return self._finish(job_run, watch)
+
+    def _not_begun(self, job_run: JobRun, watch: JobWatch) -> JobSummary:
+        if watch.has_to_stop:
+            return self._halted(job_run, watch)
+        return OverdueJob(self._store, watch.keep_lease).end(job_run, WAITING)
 
     def _is_answered(self, job_run: JobRun) -> bool:
         """Whether records and artifacts of earlier jobs are this one's. What is not loaded yet counts as not spent."""
         spec = job_run.job.spec
         return spec.kind == "tune" and effort_left(spec, job_run.explorations) is None and self._has_answers(job_run)
 
-    def _answer(self, job_run: JobRun) -> JobSummary:
-        return self._close(job_run, JobOutcome.SUCCEEDED, "answered from the store", answered=True)
-
     def _measure_given(self, job_run: JobRun, watch: JobWatch) -> JobSummary:
         given = GivenSchedules(self._store, self._farm, job_run, watch, self._on_measured)
         if not given.measure():
             return self._halted(job_run, watch)
-        return self._close(job_run, JobOutcome.SUCCEEDED, given.message())
+        return self._close(job_run, JobOutcome.SUCCEEDED, without_time(job_run))
 
     def _take_explorations(self, job_run: JobRun, watch: JobWatch) -> bool:
-        """Take each exploration, once no other job works on it, with its trials; False when stopped meanwhile.
+        """Take each exploration, once no other job works on it, with its trials; False when stopped or overdue by then.
 
         All jobs take them in the same order, so that no two wait for each other.
         """
         for run in sorted(job_run.explorations, key=lambda run: run.exploration_id):
             watch.keep_lease()
             while not self._store.lease_exploration(job_run.lease, run.exploration_id):
+                if job_run.deadline_passed():
+                    return False
                 if not self._waits_for_explorations:
                     raise ExplorationHeld(run.exploration_id)
                 if not watch.goes_on("waiting"):
@@ -234,13 +242,11 @@ class Supervisor:
     def _has_answers(self, job_run: JobRun) -> bool:
         """Take records and artifacts of earlier jobs for this one's; False unless each exploration has both."""
         for run in job_run.explorations:
-            record = standing_record(self._store, run)
-            artifacts = [] if record is None else self._store.artifacts(job_run.lease.tenant, record.record_id)
-            if record is None or not artifacts:
+            answer = stored_answer(self._store, run)
+            if answer is None:
                 job_run.finished.clear()
                 return False
-            job_run.finished[run.exploration_id] = Finished(record, artifacts[0].artifact_id)
-            run.untuned_latency_s = record.untuned_latency_s
+            job_run.finished[run.exploration_id] = answer
         return True
 
     def _measure(self, job_run: JobRun, watch: JobWatch, left: Effort | None) -> None:

@@ -1,0 +1,189 @@
+"""A job whose deadline passes while it waits ends, with what the store holds, although nobody could measure for it."""
+
+import math
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.store.sample import (
+    TENANT,
+    Bench,
+    bench,
+    exploration_key,
+    leased,
+    manifest,
+    put_job,
+    put_task,
+    record,
+    spec,
+    timing,
+)
+from tests.tuner.conftest import instant_farms, measure_job, state_of, wait_finished
+from tests.tuner.instant_farm import InstantFarm
+from tests.tuner.test_service import summary_of
+from tunefarm_schemas.job import Job, JobOutcome, JobState
+from tunefarm_services.store import Store
+from tunefarm_services.telemetry.metrics import Metrics
+from tunefarm_services.telemetry.telemetry import Telemetry
+from tunefarm_services.telemetry.traces import Traces
+from tunefarm_services.tuner.exploration_run import AS_GIVEN
+from tunefarm_services.tuner.leased_job import WAITING, Ended, LeasedJob
+from tunefarm_services.tuner.no_device import NoDevice
+from tunefarm_services.tuner.supervisor import Supervisor
+from tunefarm_services.tuner.zygotes import Zygotes
+
+Tuner = Callable[..., object]
+MISSING = "no live device of class board"
+SHORT_S = 1.0
+LONG_S = 3600.0
+
+
+def no_device(lease: object, job: object) -> NoDevice:
+    return NoDevice(MISSING)
+
+
+def job_with_deadline(store: Store, deadline_s: float | None = SHORT_S, **changes: object) -> Job:
+    return store.create_job(TENANT, spec(put_task(store)).model_copy(update={"deadline_s": deadline_s, **changes}))
+
+
+def put_answer(store: Store) -> None:
+    put_task(store)
+    store.put_record(TENANT, None, record("known", 1e-3))
+    store.put_artifact(TENANT, manifest("artifact", "known", b"library"), b"library")
+
+
+def test_a_job_that_no_device_fits_ends_at_its_deadline_and_others_wait_on(store: Store, tuner: Tuner) -> None:
+    patient = job_with_deadline(store, None)
+    hurried = job_with_deadline(store)
+    began_s = time.monotonic()
+    with tuner(no_device):
+        wait_finished(store, hurried)
+    assert time.monotonic() - began_s < 30.0
+    ended = store.job(TENANT, hurried.job_id)
+    assert ended.outcome is JobOutcome.FAILED
+    assert "nothing was measured" in ended.message
+    assert "deadline" in ended.message
+    assert MISSING in ended.message
+    summary = summary_of(store, hurried.job_id)
+    assert (summary["outcome"], summary["tasks"]) == ("failed", [])
+    assert state_of(store, patient) is JobState.QUEUED
+
+
+def test_what_earlier_jobs_left_answers_a_job_for_which_there_is_no_device(store: Store, tuner: Tuner) -> None:
+    put_answer(store)
+    job = job_with_deadline(store)
+    with tuner(no_device):
+        wait_finished(store, job)
+    ended = store.job(TENANT, job.job_id)
+    assert (ended.outcome, ended.message) == (JobOutcome.SUCCEEDED, "answered from the store")
+    (task,) = summary_of(store, job.job_id)["tasks"]
+    assert (task["record_id"], task["artifact_id"], task["best_latency_s"]) == ("known", "artifact", 1e-3)
+    assert task["answered_from_store"]
+    assert len(store.explorations_of_job(TENANT, job.job_id)) == 1
+
+
+@pytest.mark.parametrize(
+    "changes", [{"fresh": True}, {"device_class_id": "board"}, {"protocol_id": "cpu-cold-cache/1"}], ids=str
+)
+def test_a_record_that_is_not_for_the_job_is_no_answer(store: Store, tuner: Tuner, changes: dict[str, object]) -> None:
+    put_answer(store)
+    job = job_with_deadline(store, **changes)
+    with tuner(no_device):
+        wait_finished(store, job)
+    assert store.job(TENANT, job.job_id).outcome is JobOutcome.FAILED
+
+
+def test_trials_that_were_not_verified_in_time_are_kept_and_prove_nothing(store: Store, tuner: Tuner) -> None:
+    job = job_with_deadline(store)
+    tried = bench(store, job)
+    tried.measure(0, timing(2e-3))
+    store.release(tried.lease)
+    with tuner(no_device):
+        wait_finished(store, job)
+    ended = store.job(TENANT, job.job_id)
+    assert ended.outcome is JobOutcome.FAILED
+    assert "could not be verified" in ended.message
+    assert MISSING in ended.message
+    assert "ask for the same again" in ended.message
+    (task,) = summary_of(store, job.job_id)["tasks"]
+    assert (task["stop_reason"], task["trials_in_store"], task["record_id"]) == ("deadline", 1, None)
+
+
+def test_schedules_that_were_to_be_measured_end_without_a_time(store: Store, tuner: Tuner) -> None:
+    job = measure_job(store, "a", "b", deadline_s=SHORT_S)
+    with tuner(no_device):
+        wait_finished(store, job)
+    ended = store.job(TENANT, job.job_id)
+    assert ended.outcome is JobOutcome.SUCCEEDED
+    assert ended.message.startswith("2 of 2 gave no time")
+    assert MISSING in ended.message
+
+
+def test_schedules_that_were_measured_before_the_device_went_away_are_told(store: Store, tuner: Tuner) -> None:
+    job = measure_job(store, "a", "b", deadline_s=SHORT_S)
+    lease = leased(store, job)
+    first, second = (
+        store.open_exploration(
+            lease, exploration_key(text).model_copy(update={"space_id": AS_GIVEN, "fresh_for": job.job_id})
+        )
+        for text in "ab"
+    )
+    assert store.lease_exploration(lease, first.exploration_id)
+    Bench(store, lease, first.exploration_id).measure(0, timing(2e-3))
+    store.release(lease)
+    with tuner(no_device):
+        wait_finished(store, job)
+    ended = store.job(TENANT, job.job_id)
+    assert ended.outcome is JobOutcome.SUCCEEDED
+    assert ended.message.startswith("1 of 2 gave no time")
+    measured, missing = summary_of(store, job.job_id)["tasks"]
+    assert (measured["exploration_id"], missing["exploration_id"]) == (first.exploration_id, second.exploration_id)
+    assert (measured["best_latency_s"], missing["best_latency_s"]) == (2e-3, None)
+    assert MISSING in missing["first_failure_message"]
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_job_whose_exploration_another_one_holds_ends_at_its_deadline(
+    store: Store, tuner: Tuner, is_known: bool
+) -> None:
+    if is_known:
+        put_answer(store)
+    holder = bench(store, put_job(store))
+    job = job_with_deadline(store)
+    made: list[InstantFarm] = []
+    with tuner(instant_farms(made)):
+        wait_finished(store, job)
+    ended = store.job(TENANT, job.job_id)
+    if is_known:
+        assert (ended.outcome, ended.message) == (JobOutcome.SUCCEEDED, "answered from the store")
+    else:
+        assert ended.outcome is JobOutcome.FAILED
+        assert WAITING in ended.message
+    (task,) = summary_of(store, job.job_id)["tasks"]
+    assert (task["exploration_id"], task["stop_reason"]) == (holder.exploration_id, "deadline")
+    assert made
+    assert all(farm.closed and not farm.submitted for farm in made)
+    holder.measure(0, timing(2e-3))
+    assert store.exploration(TENANT, holder.exploration_id).spent.trials == 1, "the other job has it still"
+
+
+def test_who_stays_to_wait_for_an_exploration_waits_no_longer_than_the_deadline(store: Store, zygotes: Zygotes) -> None:
+    bench(store, put_job(store))
+    lease = leased(store, job_with_deadline(store), owner="embedded")
+    summary = Supervisor(store, InstantFarm(), zygotes.present(), owner="embedded").run(lease)
+    assert summary.outcome is JobOutcome.FAILED
+    assert WAITING in summary.message
+
+
+def test_a_job_rests_no_longer_than_until_its_deadline(store: Store, zygotes: Zygotes) -> None:
+    def let_go(job: Job) -> Ended:
+        telemetry = Telemetry(Metrics("tuner"), Traces())
+        words = (store, leased(store, job), no_device, zygotes, telemetry, lambda *_: None)
+        return LeasedJob(*words, outage_s=0.0, on_search_child=lambda _: None).run()
+
+    patient, hurried = let_go(job_with_deadline(store, None)), let_go(job_with_deadline(store, LONG_S))
+    assert patient.rest_s > 0
+    assert patient.most_rest_s == math.inf
+    assert hurried.rest_s > 0
+    assert 0 < hurried.most_rest_s <= LONG_S
