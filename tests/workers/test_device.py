@@ -17,6 +17,7 @@ from tunefarm_workers.cpu_identity import cpu_identity, host_fingerprint, own_pr
 from tunefarm_workers.deadlines import Deadlines
 from tunefarm_workers.device_identity import device_of
 from tunefarm_workers.device_watch import DeviceWatch
+from tunefarm_workers.drift import CHECKS_TO_ACCEPT
 from tunefarm_workers.environment import present_environment
 from tunefarm_workers.event_loop import EventLoop
 from tunefarm_workers.local_farm import LocalFarm
@@ -107,6 +108,40 @@ def test_a_device_that_stays_slower_is_not_trusted_until_it_recovers(zygote: For
         for _ in range(3):
             watch.received(usual)
         assert verdicts == [False, False, False, True]
+    finally:
+        watch.close()
+
+
+def test_a_known_device_is_held_against_what_it_was_before_the_restart(zygote: ForkServer) -> None:
+    known = device_of(cpu_identity(), TIMES, None)
+    half_as_fast = TIMES.model_copy(update={"compute_s": 2 * TIMES.compute_s}).model_dump_json().encode()
+    watch = DeviceWatch(zygote, SETTINGS.child_limits(), 2, check_every_s=30.0)
+    try:
+        assert watch.identify(known) == known
+        verdicts: list[bool] = []
+        watch.join(Owner(), verdicts.append)
+        for _ in range(3):
+            watch.received(half_as_fast)
+        assert verdicts == [False]
+        for _ in range(3):
+            watch.received(TIMES.model_dump_json().encode())
+        assert verdicts == [False, True]
+    finally:
+        watch.close()
+
+
+def test_a_known_device_that_has_changed_for_good_is_not_locked_out_for_ever(zygote: ForkServer) -> None:
+    known = device_of(cpu_identity(), TIMES, None)
+    slower = TIMES.model_copy(update={"compute_s": 2 * TIMES.compute_s}).model_dump_json().encode()
+    watch = DeviceWatch(zygote, SETTINGS.child_limits(), 2, check_every_s=30.0)
+    try:
+        watch.identify(known)
+        verdicts: list[bool] = []
+        watch.join(Owner(), verdicts.append)
+        for _ in range(CHECKS_TO_ACCEPT):
+            watch.received(slower)
+        assert set(verdicts[:-1]) == {False}
+        assert verdicts[-1]
     finally:
         watch.close()
 

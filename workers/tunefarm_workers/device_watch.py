@@ -64,9 +64,10 @@ class DeviceWatch:
         )
 
     def identify(self, known: Device | None) -> Device:
-        """The device, timed anew unless it is ``known`` already."""
+        """The device, timed anew unless it is ``known`` already; that is held against the times it was known with."""
         identity = cpu_identity()
         if known is not None and known.fingerprint == host_fingerprint(identity):
+            self._drift = Drift(known.reference, is_remembered=True)
             return known
         with suppress(ChannelClosed, TimeoutError):  # then it is dead, and its answer tells
             self._ask("calibrate")
