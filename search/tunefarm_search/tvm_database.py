@@ -8,12 +8,11 @@ import base64
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import tvm
-import tvm_ffi
 from tvm.s_tir.schedule import Trace as TvmTrace
 
 from tunefarm_schemas.bad_input import BadInput
@@ -21,6 +20,7 @@ from tunefarm_schemas.frozen import canonical_json
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Workload
+from tunefarm_search.asked_forms import MARK, Form, forms_of, hash_of, workload_of_form
 from tunefarm_search.intrinsics import load_intrinsics
 from tunefarm_search.target import canonical_target
 from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
@@ -72,49 +72,72 @@ class _Refused(Exception):
     """Why a line is of no use."""
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What a line of the workloads stands for, and whether as a form of it."""
+
+    workload: Workload
+    is_form: bool
+
+
 def parse_database(workloads: str, records: str) -> ParsedDatabase:
-    """Read the text of both files.
+    """Read the text of both files. What a form repeats of its workload's records is passed over.
 
     Parsing crafted modules can crash TVM: for files of others, call this in a child that may die.
     """
     accepted, refused = [], []
-    parsed: dict[int, Workload] = {}
+    parsed: dict[int, _Known] = {}
+    told: set[tuple[str, str]] = set()
     for number, line in enumerate(workloads.splitlines()):
         try:
-            parsed[number] = _workload(_value(line))
+            parsed[number] = _known(_value(line))
         except _Refused as reason:
             refused.append(RefusedLine("workloads", number + 1, str(reason)))
     for number, line in enumerate(records.splitlines()):
         try:
-            accepted.append(_record(number + 1, _value(line), parsed))
+            value = _value(line)
+            known = _named(value, parsed)
+            said = (known.workload.workload_id, line.partition(",")[2])
+            if not (known.is_form and said in told):
+                told.add(said)
+                accepted.append(_record(number + 1, value[1], known.workload))
         except _Refused as reason:
             refused.append(RefusedLine("records", number + 1, str(reason)))
     return ParsedDatabase(tuple(accepted), tuple(refused))
 
 
 def export_database(entries: Iterable[tuple[Workload, Target, Trace, Sequence[float]]]) -> ExportedDatabase:
-    """Write records, each with its run times in seconds."""
-    workloads: dict[str, int] = {}
-    workload_lines, record_lines = [], []
-    for workload, target, trace, latencies_s in entries:
-        if workload.workload_id not in workloads:
-            workloads[workload.workload_id] = len(workloads)
-            workload_lines.append(_workload_line(workload))
-        arguments = [["TENSOR", argument.dtype, list(argument.shape)] for argument in workload.arguments]
-        body = [trace.as_json(), list(latencies_s), json.loads(target.canonical), arguments]
-        record_lines.append(canonical_json([workloads[workload.workload_id], body]))
-    return ExportedDatabase(_text(workload_lines), _text(record_lines))
+    """Write records, each with its run times in seconds, and each for all forms in which TVM asks for its workload."""
+    written = list(entries)
+    forms = forms_of({workload.workload_id: workload for workload, _, _, _ in written}.values())
+    numbers: dict[str, list[int]] = {}
+    for number, form in enumerate(forms):
+        numbers.setdefault(form.workload_id, []).append(number)
+    record_lines = [
+        canonical_json([number, body])
+        for workload, target, trace, latencies_s in written
+        for body in [_body(workload, target, trace, latencies_s)]
+        for number in numbers[workload.workload_id]
+    ]
+    return ExportedDatabase(_text([_workload_line(form) for form in forms]), _text(record_lines))
+
+
+def _body(workload: Workload, target: Target, trace: Trace, latencies_s: Sequence[float]) -> list[object]:
+    return [trace.as_json(), list(latencies_s), json.loads(target.canonical), _described(workload)]
+
+
+def _described(workload: Workload) -> list[object]:
+    return [["TENSOR", argument.dtype, list(argument.shape)] for argument in workload.arguments]
 
 
 def _text(lines: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _workload_line(workload: Workload) -> str:
-    structural_hash = str(tvm_ffi.structural_hash(tvm.ir.load_json(workload.module_json)))
-    module = workload.module_json.encode()
+def _workload_line(form: Form) -> str:
+    module = form.module_json.encode()
     packed = base64.b64encode(len(module).to_bytes(LENGTH_BYTES, "little") + module).decode()
-    return canonical_json([structural_hash, packed])
+    return canonical_json([form.structural_hash, packed])
 
 
 def _value(line: str) -> Any:
@@ -124,34 +147,41 @@ def _value(line: str) -> Any:
         raise _Refused("the line is not JSON; it may have been cut off while it was written") from error
 
 
-def _workload(value: Any) -> Workload:
+def _known(value: Any) -> _Known:
     if not (isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)):
         raise _Refused("a workload is a hash and an encoded module")
     try:
         text = base64.b64decode(value[1], validate=True)[LENGTH_BYTES:].decode()
-        version = json.loads(text)["metadata"]["tvm_version"]
+        metadata = json.loads(text)["metadata"]
+        version = metadata["tvm_version"]
     except (ValueError, KeyError, TypeError) as error:
         raise _Refused("the module cannot be decoded") from error
     if version != str(tvm.__version__):
         raise _Refused(f"the module was written by TVM {version}; this is TVM {tvm.__version__}")
     try:
-        workload = workload_of(tvm.ir.load_json(text))
+        module = tvm.ir.load_json(text)
+        workload = workload_of(module)
+        meant = workload_of_form(module, str(metadata[MARK])) if MARK in metadata else None
     except BadInput as error:
         raise _Refused(f"{error.problem} {error.fix}") from error
     except TVM_ERRORS as error:
         raise _Refused(f"TVM cannot load the module: {last_line(error)}") from error
-    if value[0] != workload.structural_hash:
+    if value[0] != hash_of(module):
         raise _Refused("the hash is not that of the module")
-    return workload
+    return _Known(workload, is_form=False) if meant is None else _Known(meant, is_form=True)
 
 
-def _record(line: int, value: Any, workloads: dict[int, Workload]) -> AcceptedLine:
+def _named(value: Any, workloads: Mapping[int, _Known]) -> _Known:
     if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) and len(value[1]) == 4):
         raise _Refused("a record is the number of a workload and [trace, run times, target, arguments]")
-    number, (steps, times, target, arguments) = value
-    workload = workloads.get(number) if isinstance(number, int) else None
-    if workload is None:
-        raise _Refused(f"there is no usable workload {number}")
+    known = workloads.get(value[0]) if isinstance(value[0], int) else None
+    if known is None:
+        raise _Refused(f"there is no usable workload {value[0]}")
+    return known
+
+
+def _record(line: int, body: list[Any], workload: Workload) -> AcceptedLine:
+    steps, times, target, arguments = body
     _check_arguments(workload, arguments)
     latency_s = _latency_s(times)
     canonical = _target(target)
@@ -159,8 +189,7 @@ def _record(line: int, value: Any, workloads: dict[int, Workload]) -> AcceptedLi
 
 
 def _check_arguments(workload: Workload, arguments: Any) -> None:
-    expected = [["TENSOR", argument.dtype, list(argument.shape)] for argument in workload.arguments]
-    if arguments != expected:
+    if arguments != _described(workload):
         raise _Refused("its arguments are not those of its workload")
 
 

@@ -23,7 +23,7 @@ def trace(matmul_space: SearchSpace) -> Trace:
 
 @pytest.fixture
 def exported(trace: Trace, target: Target) -> ExportedDatabase:
-    workload = te_workload("GMM")
+    workload = te_workload("GMM").model_copy(update={"name": "main"})
     return export_database([(workload, target, trace, [2e-5, 1e-5, 3e-5]), (workload, target, trace, [1e-3])])
 
 

@@ -1,7 +1,7 @@
 """TVM's modules and targets as workloads and targets of ours. Loads TVM."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import tvm
 import tvm_ffi
@@ -9,11 +9,10 @@ import tvm_ffi
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.workload import Workload
+from tunefarm_search.asked_forms import NO_ALIAS
 from tunefarm_search.target import canonical_target
 from tunefarm_search.tvm_trace import plain
 from tunefarm_search.workload import workload_of
-
-NO_ALIAS: Final = "tirx.noalias"
 
 
 def target_attributes(target: Any) -> dict[str, Any]:

@@ -1,0 +1,139 @@
+"""Stock TVM finds what was exported, in whatever form it asks for a function."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax, te
+from tvm.s_tir.meta_schedule.database import JSONDatabase
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.script import tirx as T
+
+from tunefarm_schemas.workload import Workload
+from tunefarm_search.asked_forms import NO_ALIAS
+from tunefarm_search.target import canonical_target
+from tunefarm_search.tvm_database import ExportedDatabase, export_database, parse_database
+from tunefarm_search.tvm_trace import trace_of
+from tunefarm_search.workload import workload_of
+
+TARGET = {"kind": "llvm", "num-cores": 1}
+
+
+@I.ir_module
+class Model:
+    """A private and a public function, both as a user writes them."""
+
+    @T.prim_func(private=True, s_tir=True)
+    def scaled(A: T.Buffer((32, 48), "float32"), B: T.Buffer((32, 48), "float32")):  # noqa: N805
+        for i, j in T.grid(32, 48):
+            with T.sblock("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(3)
+
+    @T.prim_func(s_tir=True)
+    def shifted(A: T.Buffer((32, 48), "float32"), B: T.Buffer((32, 48), "float32")):  # noqa: N805
+        for i, j in T.grid(32, 48):
+            with T.sblock("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] + T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor((32, 48), "float32")) -> R.Tensor((32, 48), "float32"):  # noqa: N805
+        cls = Model
+        with R.dataflow():
+            y = R.call_tir(cls.scaled, (x,), out_ty=R.Tensor((32, 48), "float32"))
+            z = R.call_tir(cls.shifted, (y,), out_ty=R.Tensor((32, 48), "float32"))
+            R.output(z)
+        return z
+
+
+def made_of_te() -> Any:
+    A = te.placeholder((32, 48), name="A")
+    return te.create_prim_func([A, te.compute((32, 48), lambda i, j: A[i, j] * A[i, j], name="B")])
+
+
+def workload_called(name: str, function: Any = None) -> Workload:
+    return workload_of(tvm.IRModule({name: Model[name] if function is None else function}), name=name)
+
+
+def exported(workloads: Iterable[Workload]) -> ExportedDatabase:
+    """One record of each: its inner loop vectorised."""
+    target = canonical_target(TARGET).target
+    entries = []
+    for workload in workloads:
+        schedule = tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
+        _, j = schedule.get_loops(schedule.get_sblock("B"))
+        _, inner = schedule.split(j, [None, 16])
+        schedule.vectorize(inner)
+        entries.append((workload, target, trace_of(schedule), [2e-6]))
+    return export_database(entries)
+
+
+def stock(text: ExportedDatabase, folder: Path) -> Any:
+    """TVM's own database over what was exported."""
+    (folder / "workloads.json").write_text(text.workloads)
+    (folder / "records.json").write_text(text.records)
+    return JSONDatabase(str(folder / "workloads.json"), str(folder / "records.json"), allow_missing=False)
+
+
+def applied(module: Any, database: Any) -> Any:
+    with tvm.target.Target(TARGET), database:
+        return relax.transform.MetaScheduleApplyDatabase()(module)
+
+
+def test_stock_tvm_compiles_a_model_with_what_was_exported(tmp_path: Path) -> None:
+    database = stock(exported([workload_called("scaled"), workload_called("shifted")]), tmp_path)
+    tuned = applied(Model, database)
+    assert all("vectorized" in tuned[name].script() for name in ("scaled", "shifted"))
+    machine = relax.VirtualMachine(tvm.compile(tuned, target=tvm.target.Target(TARGET)), tvm.cpu())
+    given = np.random.default_rng(0).random((32, 48), dtype="float32")
+    np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(given)).numpy(), given * 3 + 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("symbol", ["main", "squared"])
+def test_stock_tvm_finds_a_function_that_was_made_of_tensor_expressions(symbol: str, tmp_path: Path) -> None:
+    function = made_of_te().with_attr("global_symbol", symbol)
+    database = stock(exported([workload_called("squared", function)]), tmp_path)
+    assert "vectorized" in applied(tvm.IRModule({"squared": function}), database)["squared"].script()
+
+
+def test_a_function_that_nobody_exported_stays_as_it_is(tmp_path: Path) -> None:
+    tuned = applied(Model, stock(exported([workload_called("scaled")]), tmp_path))
+    assert "vectorized" in tuned["scaled"].script()
+    assert "vectorized" not in tuned["shifted"].script()
+
+
+def test_an_import_takes_each_record_once_and_under_its_own_workload() -> None:
+    workloads = [workload_called("scaled"), workload_called("main", made_of_te())]
+    text = exported(workloads)
+    parsed = parse_database(text.workloads, text.records)
+    assert parsed.refused == ()
+    assert [line.workload.workload_id for line in parsed.accepted] == [each.workload_id for each in workloads]
+
+
+def test_what_tvm_adds_to_a_form_belongs_to_its_workload() -> None:
+    workload = workload_called("scaled")
+    text = exported([workload])
+    *_, of_a_form = text.records.splitlines()
+    assert not of_a_form.startswith("[0,")
+    parsed = parse_database(text.workloads, of_a_form.replace("[2e-06]", "[1e-06]"))
+    assert [(line.workload.workload_id, line.latency_s) for line in parsed.accepted] == [(workload.workload_id, 1e-6)]
+
+
+def test_no_form_is_written_twice() -> None:
+    declared = workload_called("scaled", Model["scaled"].with_attr(NO_ALIAS, True))
+    alone = exported([declared]).workloads.splitlines()
+    together = exported([workload_called("scaled"), declared]).workloads.splitlines()
+    assert (len(alone), len(together)) == (2, 3)
+
+
+def test_a_mark_that_names_another_workload_is_not_believed() -> None:
+    scaled, shifted = workload_called("scaled"), workload_called("shifted")
+    text = exported([scaled])
+    forged = exported([scaled.model_copy(update={"workload_id": shifted.workload_id})])
+    parsed = parse_database(forged.workloads, text.records.splitlines()[-1])
+    assert [line.workload.workload_id == shifted.workload_id for line in parsed.accepted] == [False]
