@@ -12,6 +12,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import Frozen, canonical_json, digest
 from tunefarm_schemas.record import RecordKey, RecordStatus, TuningRecord
+from tunefarm_schemas.workload import Workload
 from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def import_database(machine: "Machine", folder_text: str) -> ImportOutcome:
     workloads, records = read_database(folder_text)
     text = DatabaseText(workloads=workloads, records=records)
     entries = call(machine.zygote, READ_ENTRY, text, Entries, field="folder", timeout_s=TIMEOUT_S)
-    taken = [_take_in(machine.store, entry) for entry in entries.accepted]
+    known = machine.recognised([entry.workload for entry in entries.accepted], with_schedules=True)
+    taken = [_take_in(machine.store, entry, workload) for entry, workload in zip(entries.accepted, known, strict=True)]
     return ImportOutcome(
         record_ids=tuple(record_id for record_id in taken if record_id is not None),
         already_there=taken.count(None),
@@ -83,10 +85,10 @@ def _entry(store: Store, record: TuningRecord) -> Entry:
     )
 
 
-def _take_in(store: Store, entry: Entry) -> str | None:
-    """Store one claim; None when it is there already."""
+def _take_in(store: Store, entry: Entry, workload: Workload) -> str | None:
+    """Store one claim for its workload, as the store knows it; None when it is there already."""
     key = RecordKey(
-        workload_id=entry.workload.workload_id,
+        workload_id=workload.workload_id,
         target_id=entry.target.target_id,
         device_class_id=UNKNOWN,
         code_generator=UNKNOWN,
@@ -97,7 +99,7 @@ def _take_in(store: Store, entry: Entry) -> str | None:
     try:
         store.record(LOCAL_TENANT, record_id)
     except NotFound:
-        store.put_workload(LOCAL_TENANT, entry.workload)
+        store.put_workload(LOCAL_TENANT, workload)
         store.put_target(LOCAL_TENANT, entry.target)
         store.put_record(LOCAL_TENANT, None, _claim(record_id, key, entry))
         return record_id

@@ -1,12 +1,14 @@
 """One machine as a whole tuner: a SQLite store, a local farm and a supervisor, put together here and nowhere else."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from tunefarm.confined.call import call
+from tunefarm.confined.same_workload import ENTRY as SAME_ENTRY
 from tunefarm.installation import open_store, private_folder
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.understanding import understand
@@ -17,7 +19,9 @@ from tunefarm_sandbox.fork_server import Child, ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.job import Job, JobSpec, JobState, require_space_for
 from tunefarm_schemas.record import TuningRecord
-from tunefarm_schemas.workload import Task
+from tunefarm_schemas.workload import Task, Workload
+from tunefarm_services.known_workloads import recognised
+from tunefarm_services.same_workload import SameAnswer, SameQuestion
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import LOCAL_TENANT, Store
 
@@ -102,17 +106,26 @@ class Machine(AbstractContextManager["Machine"]):
         """
         return understand(self.zygote, request)
 
+    def recognised(self, workloads: Sequence[Workload], *, with_schedules: bool) -> tuple[Workload, ...]:
+        """The workloads, each as it is stored where the store has it under other names of variables.
+
+        ``with_schedules`` where schedules that were made for them are to be used with the stored ones.
+        """
+        return recognised(self.store, LOCAL_TENANT, workloads, self._compare, with_schedules=with_schedules)
+
     def create_job(self, answer: IntakeAnswer, options: JobOptions) -> Job:
         """Store a job over everything that was understood."""
         require_space_for(options.strategy, answer.space)
         target = answer.target
         self.store.put_target(LOCAL_TENANT, target)
-        for workload in answer.workloads:
+        with_schedules = bool(answer.space.sketches or answer.seed_traces)
+        workloads = self.recognised(answer.workloads, with_schedules=with_schedules)
+        for workload in workloads:
             self.store.put_workload(LOCAL_TENANT, workload)
         spec = JobSpec(
             tasks=tuple(
                 Task(workload_id=workload.workload_id, target_id=target.target_id, name=workload.name)
-                for workload in answer.workloads
+                for workload in workloads
             ),
             effort=options.effort(),
             strategy=options.strategy,
@@ -193,6 +206,9 @@ class Machine(AbstractContextManager["Machine"]):
             return supervisor.run(lease)
         finally:
             self.store.release(lease)
+
+    def _compare(self, question: SameQuestion) -> SameAnswer:
+        return call(self.zygote, SAME_ENTRY, question, SameAnswer, field="module")
 
     def _bystanders(self) -> list[Child]:
         return [] if self._search_child is None else [self._search_child]

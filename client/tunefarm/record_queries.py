@@ -69,8 +69,9 @@ def best_matches(machine: "Machine", query: "ModuleQuery") -> Sequence[RecordMat
     )
     answer = machine.understand(request)
     own = machine.farm.device.device_class.device_class_id
+    [workload] = machine.recognised(answer.workloads, with_schedules=False)
     key = RecordKey(
-        workload_id=answer.workloads[0].workload_id,
+        workload_id=workload.workload_id,
         target_id=answer.target.target_id,
         device_class_id=own if query.device_class is None else device_class_of_text(query.device_class, [own]),
         code_generator=machine.farm.code_generator,

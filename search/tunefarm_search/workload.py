@@ -65,12 +65,30 @@ def functions_of(module: Any) -> dict[str, Any]:
     return found
 
 
-def same_workload(first_module_json: str, second_module_json: str) -> bool:
-    """Whether two modules in TVM's JSON form are structurally equal."""
-    if first_module_json == second_module_json:
+def may_stand_for(stored: Workload, given: Workload, *, with_schedules: bool) -> bool:
+    """Whether a stored workload may be used in place of another.
+
+    They have to be structurally equal, and call by the same names whatever is named from outside: parameters, which
+    specs of inputs name, and blocks, which traces do. ``with_schedules`` also the buffers, after which TVM names the
+    blocks that a schedule adds.
+    """
+    if stored.module_json == given.module_json:
         return True
-    first, second = (tvm.ir.load_json(text) for text in (first_module_json, second_module_json))
-    return bool(tvm_ffi.structural_equal(first, second))
+    modules = [tvm.ir.load_json(workload.module_json) for workload in (stored, given)]
+    if not tvm_ffi.structural_equal(*modules):
+        return False
+    of_stored, of_given = (_outer_names(module, with_buffers=with_schedules) for module in modules)
+    return of_stored == of_given
+
+
+def _outer_names(module: Any, *, with_buffers: bool) -> list[str]:
+    function = module[ENTRY]
+    blocks: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (tvm.s_tir.SBlock, blocks.append), order="post")
+    names = [str(parameter.name) for parameter in function.params] + [str(block.name_hint) for block in blocks]
+    buffers = [buffer for block in blocks for buffer in block.alloc_buffers]
+    buffers += [match.buffer for block in blocks for match in block.match_buffers]
+    return names + ([str(buffer.name) for buffer in buffers] if with_buffers else [])
 
 
 def _choose(functions: Mapping[str, Any], function: str | None) -> str:

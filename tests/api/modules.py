@@ -16,6 +16,17 @@ def matmul_json(extent: int = 32) -> str:
 
 
 @cache
+def renamed_matmul_json() -> str:
+    """``matmul_json()`` whose loops have other names."""
+    from tvm import te
+
+    A, B = (te.placeholder((32, 32), name=name) for name in "AB")
+    inner = te.reduce_axis((0, 32), name="inner")
+    C = te.compute((32, 32), lambda row, column: te.sum(A[row, inner] * B[inner, column], axis=inner), name="C")
+    return _json({"main": te.create_prim_func([A, B, C])})
+
+
+@cache
 def exponential_json() -> str:
     from tvm import te
 

@@ -1,6 +1,6 @@
 """Records: found, published, taken back, carried over from and to TVM."""
 
-from tests.api.modules import matmul_json, tiled_trace
+from tests.api.modules import matmul_json, renamed_matmul_json, tiled_trace
 from tests.api.stored import LIBRARY, furnished, lane
 from tests.store.sample import record, record_key
 from tunefarm_schemas.record import RecordKey, RecordStatus
@@ -28,6 +28,22 @@ def test_a_published_record_is_a_claim_and_never_exact(alice):
         params={"workload_id": published["key"]["workload_id"], "target": published["key"]["target_id"]},
     )
     assert by_id.json()["items"] == best
+
+
+def test_a_function_whose_loops_are_renamed_is_the_one_that_its_tenant_has_stored(alice, bob):
+    assert matmul_json() != renamed_matmul_json()
+    published = alice.post("/v1/records", json=claim()).json()
+    again = alice.post("/v1/records", json=claim(module=renamed_matmul_json()))
+    assert (again.status_code, again.json()) == (200, published)
+    best = alice.post("/v1/records:best", json={"module": renamed_matmul_json(), "target": TARGET}).json()["items"]
+    assert [match["record"]["record_id"] for match in best] == [published["record_id"]]
+    stored = alice.post("/v1/workloads", json={"module": renamed_matmul_json()}).json()["workloads"]
+    assert [workload["workload_id"] for workload in stored] == [published["key"]["workload_id"]]
+    of_bob = bob.post("/v1/records", json=claim(module=renamed_matmul_json())).json()
+    assert of_bob["key"]["workload_id"] != published["key"]["workload_id"]
+    exported = bob.post("/v1/records:export", json={"record_ids": [of_bob["record_id"]]}).json()
+    report = alice.post("/v1/records:import", json={key: exported[key] for key in ("workloads", "records")}).json()
+    assert (report["record_ids"], report["already_there"]) == ([], 1)
 
 
 def test_a_trace_that_does_not_apply_is_not_published(alice):

@@ -7,7 +7,8 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_search.workload import same_workload, workload_of
+from tunefarm_schemas.workload import Workload
+from tunefarm_search.workload import may_stand_for, workload_of
 
 
 @I.ir_module
@@ -66,8 +67,49 @@ def test_the_same_function_under_another_name_is_the_same_workload() -> None:
     second = workload_of(function)
     assert first.workload_id == second.workload_id
     assert first.structural_hash == second.structural_hash
-    assert same_workload(first.module_json, second.module_json)
-    assert not same_workload(first.module_json, workload_of(create_te_workload("SFM", 0)).module_json)
+
+
+def two_steps(*, loop: str = "i", block: str = "C", between: str = "B", parameter: str = "A") -> Workload:
+    """A function of two blocks, with names of its parts that may be chosen."""
+    text = f'''
+@T.prim_func(s_tir=True)
+def main({parameter}: T.Buffer((16,), "float32"), D: T.Buffer((16,), "float32")):
+    {between} = T.sblock_alloc_buffer((16,), "float32")
+    for {loop} in range(16):
+        with T.sblock("first"):
+            v_{loop} = T.axis.spatial(16, {loop})
+            {between}[v_{loop}] = {parameter}[v_{loop}] + T.float32(1)
+    for {loop} in range(16):
+        with T.sblock("{block}"):
+            v_{loop} = T.axis.spatial(16, {loop})
+            D[v_{loop}] = {between}[v_{loop}] * T.float32(2)
+'''
+    return workload_of(tvm.script.from_source(text))
+
+
+@pytest.mark.parametrize("with_schedules", [False, True])
+def test_a_loop_may_have_another_name(with_schedules: bool) -> None:
+    stored, given = two_steps(), two_steps(loop="row")
+    assert (stored.structural_hash, stored.arguments) == (given.structural_hash, given.arguments)
+    assert stored.workload_id != given.workload_id
+    assert may_stand_for(stored, given, with_schedules=with_schedules)
+
+
+def test_a_buffer_between_may_have_another_name_where_no_schedule_speaks_of_it() -> None:
+    stored, given = two_steps(), two_steps(between="X")
+    assert may_stand_for(stored, given, with_schedules=False)
+    assert not may_stand_for(stored, given, with_schedules=True)
+
+
+@pytest.mark.parametrize("names", [{"block": "other"}, {"parameter": "X"}])
+def test_what_is_named_from_outside_keeps_its_name(names: dict[str, str]) -> None:
+    stored, given = two_steps(), two_steps(**names)
+    assert not may_stand_for(stored, given, with_schedules=False)
+
+
+def test_another_function_is_another_workload_whatever_its_names() -> None:
+    softmax, matmul = (workload_of(create_te_workload(name, 0)) for name in ("SFM", "GMM"))
+    assert not may_stand_for(softmax, matmul, with_schedules=False)
 
 
 @pytest.mark.parametrize(

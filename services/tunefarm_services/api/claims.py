@@ -14,6 +14,7 @@ from tunefarm_services.api.intake_messages import DatabaseEntries, DatabaseEntry
 from tunefarm_services.api.modules import target_question, trace_text, understood
 from tunefarm_services.api.parts import Parts
 from tunefarm_services.api.views.report import ExportedDatabase, ImportReport, RefusedLine
+from tunefarm_services.known_workloads import recognised
 from tunefarm_services.store import NotFound, Store, StoreConflict
 
 UNKNOWN: Final = "unknown"
@@ -47,9 +48,12 @@ def publish(parts: Parts, tenant: str, body: PublishBody) -> tuple[TuningRecord,
 def import_database(parts: Parts, tenant: str, body: DatabaseBody) -> ImportReport:
     """Keep every usable line of a TVM database as a claim. Raises BadInput where reading it ends the child."""
     entries = parts.intake.read_database(DatabaseText(workloads=body.workloads, records=body.records))
+    known = recognised(parts.store, tenant, entries.workloads, parts.intake.same, with_schedules=True)
+    by_id = {given.workload_id: workload for given, workload in zip(entries.workloads, known, strict=True)}
     taken: list[str] = []
-    for entry, workload, target in entries.whole():
-        record, is_new = _kept(parts.store, _imported(tenant, entry), workload, target)
+    for entry, given, target in entries.whole():
+        workload = by_id[given.workload_id]
+        record, is_new = _kept(parts.store, _imported(tenant, entry, workload.workload_id), workload, target)
         if is_new:
             taken.append(record.record_id)
     return ImportReport(
@@ -90,9 +94,9 @@ def export_database(parts: Parts, tenant: str, body: ExportBody) -> ExportedData
     return ExportedDatabase(workloads=text.workloads, records=text.records, exported=len(entries))
 
 
-def _imported(tenant: str, entry: DatabaseEntry) -> TuningRecord:
+def _imported(tenant: str, entry: DatabaseEntry, workload_id: str) -> TuningRecord:
     key = RecordKey(
-        workload_id=entry.workload_id,
+        workload_id=workload_id,
         target_id=entry.target_id,
         device_class_id=UNKNOWN,
         code_generator=UNKNOWN,

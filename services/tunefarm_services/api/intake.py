@@ -18,6 +18,7 @@ from tunefarm_services.api.intake_messages import (
     TargetText,
 )
 from tunefarm_services.api.settings import ApiSettings
+from tunefarm_services.same_workload import SameAnswer, SameQuestion
 
 CHILD: Final = "tunefarm_services.api.intake_child"
 PRELOAD: Final = ("tvm", f"{CHILD}:load")
@@ -39,6 +40,9 @@ class Intake(Protocol):
 
     def read(self, question: ModuleQuestion) -> ModuleAnswer:
         """Workloads, a target, sketches and seed traces."""
+
+    def same(self, question: SameQuestion) -> SameAnswer:
+        """Which stored workloads may stand for others."""
 
     def target(self, question: TargetText) -> TargetAnswer:
         """A target in canonical form."""
@@ -87,6 +91,10 @@ class ZygoteIntake:
     def read(self, question: ModuleQuestion) -> ModuleAnswer:
         """Workloads, a target, sketches and seed traces."""
         return self._ask("read", question, ModuleAnswer, "module", self._settings.intake_timeout_s)
+
+    def same(self, question: SameQuestion) -> SameAnswer:
+        """Which stored workloads may stand for others."""
+        return self._ask("same", question, SameAnswer, "module", self._settings.intake_timeout_s)
 
     def target(self, question: TargetText) -> TargetAnswer:
         """A target in canonical form; from memory where it was asked for before, for TVM says the same each time."""

@@ -8,10 +8,17 @@ from typing import Final
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.target import Target
 from tunefarm_services.api.bodies.module import ModuleBody, TaskBody
-from tunefarm_services.api.intake_messages import ModuleAnswer, ModuleQuestion, ModuleText, TargetText
+from tunefarm_services.api.intake_messages import (
+    ModuleAnswer,
+    ModuleQuestion,
+    ModuleText,
+    TargetText,
+    UnderstoodWorkload,
+)
 from tunefarm_services.api.json_nesting import nests_deeper
 from tunefarm_services.api.parts import Parts
 from tunefarm_services.api.target_presets import BY_NAME
+from tunefarm_services.known_workloads import recognised
 
 _TARGET_ID: Final = re.compile(r"[0-9a-f]{64}")
 _SCRIPT: Final = re.compile(r"^[ \t]*(#|@|import\b|from\b|def\b|class\b)", re.MULTILINE)
@@ -80,6 +87,8 @@ def understood(
 ) -> ModuleAnswer:
     """What the intake makes of the modules of a request, with their target and schedules.
 
+    A function that the tenant has stored under other names of variables is that stored one.
+
     Raises:
         BadInput: any part of it cannot be used.
         NotFound: an upload or a workload is not there.
@@ -96,12 +105,23 @@ def understood(
     if len(answer.workloads) > MOST_FUNCTIONS:
         fix = f"Send at most {MOST_FUNCTIONS} in one request."
         raise BadInput("modules", f"they have {len(answer.workloads)} functions.", fix)
-    return answer
+    return _recognised(parts, tenant, answer)
 
 
 def trace_text(value: str | list[object]) -> str:
     """A trace of a request as JSON text."""
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _recognised(parts: Parts, tenant: str, answer: ModuleAnswer) -> ModuleAnswer:
+    given = [each.workload for each in answer.workloads]
+    with_schedules = bool(answer.sketches or answer.seed_traces)
+    known = recognised(parts.store, tenant, given, parts.intake.same, with_schedules=with_schedules)
+    workloads = tuple(
+        UnderstoodWorkload(workload=workload, weight=each.weight)
+        for each, workload in zip(answer.workloads, known, strict=True)
+    )
+    return answer.model_copy(update={"workloads": workloads})
 
 
 def _module_texts(parts: Parts, tenant: str, bodies: Sequence[ModuleBody]) -> tuple[ModuleText, ...]:

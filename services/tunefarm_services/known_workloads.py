@@ -1,0 +1,69 @@
+"""Which stored workload a function is: other names of loops and of what it keeps to itself make it no other."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.workload import Workload
+from tunefarm_services.same_workload import AlikeWorkloads, SameAnswer, SameQuestion
+from tunefarm_services.store import NotFound, Store
+
+MOST_ALIKE: Final = 4
+"""So many stored workloads are compared with one, for somebody may store any number that only look alike."""
+LONGEST_QUESTION: Final = 64 << 20
+"""Characters of all modules that are compared at once. Those beyond are not."""
+
+
+def recognised(
+    store: Store,
+    tenant: str,
+    workloads: Sequence[Workload],
+    compare: Callable[[SameQuestion], SameAnswer],
+    *,
+    with_schedules: bool,
+) -> tuple[Workload, ...]:
+    """The workloads, each as it is stored where the store has it under other names of variables.
+
+    ``compare`` asks a confined child. What cannot be compared stays a workload of its own. Each keeps its own name.
+    """
+    pairs = tuple(_alike(store, tenant, workloads))
+    same = _compared(pairs, compare, with_schedules=with_schedules)
+    # Reversed, so that of several that are stored the first one counts.
+    stored = {pair.workload.workload_id: pair.stored for pair, is_same in reversed(same) if is_same}
+    return tuple(_named(stored.get(each.workload_id, each), each.name) for each in workloads)
+
+
+def _alike(store: Store, tenant: str, workloads: Sequence[Workload]) -> Iterator[AlikeWorkloads]:
+    characters = 0
+    for workload in {each.workload_id: each for each in workloads}.values():
+        if _is_stored(store, tenant, workload):
+            continue
+        found = store.workloads_with_hash(tenant, workload.structural_hash, workload.tvm_version)
+        for stored in [each for each in found if each.arguments == workload.arguments][:MOST_ALIKE]:
+            characters += len(workload.module_json) + len(stored.module_json)
+            if characters <= LONGEST_QUESTION:
+                yield AlikeWorkloads(workload=workload, stored=stored)
+
+
+def _is_stored(store: Store, tenant: str, workload: Workload) -> bool:
+    try:
+        store.stored_workload(tenant, workload.workload_id)
+    except NotFound:
+        return False
+    return True
+
+
+def _compared(
+    pairs: Sequence[AlikeWorkloads], compare: Callable[[SameQuestion], SameAnswer], *, with_schedules: bool
+) -> list[tuple[AlikeWorkloads, bool]]:
+    if not pairs:
+        return []
+    try:
+        answer = compare(SameQuestion(pairs=tuple(pairs), with_schedules=with_schedules))
+    except BadInput:
+        return []
+    return list(zip(pairs, answer.same, strict=True))
+
+
+def _named(workload: Workload, name: str) -> Workload:
+    return workload if workload.name == name else workload.model_copy(update={"name": name})

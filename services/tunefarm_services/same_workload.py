@@ -1,0 +1,24 @@
+"""What a confined child is asked about workloads that may be one function, and what it answers."""
+
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.workload import Workload
+
+
+class AlikeWorkloads(Frozen):
+    """A workload, and a stored one with the same structural hash and the same arguments."""
+
+    workload: Workload
+    stored: Workload
+
+
+class SameQuestion(Frozen):
+    """Which of the stored ones may stand for the others. ``with_schedules``: for schedules that were made for them."""
+
+    pairs: tuple[AlikeWorkloads, ...]
+    with_schedules: bool
+
+
+class SameAnswer(Frozen):
+    """For each pair, whether the stored one may stand for the other."""
+
+    same: tuple[bool, ...]
