@@ -37,6 +37,18 @@ class TestNouns:
         assert store.workloads_with_hash(TENANT, first.structural_hash, "0.27.0") == [first]
         assert store.workloads_with_hash(TENANT, first.structural_hash, "0.28.0") == []
 
+    def test_a_workload_takes_the_hash_of_another_tvm_and_keeps_its_id(self, store: Store):
+        known = store.put_workload(TENANT, workload())
+        store.put_workload("team", workload())
+        assert store.workloads_of_other_tvm("0.27.0") == []
+        assert store.workloads_of_other_tvm("0.28.0") == [(TENANT, known.workload_id), ("team", known.workload_id)]
+        store.rehash_workload(TENANT, known.workload_id, "7", "0.28.0")
+        assert store.workloads_of_other_tvm("0.28.0") == [("team", known.workload_id)]
+        changed = known.model_copy(update={"structural_hash": "7", "tvm_version": "0.28.0"})
+        assert store.workloads_with_hash(TENANT, "7", "0.28.0") == [changed]
+        with pytest.raises(NotFound):
+            store.rehash_workload("nobody", known.workload_id, "7", "0.28.0")
+
     def test_a_workload_whose_id_is_not_its_digest_is_refused(self, store: Store):
         with pytest.raises(ValueError, match="digest"):
             store.put_workload(TENANT, workload().model_copy(update={"workload_id": "../../etc/passwd"}))

@@ -32,6 +32,24 @@ def upgrade(
 
 
 @database.command()
+def rehash(as_json: AsJson = False) -> int:
+    """Compute the hashes of workloads anew after an upgrade of TVM. Exits with 2 when one cannot be read."""
+    from tunefarm.machine import Machine
+    from tunefarm.store_care import rehash_workloads
+    from tunefarm.zygote import start_intake_zygote
+
+    with Machine(zygote=start_intake_zygote()) as machine:
+        done = rehash_workloads(machine.store, machine.zygote)
+    if as_json:
+        print_json(done.model_dump(mode="json"))
+    else:
+        for problem in done.refused:
+            print(problem)
+        print(f"{done.rehashed} workloads have the hashes of TVM {done.tvm_version}, {len(done.refused)} problems")
+    return ExitCode.BAD_INPUT if done.refused else ExitCode.FINE
+
+
+@database.command()
 def check(as_json: AsJson = False) -> int:
     """Check the database and every blob. Exits with 2 when something is damaged."""
     from tunefarm.machine import Machine

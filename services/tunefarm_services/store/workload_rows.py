@@ -3,7 +3,7 @@
 from typing import Final
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, select, update
 
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import canonical_json, digest
@@ -79,6 +79,26 @@ class WorkloadRows(Rows):
         if row is None:
             raise NotFound("workload", workload_id)
         return _without_module(row)
+
+    def workloads_of_other_tvm(self, tvm_version: str) -> list[tuple[str, str]]:
+        """Tenants and ids of all workloads whose hash is that of another version of TVM."""
+        query = select(WorkloadTable.tenant, WorkloadTable.workload_id)
+        query = query.where(WorkloadTable.tvm_version != tvm_version)
+        with self._database.reading() as connection:
+            rows = connection.execute(query.order_by(WorkloadTable.tenant, WorkloadTable.workload_id)).all()
+        return [(row.tenant, row.workload_id) for row in rows]
+
+    @retried
+    def rehash_workload(self, tenant: str, workload_id: str, structural_hash: str, tvm_version: str) -> None:
+        """Replace the hash of a workload by that of another version of TVM. Raises NotFound."""
+        changed = (
+            update(WorkloadTable)
+            .where(WorkloadTable.tenant == tenant, WorkloadTable.workload_id == workload_id)
+            .values(structural_hash=structural_hash, tvm_version=tvm_version)
+        )
+        with self._database.writing() as connection:
+            if not connection.execute(changed).rowcount:
+                raise NotFound("workload", workload_id)
 
     def _with_module(self, row: AnyRow) -> Workload:
         return _workload(row, self._blobs.get(row.workload_id).decode())

@@ -1,0 +1,51 @@
+"""The child that computes a stored workload's structural hash with the TVM that is installed."""
+
+from typing import Final
+
+from pydantic import Field
+
+from tunefarm_sandbox.channel import Channel
+from tunefarm_sandbox.question import answer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import Frozen
+
+ENTRY: Final = "tunefarm.confined.rehash:main"
+
+
+class StoredModule(Frozen):
+    """A workload's module, as some version of TVM wrote it."""
+
+    module_json: str = Field(repr=False)
+
+
+class StructuralHash(Frozen):
+    """TVM's hash as decimal text, and the version that computed it."""
+
+    structural_hash: str
+    tvm_version: str
+
+
+def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Entry of the child: a ``StoredModule`` in, a ``StructuralHash`` or a refusal out."""
+    del descriptors
+    module = StoredModule.model_validate_json(payload)
+    answer(channel, lambda: hashed(module))
+
+
+def hashed(stored: StoredModule) -> StructuralHash:
+    """Load and hash.
+
+    Raises:
+        BadInput: this TVM cannot load it.
+    """
+    import tvm
+
+    from tunefarm_search.asked_forms import hash_of
+    from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
+
+    try:
+        structural_hash = hash_of(tvm.ir.load_json(stored.module_json))
+    except TVM_ERRORS as error:
+        fix = "Tune its function anew."
+        raise BadInput("workload", f"TVM {tvm.__version__} cannot load it: {last_line(error)}.", fix) from error
+    return StructuralHash(structural_hash=structural_hash, tvm_version=str(tvm.__version__))
