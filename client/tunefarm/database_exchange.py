@@ -3,23 +3,21 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from tunefarm.claims import Claim, kept
 from tunefarm.confined.call import call
 from tunefarm.confined.tvm_exchange import READ_ENTRY, WRITE_ENTRY, DatabaseText, Entries, Entry, Refusal
 from tunefarm.job_options import output_folder
 from tunefarm.record_queries import listed, named_record
 from tunefarm.tvm_database_folder import read_database, write_database
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.clock import utc_now
-from tunefarm_schemas.frozen import Frozen, canonical_json, digest
-from tunefarm_schemas.record import RecordKey, RecordStatus, TuningRecord
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.record import RecordStatus, TuningRecord
 from tunefarm_schemas.workload import Workload
-from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
+from tunefarm_services.store import LOCAL_TENANT, Store
 
 if TYPE_CHECKING:
     from tunefarm.machine import Machine
 
-UNKNOWN: Final = "unknown"
-"""In the key of an imported record: a TVM database tells neither the device nor how time was taken."""
 MOST_RECORDS: Final = 100_000
 TIMEOUT_S: Final = 300.0
 
@@ -87,37 +85,6 @@ def _entry(store: Store, record: TuningRecord) -> Entry:
 
 def _take_in(store: Store, entry: Entry, workload: Workload) -> str | None:
     """Store one claim for its workload, as the store knows it; None when it is there already."""
-    key = RecordKey(
-        workload_id=workload.workload_id,
-        target_id=entry.target.target_id,
-        device_class_id=UNKNOWN,
-        code_generator=UNKNOWN,
-        protocol_id=UNKNOWN,
-        abi="stable",
-    )
-    record_id = digest(canonical_json([key.model_dump(), entry.trace.trace_id]))[:32]
-    try:
-        store.record(LOCAL_TENANT, record_id)
-    except NotFound:
-        store.put_workload(LOCAL_TENANT, workload)
-        store.put_target(LOCAL_TENANT, entry.target)
-        store.put_record(LOCAL_TENANT, None, _claim(record_id, key, entry))
-        return record_id
-    return None
-
-
-def _claim(record_id: str, key: RecordKey, entry: Entry) -> TuningRecord:
-    return TuningRecord(
-        record_id=record_id,
-        tenant=LOCAL_TENANT,
-        key=key,
-        trace=entry.trace,
-        latency_s=entry.latency_s,
-        interval_s=None,
-        untuned_latency_s=None,
-        status=RecordStatus.CLAIMED,
-        status_reason="imported from a TVM database; not measured here",
-        source="imported",
-        exploration_id=None,
-        created_at=utc_now(),
-    )
+    claim = Claim(workload, entry.target, entry.trace, entry.latency_s)
+    record, is_new = kept(store, claim, source="imported", reason="imported from a TVM database; not measured here")
+    return record.record_id if is_new else None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tunefarm_sandbox.server_process import ServerProcess
 
 NEED_TVM: Final = frozenset(
-    {("tune",), ("records", "best"), ("records", "show"), ("records", "export"), ("records", "import")}
+    {("tune",), *(("records", word) for word in ("best", "show", "export", "import", "publish"))}
 )
 SENDS: Final = frozenset({"submit"})
 """Only read a module and send it on, so that neither the tuner nor the workers have to be installed."""

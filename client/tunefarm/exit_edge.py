@@ -23,6 +23,8 @@ AS_TYPED: Final[Mapping[str, str]] = MappingProxyType(
         "strategy": "--strategy",
         "space": "--space",
         "seed_traces": "--seed-trace",
+        "trace": "--trace",
+        "latency_us": "--latency-us",
         "resume": "--resume",
         "output": "--output",
         "abi": "--abi",

@@ -15,6 +15,7 @@ from tunefarm_schemas.workload import Abi
 if TYPE_CHECKING:
     from tunefarm.confined.record_view import RecordView
     from tunefarm.database_exchange import ImportOutcome
+    from tunefarm.intake.intake_request import IntakeRequest
     from tunefarm.machine import Machine
     from tunefarm.remote.views import ImportView
 
@@ -32,6 +33,29 @@ class ModuleQuery:
     abi: Abi
     protocol_id: str = HOT_CACHE.protocol_id
     device_class: str | None = None
+
+    def request(self, trace: str | None = None) -> "IntakeRequest":
+        """What the intake is asked. ``trace`` is the file of a trace's JSON or ``FILE.py:FUNCTION``, for any machine.
+
+        Raises:
+            BadInput: the module or the trace names nothing that can be read.
+        """
+        from tunefarm.host_cores import usable_physical_cores
+        from tunefarm.intake.intake_request import IntakeRequest
+        from tunefarm.intake.module_source import parse_module_source
+        from tunefarm.python_input import seed_source_of_text
+
+        return IntakeRequest(
+            module=parse_module_source(self.module),
+            function=self.function,
+            all_functions=False,
+            target=self.target,
+            abi=self.abi,
+            space=None,
+            seeds=() if trace is None else (seed_source_of_text("trace", trace),),
+            host_cores=usable_physical_cores(),
+            elsewhere=trace is not None,
+        )
 
 
 class RecordPlace(Protocol):
@@ -57,6 +81,9 @@ class RecordPlace(Protocol):
 
     def take_in(self, folder: str) -> "ImportOutcome | ImportView":
         """Take records of TVM's JSON database in, as claims."""
+
+    def publish(self, query: ModuleQuery, trace: str, latency_s: float) -> TuningRecord:
+        """Keep a schedule of a module as a claim. ``trace`` is as typed, the latency in seconds."""
 
     def retract(self, record: TuningRecord, reason: str) -> None:
         """Take a record back."""
@@ -127,6 +154,12 @@ class LocalRecords:
         from tunefarm.database_exchange import import_database
 
         return import_database(self._machine, folder)
+
+    def publish(self, query: ModuleQuery, trace: str, latency_s: float) -> TuningRecord:
+        """Keep a schedule of a module as a claim. ``trace`` is as typed, the latency in seconds."""
+        from tunefarm.claims import published
+
+        return published(self._machine, query.request(trace), latency_s)
 
     def retract(self, record: TuningRecord, reason: str) -> None:
         """Take a record back."""

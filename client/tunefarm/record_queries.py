@@ -7,9 +7,6 @@ from tunefarm.confined.call import call
 from tunefarm.confined.record_view import ENTRY as VIEW_ENTRY
 from tunefarm.confined.record_view import RecordView, ViewRequest
 from tunefarm.device_class_option import device_class_of_text
-from tunefarm.host_cores import usable_physical_cores
-from tunefarm.intake.intake_request import IntakeRequest
-from tunefarm.intake.module_source import parse_module_source
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
@@ -57,17 +54,7 @@ def best_matches(machine: "Machine", query: "ModuleQuery") -> Sequence[RecordMat
     Raises:
         BadInput: the module or the target cannot be understood.
     """
-    request = IntakeRequest(
-        module=parse_module_source(query.module),
-        function=query.function,
-        all_functions=False,
-        target=query.target,
-        abi=query.abi,
-        space=None,
-        seeds=(),
-        host_cores=usable_physical_cores(),
-    )
-    answer = machine.understand(request)
+    answer = machine.understand(query.request())
     own = machine.farm.device.device_class.device_class_id
     [workload] = machine.recognised(answer.workloads, with_schedules=False)
     key = RecordKey(

@@ -11,6 +11,7 @@ from tunefarm.job_options import require_protocol
 from tunefarm.quantities import latency_text, ratio_text
 from tunefarm.record_place import ModuleQuery, RecordPlace, record_place
 from tunefarm.tables import print_json, print_rows
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
 
 records = typer.Typer(help="Look at what was learnt, carry it elsewhere, take it back.", no_args_is_help=True)
@@ -22,6 +23,7 @@ TargetText = Annotated[
     str, typer.Option(help="host, host:THREADS, or a TVM target as JSON; at a service also one of its presets.")
 ]
 AbiName = Literal["stable", "packed"]
+LONGEST_LATENCY_US = 1e10
 
 
 @records.command("list")
@@ -134,6 +136,38 @@ def import_records(
     print(f"{taken} records imported as claimed, {known} were there already, {refused} lines refused")
     for refusal in outcome.refusals:
         print(f"  {refusal.file}, line {refusal.line}: {refusal.reason}")
+    return ExitCode.FINE
+
+
+@records.command()
+def publish(
+    module: ModuleName,
+    trace: Annotated[str, typer.Option(help="JSON of a trace, or FILE.py:FUNCTION, a schedule function of your own.")],
+    function: Annotated[str | None, typer.Option(help="Which of the module's functions.")] = None,
+    target: TargetText = "",
+    latency_us: Annotated[
+        float, typer.Option(help="The latency that you claim, in microseconds; a second where it is not known.")
+    ] = 1e6,
+    api: Api = None,
+    remote: Remote = False,
+    as_json: AsJson = False,
+) -> int:
+    """Publish a schedule of your own: a claim, which seeds later searches and is not shipped before it was measured."""
+    if not 0 < latency_us < LONGEST_LATENCY_US:
+        raise BadInput("latency_us", f"{latency_us:g} is no latency.", "Give microseconds, more than 0.")
+    query = ModuleQuery(module=module, function=function, target=target, abi="stable")
+    try:
+        with record_place(api, remote=remote, needs_tvm=True) as place:
+            record = place.publish(query, trace, latency_us / 1e6)
+            name = place.workload_name(record)
+    except BadInput as refusal:
+        # The intake knows every schedule by the name that it has among the options of a job.
+        field = "trace" if refusal.field == "seed_traces" else refusal.field
+        raise BadInput(field, refusal.problem, refusal.fix) from refusal
+    if as_json:
+        print_json(record.model_dump(mode="json"))
+    else:
+        print_rows(HEADINGS, [_row(record, name)], empty="")
     return ExitCode.FINE
 
 

@@ -79,11 +79,18 @@ def best_records(
 
 
 def publication(
-    module: str, *, target: Target, trace: Trace, latency_s: float, name: str | None = None
+    module: str,
+    *,
+    function: str | None = None,
+    target: Target,
+    trace: Trace,
+    latency_s: float,
+    name: str | None = None,
 ) -> Flow[TuningRecord]:
     """Publish a schedule of a module, as TVM JSON, with the latency that is claimed for it, in seconds."""
     which = yield from module_field(module)
-    body = {**which, "target": target, "trace": trace.text, "latency_s": latency_s, **({"name": name} if name else {})}
+    chosen = {key: value for key, value in {"function": function, "name": name}.items() if value}
+    body = {**which, "target": target, "trace": trace.text, "latency_s": latency_s, **chosen}
     reply = yield from with_modules([which], Request("POST", "/records", body=body, creates=True))
     return reply.read(TuningRecord)
 

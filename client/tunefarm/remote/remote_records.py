@@ -5,9 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunefarm.device_class_option import CLASS_ID_LENGTH, device_class_of_text
-from tunefarm.host_cores import usable_physical_cores
-from tunefarm.intake.intake_request import IntakeRequest
-from tunefarm.intake.module_source import parse_module_source
 from tunefarm.remote.views import ImportView
 from tunefarm.tvm_database_folder import read_database, write_database
 from tunefarm_schemas.bad_input import BadInput
@@ -36,17 +33,7 @@ class RemoteRecords:
 
     def best(self, query: "ModuleQuery") -> Sequence[RecordMatch]:
         """The best records for a module, and what matched."""
-        request = IntakeRequest(
-            module=parse_module_source(query.module),
-            function=query.function,
-            all_functions=False,
-            target=query.target,
-            abi=query.abi,
-            space=None,
-            seeds=(),
-            host_cores=usable_physical_cores(),
-        )
-        conversion = self._client.converter.convert(request)
+        conversion = self._client.converter.convert(query.request())
         return self._client.records.best(
             conversion.modules[0].text,
             function=conversion.function,
@@ -96,6 +83,19 @@ class RemoteRecords:
         """Take records of TVM's JSON database in, as claims."""
         workloads, records = read_database(folder)
         return self._client.records.import_(workloads, records)
+
+    def publish(self, query: "ModuleQuery", trace: str, latency_s: float) -> TuningRecord:
+        """Keep a schedule of a module as a claim. ``trace`` is as typed, the latency in seconds."""
+        conversion = self._client.converter.convert(query.request(trace))
+        module = conversion.modules[0]
+        return self._client.records.publish(
+            module.text,
+            function=conversion.function,
+            target=conversion.target,
+            trace=conversion.seed_traces[0],
+            latency_s=latency_s,
+            name=module.name or None,
+        )
 
     def retract(self, record: TuningRecord, reason: str) -> None:
         """Take a record back."""
