@@ -24,7 +24,7 @@ from tunefarm_schemas.measurement import (
 )
 from tunefarm_schemas.record import RecordStatus
 from tunefarm_services.store import Store
-from tunefarm_services.tuner import supervisor
+from tunefarm_services.tuner import verifying
 from tunefarm_services.tuner.zygotes import Zygotes
 
 Tuner = Callable[..., object]
@@ -41,7 +41,7 @@ def zygotes(searching_zygotes: Zygotes) -> Zygotes:
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "VERIFY_AGAIN_AFTER_S", (0.1, 0.1))
+    monkeypatch.setattr(verifying, "VERIFY_AGAIN_AFTER_S", (0.1, 0.1))
 
 
 class LosingFarm(InstantFarm):

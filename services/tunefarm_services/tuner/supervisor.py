@@ -35,6 +35,7 @@ from tunefarm_services.tuner.search_orders import (
 )
 from tunefarm_services.tuner.search_session import SearchDied, SearchSession
 from tunefarm_services.tuner.summary import JobSummary, Progress
+from tunefarm_services.tuner.verifying import verified
 
 __all__ = ["LEASE_S", "ExplorationHeld", "Supervisor"]
 
@@ -42,8 +43,6 @@ SEARCH_DEATHS = 3
 CALM_S = 30.0
 """A job that ran for so long since it waited for the store waits with all its patience again."""
 READY_S, READY_TRIES = 1.0, 60
-VERIFY_AGAIN_AFTER_S = (1.0, 10.0)
-"""A worker that is started anew, or whose host is, is back by then."""
 STRATEGIES_THAT_SEE_ALL = ("evolutionary", "random")
 """Others end when they have nothing more to propose, which says nothing about the space."""
 SEARCH_ENTRY = "tunefarm_services.tuner.search_child:main"
@@ -349,7 +348,7 @@ class Supervisor:
             if run.best_latency_s is None:
                 finisher.look_for_reason(run)
                 continue
-            end = self._verified(finisher, run, watch)
+            end = verified(finisher, run, watch)
             if end.failure is not None and watch.has_to_stop:
                 return self._halted(job_run, watch)
             job_run.finished[run.exploration_id] = end
@@ -359,27 +358,6 @@ class Supervisor:
         if self._has_records(job_run.explorations, job_run.finished):
             return self._close(job_run, JobOutcome.SUCCEEDED, "")
         return self._close(job_run, JobOutcome.FAILED, job_run.why_nothing())
-
-    def _verified(self, finisher: Finisher, run: ExplorationRun, watch: JobWatch) -> Finished:
-        """Begun again where the device was lost on the way. What cannot be verified is kept as a claim."""
-        end = finisher.finish(run)
-        for wait_s in VERIFY_AGAIN_AFTER_S:
-            if not _may_fare_better(end) or not self._rest(watch, wait_s):
-                break
-            end = finisher.finish(run)
-        if _may_fare_better(end) and not watch.has_to_stop:
-            finisher.claim(run)
-        return end
-
-    @staticmethod
-    def _rest(watch: JobWatch, seconds: float) -> bool:
-        """Let time pass; whether the job goes on."""
-        deadline_s = time.monotonic() + seconds
-        while watch.goes_on("verifying"):
-            if time.monotonic() >= deadline_s:
-                return True
-            time.sleep(REPORT_S)
-        return False
 
     @staticmethod
     def _has_records(explorations: Sequence[ExplorationRun], finished: dict[str, Finished]) -> bool:
@@ -406,7 +384,3 @@ class Supervisor:
 
     def _finisher(self, job_run: JobRun, watch: JobWatch) -> Finisher:
         return Finisher(self._store, self._farm, job_run.lease, lambda: watch.goes_on("verifying"))
-
-
-def _may_fare_better(end: Finished) -> bool:
-    return end.record is None and end.failure is not None and end.failure.may_be_tried_again

@@ -1,0 +1,37 @@
+"""Verifying what a search found, again where the device was lost on the way."""
+
+import time
+from typing import Final
+
+from tunefarm_services.tuner.exploration_run import ExplorationRun
+from tunefarm_services.tuner.finish import Finished, Finisher
+from tunefarm_services.tuner.job_watch import REPORT_S, JobWatch
+
+VERIFY_AGAIN_AFTER_S: Final = (1.0, 10.0)
+"""A worker that is started anew, or whose host is, is back by then."""
+
+
+def verified(finisher: Finisher, run: ExplorationRun, watch: JobWatch) -> Finished:
+    """The end of ``run``. What cannot be verified because no device is there is kept as a claim."""
+    end = finisher.finish(run)
+    for wait_s in VERIFY_AGAIN_AFTER_S:
+        if not _may_fare_better(end) or not _rest(watch, wait_s):
+            break
+        end = finisher.finish(run)
+    if _may_fare_better(end) and not watch.has_to_stop:
+        finisher.claim(run)
+    return end
+
+
+def _rest(watch: JobWatch, seconds: float) -> bool:
+    """Let time pass; whether the job goes on."""
+    deadline_s = time.monotonic() + seconds
+    while watch.goes_on("verifying"):
+        if time.monotonic() >= deadline_s:
+            return True
+        time.sleep(REPORT_S)
+    return False
+
+
+def _may_fare_better(end: Finished) -> bool:
+    return end.record is None and end.failure is not None and end.failure.may_be_tried_again
