@@ -128,6 +128,7 @@ def test_a_search_goes_on_after_the_store_was_away(
     assert watcher.job(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
     (exploration,) = watcher.explorations_of_job(TENANT, job.job_id)
     assert exploration.spent.trials == 24
+    assert summary_of(watcher, job.job_id)["tasks"][0]["trials_in_store"] == 24
     sent = [(d.candidate.number, d.attempt) for farm in made for d in farm.submitted]
     assert sorted(sent) == [(number, 1) for number in range(24)], "everything was measured exactly once"
 

@@ -43,6 +43,7 @@ class ExplorationRun:
     stop_reason: StopReason | None = None
     samples_s: tuple[float, ...] = ()
     _counted: set[int] = field(default_factory=set)
+    _done_when_loaded: int = 0
 
     @property
     def exploration_id(self) -> str:
@@ -121,6 +122,12 @@ class ExplorationRun:
     def forget_known(self) -> None:
         """Drop the earlier trials, to be loaded anew together with those of this run."""
         self.known.clear()
+        self._done_when_loaded = self.trials_done
+
+    @property
+    def trials_in_store(self) -> int:
+        """Trials of every run; the exploration as it was loaded last counts those of this run until then."""
+        return self.exploration.spent.trials + self.trials_done - self._done_when_loaded
 
     def fastest(self, count: int) -> list[Trace]:
         """The traces of the ``count`` lowest latencies, fastest first."""

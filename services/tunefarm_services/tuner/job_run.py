@@ -174,7 +174,7 @@ def _task_summary(run: ExplorationRun, end: Finished | None, answered: bool) -> 
         record_id=record.record_id if record is not None else None,
         artifact_id=end.artifact_id if end is not None else None,
         trials=run.trials_done,
-        trials_in_store=run.exploration.spent.trials + run.trials_done,
+        trials_in_store=run.trials_in_store,
         stop_reason=run.stop_reason or run.exploration.spent.stop_reason or interrupted,
         improvements=tuple(run.improvements),
         failures=dict(run.failures),
