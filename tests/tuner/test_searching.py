@@ -12,6 +12,7 @@ from tvm import te
 from tvm.s_tir.meta_schedule.testing.te_workload import batch_matmul_nkkm
 
 from tests.store.sample import DEVICE, TENANT
+from tests.tuner import instant_farm
 from tests.tuner.conftest import instant_farms, state_of, wait_finished, wait_for
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.test_service import _cut, summary_of
@@ -227,6 +228,24 @@ def test_seeds_are_tried_once_and_what_they_exhaust_is_not_the_space(store: Stor
         assert sent_for(8, seed_traces=(by_hand,)) == []
         assert sent_for(8, seed_traces=(by_hand, misfit_seed)) == [], "nothing else is measured in place of a seed"
         assert len(sent_for(10)) == 2
+
+
+def test_a_seed_by_hand_that_wins_is_the_record(store: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[InstantFarm] = []
+    wanted = matmul(76)
+    with tuner(instant_farms(made)):
+        wait_finished(store, tune_job(store, wanted, 2, fresh=True, seed=7))
+        (standing,) = store.records(TENANT, workload_id=wanted.workload_id)
+        sent = [dispatch.candidate.trace for dispatch in made[0].submitted]
+        whole = next(trace for trace in sent if trace != standing.trace)
+        otherwise = instant_farm.latency_of
+        monkeypatch.setattr(instant_farm, "latency_of", lambda text: 1e-6 if text == whole.text else otherwise(text))
+        job = tune_job(store, wanted, 8, seed_traces=(without_postprocessors(whole),))
+        wait_finished(store, job)
+    (task,) = summary_of(store, job.job_id)["tasks"]
+    record = store.record(TENANT, str(task["record_id"]))
+    assert (record.trace, record.latency_s, record.status) == (whole, 1e-6, RecordStatus.VERIFIED)
+    assert task["trials"] == 8, "it competed with others"
 
 
 def without_postprocessors(trace: Trace) -> Trace:

@@ -1,0 +1,53 @@
+"""The guide's commands, with PostgreSQL and Redis in two settings, and two workers."""
+
+import json
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.farm.workers import Worker, await_ready
+from tests.servers.postgres_server import empty_database
+from tests.servers.redis_server import RedisServer
+from tests.service.conftest import Service, environment_of
+from tunefarm_services.store import Store
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+
+MODULE = "builtin:matmul_bias_relu:64x64x64"
+
+
+def tunefarm(environment: dict[str, str], *words: str) -> str:
+    """What a command printed."""
+    command = [sys.executable, "-m", "tunefarm.command_line", *words]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == 0, (words, ended.stdout, ended.stderr)
+    return ended.stdout
+
+
+@pytest.mark.timeout(600)
+def test_from_a_program_to_a_library_over_two_workers(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with ExitStack() as parts:
+        database_url = parts.enter_context(empty_database("guide"))
+        broker = parts.enter_context(RedisServer())
+        environment = environment_of(home, TUNEFARM_DATABASE_URL=database_url, TUNEFARM_BROKER_URL=broker.url)
+        service = Service(home, environment, ("serve", "--port", "0"))
+        service.start()
+        parts.callback(service.end)
+        workers = [parts.enter_context(Worker(broker.url, home, f"worker {number}")) for number in range(2)]
+        store = Store.open(database_url, home / "blobs")
+        parts.callback(store.close)
+        await_ready(store, *workers)
+        tunefarm(environment, "submit", MODULE, "--trials", "16", "--wait")
+        (best, *_) = json.loads(tunefarm(environment, "records", "best", MODULE, "--remote", "--json"))
+        assert (best["match"], best["record"]["status"]) == ("exact", "verified")
+        folder = str(tmp_path / "tuned")
+        tunefarm(environment, "artifact", "build", best["record"]["record_id"], "--output", folder, "--remote")
+        ran = json.loads(tunefarm(environment, "artifact", "run", folder, "--json"))
+        assert ran["worst_error"] <= 1.0
+        classes = sorted(worker["device_class_id"] for worker in service.get("/v1/workers")["items"])
+        assert classes == 2 * [best["record"]["key"]["device_class_id"]], "the service measures on its workers alone"
