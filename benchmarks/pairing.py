@@ -41,9 +41,8 @@ class Pairing(Frozen):
     @property
     def baseline_latency_s(self) -> float | None:
         """What the baseline's last schedule takes, timed again beside it; None where it did not say which it was."""
-        if self.baseline is None or self.baseline.final_trace is None:
-            return None
-        return _last(self.baseline, self.retimed).latency_s
+        named = self._named_baseline
+        return None if named is None else _last(named, self.retimed).latency_s
 
     @property
     def quality_samples(self) -> tuple[float, ...]:
@@ -53,9 +52,8 @@ class Pairing(Frozen):
     @property
     def baseline_quality_samples(self) -> tuple[float, ...]:
         """The same against the baseline's final kernel; nothing where that was not timed again."""
-        if self.baseline is None or self.baseline.final_trace is None:
-            return ()
-        return _over(_last(self.baseline, self.retimed), _last(self.ours, self.retimed))
+        named = self._named_baseline
+        return () if named is None else _over(_last(named, self.retimed), _last(self.ours, self.retimed))
 
     @property
     def first_as_fast(self) -> Point | None:
@@ -75,15 +73,21 @@ class Pairing(Frozen):
     @property
     def baseline_time_ratio(self) -> float | None:
         """The same for the baseline, within its equal budget; None where its schedules were not timed again."""
-        if self.baseline is None or self.baseline.final_trace is None:
+        named = self._named_baseline
+        if named is None:
             return None
-        found = first_as_fast(self.baseline, self.retimed)
-        return self.stock.wall_s / (found.elapsed_s if found is not None else self.baseline.wall_s)
+        found = first_as_fast(named, self.retimed)
+        return self.stock.wall_s / (found.elapsed_s if found is not None else named.wall_s)
 
     @property
     def baseline_reached(self) -> bool:
         """Whether the baseline held a kernel as fast as stock's result within its equal budget."""
         return self.baseline is not None and first_as_fast(self.baseline, self.retimed) is not None
+
+    @property
+    def _named_baseline(self) -> TunerRun | None:
+        """The baseline, if it says which schedule it would ship."""
+        return self.baseline if self.baseline is not None and self.baseline.final_trace is not None else None
 
 
 def incumbent_name(run: TunerRun, index: int) -> str:

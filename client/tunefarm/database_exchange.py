@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tunefarm.claims import Claim, kept
 from tunefarm.confined.call import call
 from tunefarm.confined.tvm_exchange import READ_ENTRY, WRITE_ENTRY, DatabaseText, Entries, Entry, Refusal
 from tunefarm.job_options import output_folder
@@ -13,6 +12,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.record import RecordStatus, TuningRecord
 from tunefarm_schemas.workload import Workload
+from tunefarm_services.claims import claim, kept, key_without_place
 from tunefarm_services.store import LOCAL_TENANT, Store
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def _entry(store: Store, record: TuningRecord) -> Entry:
 
 def _take_in(store: Store, entry: Entry, workload: Workload) -> str | None:
     """Store one claim for its workload, as the store knows it; None when it is there already."""
-    claim = Claim(workload, entry.target, entry.trace, entry.latency_s)
-    record, is_new = kept(store, claim, source="imported", reason="imported from a TVM database; not measured here")
+    key = key_without_place(workload.workload_id, entry.target.target_id)
+    offered = claim(LOCAL_TENANT, key, entry.trace, entry.latency_s, "imported")
+    record, is_new = kept(store, offered, workload, entry.target)
     return record.record_id if is_new else None

@@ -9,13 +9,11 @@ CLASS_ID_LENGTH: Final = 64
 
 
 def device_class_of_text(text: str, known: Iterable[str]) -> str:
-    """The id of the known class that begins with ``text``; ``text`` itself where none does, or where it is a whole id.
+    """The id of the known class that begins with ``text``; ``text`` itself where none does.
 
     Raises:
         BadInput: several begin with it.
     """
-    if len(text) >= CLASS_ID_LENGTH:
-        return text
     found = {each for each in known if text and each.startswith(text)}
     if len(found) > 1:
         fix = "Give more of it; see: tunefarm devices list --json"

@@ -13,6 +13,7 @@ from tunefarm.installation import open_store, private_folder
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.understanding import understand
 from tunefarm.job_options import JobOptions
+from tunefarm.resume_option import module_of
 from tunefarm.scratch_folder import ScratchFolder
 from tunefarm.zygote import start_zygote
 from tunefarm_sandbox.fork_server import Child, ForkServer
@@ -155,7 +156,7 @@ class Machine(AbstractContextManager["Machine"]):
                 raise BadInput("resume", f"no job{of_module} is unfinished.", "Start one: tunefarm tune MODULE.")
             return max(unfinished, key=lambda job: job.created_at)
         job = self.store.job(LOCAL_TENANT, job_id)
-        wanted, module = labels.get("module"), job.spec.labels.get("module", "a module of no name")
+        wanted, module = labels.get("module"), module_of(job)
         if wanted not in (None, module):
             fix = "Leave MODULE out, or leave the id out to go on with the latest job of MODULE."
             raise BadInput("resume", f"job {job_id} tunes {module}, and not {wanted}.", fix)

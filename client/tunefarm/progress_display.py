@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeAlias
 
 from tunefarm.quantities import duration_text, failures_text, latency_text, ratio_text
+from tunefarm.resume_option import module_of
 
 if TYPE_CHECKING:
     from tunefarm.remote.remote_progress import RemoteProgress
@@ -120,7 +121,7 @@ def resumption_line(job: "Job") -> str:
     """One line on a job that goes on: it does so as it was created, whatever the present command says."""
     spec = job.spec
     return (
-        f"resuming job {job.job_id}: {spec.labels.get('module', 'a module of no name')}, {spec.effort.trials} trials, "
+        f"resuming job {job.job_id}: {module_of(job)}, {spec.effort.trials} trials, "
         f"{spec.strategy} search, as it was created; options given now do not change it"
     )
 

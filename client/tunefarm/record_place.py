@@ -157,7 +157,7 @@ class LocalRecords:
 
     def publish(self, query: ModuleQuery, trace: str, latency_s: float) -> TuningRecord:
         """Keep a schedule of a module as a claim. ``trace`` is as typed, the latency in seconds."""
-        from tunefarm.claims import published
+        from tunefarm.record_queries import published
 
         return published(self._machine, query.request(trace), latency_s)
 

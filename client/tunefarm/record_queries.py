@@ -10,9 +10,11 @@ from tunefarm.device_class_option import device_class_of_text
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
+from tunefarm_services.claims import claim, kept, key_without_place
 from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
 
 if TYPE_CHECKING:
+    from tunefarm.intake.intake_request import IntakeRequest
     from tunefarm.machine import Machine
     from tunefarm.record_place import ModuleQuery
 
@@ -66,6 +68,20 @@ def best_matches(machine: "Machine", query: "ModuleQuery") -> Sequence[RecordMat
         abi=query.abi,
     )
     return machine.store.best_record(LOCAL_TENANT, key)
+
+
+def published(machine: "Machine", request: "IntakeRequest", latency_s: float) -> TuningRecord:
+    """Keep the one schedule of a request as a claim.
+
+    Raises:
+        BadInput: the module, the target or the schedule cannot be used, or the schedule does not apply.
+    """
+    answer = machine.understand(request)
+    [workload] = machine.recognised(answer.workloads, with_schedules=True)
+    [trace] = answer.seed_traces
+    key = key_without_place(workload.workload_id, answer.target.target_id)
+    record, _ = kept(machine.store, claim(LOCAL_TENANT, key, trace, latency_s, "published"), workload, answer.target)
+    return record
 
 
 def schedule_view(machine: "Machine", record: TuningRecord) -> RecordView:

@@ -1,7 +1,10 @@
 """Lets ``--resume`` stand with or without the id of a job."""
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tunefarm_schemas.job import Job
 
 LATEST: Final = "latest"
 JOB_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}")
@@ -15,3 +18,8 @@ def with_resume_value(words: list[str]) -> list[str]:
         if word == "--resume" and not (JOB_ID.fullmatch(following) or following == LATEST):
             completed.append(LATEST)
     return completed
+
+
+def module_of(job: "Job") -> str:
+    """What was named when the job was made."""
+    return job.spec.labels.get("module", "a module of no name")

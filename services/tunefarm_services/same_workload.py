@@ -22,3 +22,13 @@ class SameAnswer(Frozen):
     """For each pair, whether the stored one may stand for the other."""
 
     same: tuple[bool, ...]
+
+
+def compared(question: SameQuestion) -> SameAnswer:
+    """Compare each pair. Loads TVM: for children only."""
+    from tunefarm_search.workload import may_stand_for
+
+    same = [
+        may_stand_for(pair.stored, pair.workload, with_schedules=question.with_schedules) for pair in question.pairs
+    ]
+    return SameAnswer(same=tuple(same))

@@ -3,22 +3,18 @@
 from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.clock import utc_now
-from tunefarm_schemas.frozen import canonical_json, digest
 from tunefarm_schemas.record import RecordKey, RecordStatus, TuningRecord
 from tunefarm_schemas.target import Target
-from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Workload
 from tunefarm_services.api.bodies.record import DatabaseBody, ExportBody, PublishBody
 from tunefarm_services.api.intake_messages import DatabaseEntries, DatabaseEntry, DatabaseText
 from tunefarm_services.api.modules import target_question, trace_text, understood
 from tunefarm_services.api.parts import Parts
 from tunefarm_services.api.views.report import ExportedDatabase, ImportReport, RefusedLine
+from tunefarm_services.claims import claim, kept, key_without_place
 from tunefarm_services.known_workloads import recognised
-from tunefarm_services.store import NotFound, Store, StoreConflict
+from tunefarm_services.store import Store
 
-UNKNOWN: Final = "unknown"
-"""In the key of an imported record: a TVM database tells neither the device nor how time was taken."""
 MOST_EXPORTED: Final = 10_000
 PAGE: Final = 500
 
@@ -40,9 +36,8 @@ def publish(parts: Parts, tenant: str, body: PublishBody) -> tuple[TuningRecord,
         protocol_id=body.protocol_id,
         abi="stable",
     )
-    reason = "published by hand; not measured here"
-    record = _claim(tenant, key, answer.seed_traces[0], body.latency_s, source="published", reason=reason)
-    return _kept(parts.store, record, answer.workloads[0].workload, answer.target)
+    record = claim(tenant, key, answer.seed_traces[0], body.latency_s, "published")
+    return kept(parts.store, record, answer.workloads[0].workload, answer.target)
 
 
 def import_database(parts: Parts, tenant: str, body: DatabaseBody) -> ImportReport:
@@ -53,7 +48,9 @@ def import_database(parts: Parts, tenant: str, body: DatabaseBody) -> ImportRepo
     taken: list[str] = []
     for entry, given, target in entries.whole():
         workload = by_id[given.workload_id]
-        record, is_new = _kept(parts.store, _imported(tenant, entry, workload.workload_id), workload, target)
+        key = key_without_place(workload.workload_id, target.target_id)
+        offered = claim(tenant, key, entry.trace, entry.latency_s, "imported")
+        record, is_new = kept(parts.store, offered, workload, target)
         if is_new:
             taken.append(record.record_id)
     return ImportReport(
@@ -92,49 +89,6 @@ def export_database(parts: Parts, tenant: str, body: ExportBody) -> ExportedData
         DatabaseEntries(workloads=tuple(workloads.values()), targets=tuple(targets.values()), accepted=tuple(entries))
     )
     return ExportedDatabase(workloads=text.workloads, records=text.records, exported=len(entries))
-
-
-def _imported(tenant: str, entry: DatabaseEntry, workload_id: str) -> TuningRecord:
-    key = RecordKey(
-        workload_id=workload_id,
-        target_id=entry.target_id,
-        device_class_id=UNKNOWN,
-        code_generator=UNKNOWN,
-        protocol_id=UNKNOWN,
-        abi="stable",
-    )
-    reason = "imported from a TVM database; not measured here"
-    return _claim(tenant, key, entry.trace, entry.latency_s, source="imported", reason=reason)
-
-
-def _claim(tenant: str, key: RecordKey, trace: Trace, latency_s: float, *, source: str, reason: str) -> TuningRecord:
-    return TuningRecord(
-        record_id=digest(canonical_json([key.model_dump(), trace.trace_id]))[:32],
-        tenant=tenant,
-        key=key,
-        trace=trace,
-        latency_s=latency_s,
-        interval_s=None,
-        untuned_latency_s=None,
-        status=RecordStatus.CLAIMED,
-        status_reason=reason,
-        source=source,
-        exploration_id=None,
-        created_at=utc_now(),
-    )
-
-
-def _kept(store: Store, record: TuningRecord, workload: Workload, target: Target) -> tuple[TuningRecord, bool]:
-    """The stored record, and whether this call has stored it. The first claim of a schedule stays as it is."""
-    try:
-        return store.record(record.tenant, record.record_id), False
-    except NotFound:
-        store.put_workload(record.tenant, workload)
-        store.put_target(record.tenant, target)
-    try:
-        return store.put_record(record.tenant, None, record), True
-    except StoreConflict:  # somebody else published it just now
-        return store.record(record.tenant, record.record_id), False
 
 
 def _named(store: Store, tenant: str, body: ExportBody) -> list[TuningRecord]:

@@ -23,7 +23,7 @@ from tunefarm_search.host_cores import usable_physical_cores
 from tunefarm_search.intrinsics import load_intrinsics
 from tunefarm_search.target import CanonicalTarget, canonical_target, host_target
 from tunefarm_search.tvm_database import ParsedDatabase, export_database, parse_database
-from tunefarm_search.workload import functions_of, may_stand_for
+from tunefarm_search.workload import functions_of
 from tunefarm_services.api.intake_messages import (
     DatabaseEntries,
     DatabaseEntry,
@@ -37,7 +37,7 @@ from tunefarm_services.api.intake_messages import (
     UnderstoodWorkload,
 )
 from tunefarm_services.api.target_presets import BY_NAME
-from tunefarm_services.same_workload import SameAnswer, SameQuestion
+from tunefarm_services.same_workload import SameQuestion, compared
 
 KINDS: Final = ("llvm", "cuda", "rocm", "metal", "vulkan", "opencl")
 REFUSED_ATTRIBUTES: Final = frozenset({"cl-opt", "libs", "options", "runtime", "system-lib", "link-params", "jit"})
@@ -72,7 +72,7 @@ def write_database(channel: Channel, payload: bytes, _descriptors: list[int]) ->
 
 def same(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
     """Entry of a child: a ``SameQuestion`` in, a ``SameAnswer`` out."""
-    answer(channel, lambda: _same(SameQuestion.model_validate_json(payload)))
+    answer(channel, lambda: compared(SameQuestion.model_validate_json(payload)))
 
 
 def understand(question: ModuleQuestion) -> ModuleAnswer:
@@ -139,12 +139,6 @@ def _workloads(text: ModuleText) -> list[UnderstoodWorkload]:
         raise BadInput("function", f"the module has {len(functions)} functions.", fix)
     name = None if text.all_functions else text.name
     return [UnderstoodWorkload(workload=foreign_workload(module, each, name), weight=text.weight) for each in names]
-
-
-def _same(question: SameQuestion) -> SameAnswer:
-    pairs, with_schedules = question.pairs, question.with_schedules
-    found = [may_stand_for(pair.stored, pair.workload, with_schedules=with_schedules) for pair in pairs]
-    return SameAnswer(same=tuple(found))
 
 
 def _only(workloads: Sequence[UnderstoodWorkload], question: ModuleQuestion) -> Workload | None:

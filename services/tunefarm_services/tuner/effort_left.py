@@ -8,11 +8,10 @@ from typing import Any, Final, TypeAlias
 from tunefarm_schemas.job import Effort, JobSpec, StopReason
 from tunefarm_schemas.measurement import Timing
 from tunefarm_schemas.trace import Trace
+from tunefarm_search.stopping import TaskCourse
 from tunefarm_services.tuner.exploration_run import ExplorationRun
 
 LEAST_DEVICE_SECONDS: Final = 0.1
-_NO_GAIN: Final = 0.995
-"""A lower latency than this share of another is a gain over it."""
 _OUT_OF_ORDER: Final = 8
 """Results come in another order than candidates are numbered, by about as many as are under way at once."""
 
@@ -103,8 +102,8 @@ def _is_at_plateau(run: ExplorationRun, plateau_trials: int) -> bool:
     """Whether its search ended at a plateau at least about as long as this one."""
     if run.exploration.spent.stop_reason is not StopReason.PLATEAU or not run.known:
         return False
-    results = [known.measurement.result for known in run.known]
-    latencies_s = [result.latency_s if isinstance(result, Timing) else math.inf for result in results]
-    enough_s = min(latencies_s) / _NO_GAIN
-    gained = next(number for number, latency_s in enumerate(latencies_s) if latency_s <= enough_s)
-    return len(latencies_s) - 1 - gained + _OUT_OF_ORDER >= plateau_trials
+    course = TaskCourse()
+    for known in run.known:
+        result = known.measurement.result
+        course = course.after(result.latency_s if isinstance(result, Timing) else None)
+    return course.trials - course.trials_at_last_gain + _OUT_OF_ORDER >= plateau_trials

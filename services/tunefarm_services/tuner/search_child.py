@@ -1,6 +1,6 @@
 """The search, as it runs in its own confined process: the library's loop, with a pipe for a farm.
 
-Of this package, only this module imports the search library and with it TVM.
+Of this package, only modules of children import what loads TVM.
 """
 
 import time

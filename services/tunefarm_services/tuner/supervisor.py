@@ -154,7 +154,7 @@ class Supervisor:
     def _run(self, job_run: JobRun, watch: JobWatch) -> JobSummary:
         if not watch.goes_on("waiting"):
             return self._halted(job_run, watch)
-        if self._is_answered(job_run):  # even while other jobs hold its explorations
+        if self._is_answered(job_run, self._left(job_run)):  # even while other jobs hold its explorations
             return self._close(job_run, JobOutcome.SUCCEEDED, ANSWERED, answered=True)
         if not self._take_explorations(job_run, watch):
             return self._not_begun(job_run, watch)
@@ -162,9 +162,10 @@ class Supervisor:
         if job_run.job.spec.kind == "measure":
             return self._measure_given(job_run, watch)
         self._settle_unfinished(job_run, watch)
-        if self._is_answered(job_run):
+        left = self._left(job_run)
+        if self._is_answered(job_run, left):
             return self._close(job_run, JobOutcome.SUCCEEDED, ANSWERED, answered=True)
-        self._measure(job_run, watch, effort_left(job_run.job.spec, job_run.explorations))
+        self._measure(job_run, watch, left)
         if watch.has_to_stop:
             return self._halted(job_run, watch)
         return self._finish(job_run, watch)
@@ -174,10 +175,14 @@ class Supervisor:
             return self._halted(job_run, watch)
         return OverdueJob(self._store, watch.keep_lease).end(job_run, WAITING)
 
-    def _is_answered(self, job_run: JobRun) -> bool:
-        """Whether records and artifacts of earlier jobs are this one's. What is not loaded yet counts as not spent."""
-        spec = job_run.job.spec
-        return spec.kind == "tune" and effort_left(spec, job_run.explorations) is None and self._has_answers(job_run)
+    @staticmethod
+    def _left(job_run: JobRun) -> Effort | None:
+        """What is left to spend. What is not loaded yet counts as not spent."""
+        return effort_left(job_run.job.spec, job_run.explorations)
+
+    def _is_answered(self, job_run: JobRun, left: Effort | None) -> bool:
+        """Whether records and artifacts of earlier jobs are this one's."""
+        return left is None and job_run.job.spec.kind == "tune" and self._has_answers(job_run)
 
     def _measure_given(self, job_run: JobRun, watch: JobWatch) -> JobSummary:
         given = GivenSchedules(self._store, self._farm, job_run, watch, self._on_measured)
@@ -322,7 +327,7 @@ class Supervisor:
             return None
         for run in job_run.explorations:
             load_trials(self._store, job_run.lease, run)
-        return effort_left(job_run.job.spec, job_run.explorations)
+        return self._left(job_run)
 
     def _book(self, job_run: JobRun, seconds: float) -> None:
         each_s = seconds / len(job_run.explorations)
