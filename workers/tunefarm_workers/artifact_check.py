@@ -14,6 +14,7 @@ from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.input_spec import InputExample
 from tunefarm_schemas.measurement import MeasureTask, Timing
 from tunefarm_workers.artifact_order import artifact_order
+from tunefarm_workers.core_distance import NearCores
 from tunefarm_workers.deadlines import Deadlines
 from tunefarm_workers.fresh_inputs import FreshInputs
 from tunefarm_workers.fresh_runner import FreshRunner
@@ -21,6 +22,7 @@ from tunefarm_workers.inputs import Distribution
 from tunefarm_workers.messages import InputsOrder
 from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.referee import Doubt, Referee
+from tunefarm_workers.thread_cores import cores_for
 
 _REFERENCE_S: Final = 300.0
 _TURN_S: Final = 1.0
@@ -63,6 +65,7 @@ def check_artifact(
             inputs.wait(lambda: True)
             runner.wait_until_ready()
             error = task.referee.error_of(runner.outputs(artifact_order(manifest, library, inputs.tensors)))
+            NearCores(cores_for(manifest.num_cores)).wait(manifest.latency_s, runner.is_on_near_cores)
             return ArtifactCheck(worst_error=error, timing=runner.time())
     finally:
         task.close()

@@ -13,6 +13,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.workload import TensorArgument
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.artifact_order import artifact_order
+from tunefarm_workers.core_distance import NearCores
 from tunefarm_workers.example_files import read_examples
 from tunefarm_workers.inputs import InputArray, make_inputs
 from tunefarm_workers.library_inputs import LibraryInputs
@@ -20,6 +21,7 @@ from tunefarm_workers.loaded_library import LoadedLibrary, WrongLibrary
 from tunefarm_workers.runtime_library import Runtime
 from tunefarm_workers.runtime_paths import NoRuntime, runtime_paths
 from tunefarm_workers.sampling import middle
+from tunefarm_workers.thread_cores import cores_for
 
 MANIFEST_NAME = "manifest.json"
 _INDEX_TYPES = {"int32", "int64", "uint32", "uint64"}
@@ -49,6 +51,7 @@ def samples_of_folder(folder: Path) -> list[float]:
     except ValueError as error:
         raise BadInput("artifact", f"its manifest cannot be read: {error}.", _FIX) from error
     library.call()
+    NearCores(cores_for(manifest.num_cores)).wait(manifest.latency_s, library.is_on_near_cores)
     return list(library.samples_s())
 
 

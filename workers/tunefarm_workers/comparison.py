@@ -1,7 +1,7 @@
 """Schedules timed side by side, as the lane sees it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from statistics import median
 from typing import Protocol
@@ -17,7 +17,7 @@ from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Failed, Re
 from tunefarm_workers.child_death import failure_of_death, was_killed
 from tunefarm_workers.event_loop import Conversation
 from tunefarm_workers.inputs import INPUT_SETS
-from tunefarm_workers.messages import ComparisonPlan, Compiled, Go, Round, from_comparison
+from tunefarm_workers.messages import ComparisonPlan, Compiled, Round, RoundOrder, from_comparison
 from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.quiet_device import QuietDevice
 from tunefarm_workers.sampling import is_calm
@@ -26,6 +26,9 @@ from tunefarm_workers.shared_memory import SharedMemory
 _PATIENCE = 4
 """How many times the wanted seconds may be spent where samples scatter."""
 _LEAST_SAMPLES = 5
+_ROUNDS_OF_ALL = 2
+"""So many rounds all take part in; the further ones are for those that may be the fastest."""
+_CLEARLY = 1.03
 _KILLS_BORNE = 2
 """How many times a child that somebody killed is replaced before the schedule it was busy with is blamed."""
 
@@ -72,7 +75,6 @@ class RunningComparison:
         self._on_end = on_end
         self._results: dict[int, Result] = {}
         self._rounds: dict[int, list[tuple[float, ...]]] = {}
-        self._spent_s = 0.0
         self._timed = False
         self._kills = 0
         self._child: Child | None = None
@@ -112,7 +114,7 @@ class RunningComparison:
         if isinstance(said, Compiled) and self._compiled < len(self._entrants):
             self._take_compiled(said)
         elif isinstance(said, Round) and self._is_whole(said):
-            self._spent_s += silence_s
+            self._spent_each_s += silence_s / len(self._asked)
             self._take_round(said)
         else:
             text = f"The child said {said.kind} out of turn."
@@ -136,9 +138,9 @@ class RunningComparison:
         self._heard_s = time.monotonic()
         self.child.resume()
         with suppress(ChannelClosed, TimeoutError):
-            self.child.channel.send(
-                Go(incumbent_s=None, tries=self.task.doze_budget.tries).model_dump_json().encode(), timeout_s=1.0
-            )
+            places = tuple(self._entrants.index(index) for index in self._asked)
+            order = RoundOrder(places=places, tries=self.task.doze_budget.tries)
+            self.child.channel.send(order.model_dump_json().encode(), timeout_s=1.0)
 
     def check_deadline(self, now_s: float) -> None:
         """Give up the schedule that says nothing for too long."""
@@ -182,7 +184,8 @@ class RunningComparison:
         self._entrants = [index for index in range(len(self._order.traces)) if index not in self._results]
         self._compiled = 0
         self._rounds = {index: [] for index in self._entrants}
-        self._spent_s = 0.0
+        self._asked: list[int] = []
+        self._spent_each_s = 0.0
         self._heard_s = time.monotonic()
         self.computes = True
         size_bytes = self.task.layout.size_bytes * INPUT_SETS * max(len(self._entrants), 1)
@@ -210,13 +213,11 @@ class RunningComparison:
             self._next_round()
 
     def _is_whole(self, said: Round) -> bool:
-        """Whether a round has samples of every schedule that is still in."""
-        return len(said.samples_s) == len(self._entrants) and all(
-            samples or index in self._results for index, samples in zip(self._entrants, said.samples_s, strict=True)
-        )
+        """Whether a round has samples of every schedule that it was asked for."""
+        return bool(self._asked) and len(said.samples_s) == len(self._asked) and all(said.samples_s)
 
     def _take_round(self, said: Round) -> None:
-        for index, samples in zip(self._entrants, said.samples_s, strict=True):
+        for index, samples in zip(self._asked, said.samples_s, strict=True):
             self._rounds[index].append(samples)
         self.child.stop()  # its kernels' threads would spin beside whoever has the device next
         self._quiet_device.release(self)
@@ -224,10 +225,13 @@ class RunningComparison:
 
     def _next_round(self) -> None:
         self.computes = False
-        alive = [index for index in self._entrants if index not in self._results]
-        wanted_s = self._order.seconds_each * len(alive)
-        calm = all(len(self._samples(index)) >= _LEAST_SAMPLES and is_calm(self._samples(index)) for index in alive)
-        if not alive or self._spent_s >= (wanted_s if calm else _PATIENCE * wanted_s):
+        alive = {index: rounds for index, rounds in self._rounds.items() if index not in self._results}
+        self._asked = contenders(alive)
+        calm = all(
+            len(self._samples(index)) >= _LEAST_SAMPLES and is_calm(self._samples(index)) for index in self._asked
+        )
+        wanted_s = self._order.seconds_each * (1 if calm else _PATIENCE)
+        if not alive or self._spent_each_s >= wanted_s:
             self._timed = True
             self.conclude()
         else:
@@ -277,6 +281,23 @@ class RunningComparison:
         if self._child is not None:
             self._child.close()
         self._memory.close()
+
+
+def contenders(rounds: Mapping[int, Sequence[Sequence[float]]]) -> list[int]:
+    """Which schedules may still be the fastest, by the samples of the rounds that each was in.
+
+    Out is who was clearly slower than the fastest in each of the first rounds: side by side, that is no accident.
+    """
+    medians = {index: [median(samples) for samples in own] for index, own in rounds.items()}
+    turns = max(map(len, medians.values()), default=0)
+    if turns < _ROUNDS_OF_ALL:
+        return list(rounds)
+    fastest = [min(own[turn] for own in medians.values() if len(own) > turn) for turn in range(turns)]
+    return [
+        index
+        for index, own in medians.items()
+        if any(own[turn] <= _CLEARLY * fastest[turn] for turn in range(len(own)))
+    ]
 
 
 def _wrong(error: float) -> Failed:

@@ -13,7 +13,7 @@ from tunefarm_workers.call_timer import EVALUATOR, CallTimer
 from tunefarm_workers.candidate import broken
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.kernel import Kernel
-from tunefarm_workers.messages import Broken, ComparisonPlan, Compiled, Go, Round
+from tunefarm_workers.messages import Broken, ComparisonPlan, Compiled, Round, RoundOrder
 from tunefarm_workers.scheduled_module import build_in_place, replay
 from tunefarm_workers.shipped_module import ship
 from tunefarm_workers.task_host import held_task
@@ -25,7 +25,7 @@ _SAMPLES_A_ROUND = 15
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry: compile and check every schedule of the plan, then time one round for each ``Go``.
+    """Entry: compile and check every schedule of the plan, then time one round for each ``RoundOrder``.
 
     ``descriptors`` holds the shared memory for the outputs: all sets of inputs of the first schedule, then of the next.
     """
@@ -39,8 +39,10 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
         channel.send(Compiled(index=index, failure=failure).model_dump_json().encode())
     turn = 0
     while True:
-        held_task().get_apart(Go.model_validate_json(channel.receive()).tries)
-        channel.send(_round(entrants, turn).model_dump_json().encode())
+        order = RoundOrder.model_validate_json(channel.receive())
+        held_task().get_apart(order.tries)
+        chosen = [entrant for place in order.places if (entrant := entrants[place]) is not None]
+        channel.send(_round(chosen, turn).model_dump_json().encode())
         turn += 1
 
 
@@ -84,7 +86,7 @@ def _check(kernel: Kernel, index: int, memory: mmap.mmap) -> Broken | None:
     return wrong
 
 
-def _round(entrants: list[_Entrant | None], turn: int) -> Round:
+def _round(entrants: list[_Entrant], turn: int) -> Round:
     """A few samples of each in turn; every other round goes backwards."""
     samples: list[list[float]] = [[] for _ in entrants]
     order = list(range(len(entrants)))[:: -1 if turn % 2 else 1]
@@ -92,8 +94,7 @@ def _round(entrants: list[_Entrant | None], turn: int) -> Round:
     for _ in range(_SAMPLES_A_ROUND):
         for index in order:
             entrant = entrants[index]
-            if entrant is not None:
-                samples[index].append(entrant.timer.seconds_per_call(entrant.calls))
+            samples[index].append(entrant.timer.seconds_per_call(entrant.calls))
         if time.perf_counter() - began_s > _ROUND_S:
             break  # for slow ones a round is short: the next one goes on
     return Round(samples_s=tuple(tuple(own) for own in samples))

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.confinement import Confinement
@@ -17,6 +17,7 @@ from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.measurement import Exported, ExportOrder, ExportResult, Failed
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.child_answer import ChildFailed, OnWait, answer_of, canceled
+from tunefarm_workers.core_distance import NearCores
 from tunefarm_workers.fresh_inputs import FreshInputs
 from tunefarm_workers.fresh_runner import FreshRunner
 from tunefarm_workers.library_inputs import tensor_order
@@ -29,10 +30,13 @@ _KILLS_BORNE = 2
 """How many times an export whose child somebody killed is made again."""
 
 
+Given = TypeVar("Given")
+
+
 class Quiet(Protocol):
     """Runs something while the device is quiet."""
 
-    def __call__(self, action: Callable[[], float]) -> float:
+    def __call__(self, action: Callable[[], Given]) -> Given:
         """What ``action`` gives."""
 
 
@@ -46,6 +50,7 @@ class Exporter:
         limits: Limits,
         quiet: Quiet,
         error_of: Callable[[list[Array]], float],
+        near_cores: NearCores,
         on_wait: OnWait,
     ) -> None:
         """``error_of`` gives the error of outputs on the first inputs, in units of what is allowed."""
@@ -54,6 +59,7 @@ class Exporter:
         self._limits = limits
         self._quiet = quiet
         self._error_of = error_of
+        self._near_cores = near_cores
         self._on_wait = on_wait
 
     def export(
@@ -148,4 +154,6 @@ class Exporter:
             if error > 1.0:
                 message = f"The library's output is wrong: its error is {error:.3g} times what is allowed."
                 raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
+            likely_s = order.likely_s or 0.0
+            self._near_cores.wait(likely_s, lambda: self._quiet(runner.is_on_near_cores), self._on_wait)
             return self._quiet(lambda: runner.time().latency_s)

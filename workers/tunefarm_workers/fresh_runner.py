@@ -21,6 +21,7 @@ from tunefarm_workers.element_type import numpy_type
 from tunefarm_workers.fresh_inputs import FreshInputs
 from tunefarm_workers.fresh_process import package_folders
 from tunefarm_workers.library_order import LibraryOrder, TensorOrder
+from tunefarm_workers.library_runner import GO, NEAR, WHERE
 from tunefarm_workers.tolerance import Array
 
 _LOAD_S = 60.0
@@ -57,9 +58,14 @@ class FreshRunner:
         self._say(order.to_json())
         return [self._output(tensor) for tensor in order.tensors if tensor.is_output]
 
+    def is_on_near_cores(self) -> bool:
+        """Whether the library that was loaded finds its threads near to each other now."""
+        self._say(WHERE)
+        return answer_of(self._child, _TIME_S, "running", self._on_wait) == NEAR
+
     def time(self) -> Timing:
         """Take the time of the library that was loaded."""
-        self._say(b"go")
+        self._say(GO)
         try:
             samples_s = _samples.validate_json(answer_of(self._child, _TIME_S, "running", self._on_wait))
             return Timing(latency_s=median(samples_s), samples_s=samples_s)

@@ -14,17 +14,24 @@ from tunefarm_workers.loaded_library import LoadedLibrary
 from tunefarm_workers.runtime_library import Runtime
 
 READY = b"ready"
+WHERE = b"where"
+GO = b"go"
+NEAR, DISTANT = b"near", b"distant"
 
 
 def serve(channel: Channel, inputs: int, runtime: Runtime) -> None:
-    """Say that all is loaded; then run one order: load, call once, send the outputs, wait for a go, and time."""
+    """Say that all is loaded; then run one order: load, call once, send the outputs, wait for a go, and time.
+
+    Until then, tell whenever asked whether the threads are on cores that are near to each other.
+    """
     channel.send(READY)
     order = LibraryOrder.of_json(channel.receive())
     library = LoadedLibrary(runtime, order, memoryview(mmap.mmap(inputs, 0, prot=mmap.PROT_READ)))
     library.call()
     for output in library.outputs():
         channel.send(output)
-    channel.receive()
+    while channel.receive() == WHERE:
+        channel.send(NEAR if library.is_on_near_cores() else DISTANT)
     channel.send(json.dumps(list(library.samples_s())).encode())
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from tunefarm_workers.call_timer import EVALUATOR, CallTimer
+from tunefarm_workers.core_distance import CoreDistance
 from tunefarm_workers.core_sharing import doze
 from tunefarm_workers.library_order import LibraryOrder, TensorOrder
 from tunefarm_workers.runtime_library import Held, Runtime
@@ -37,6 +38,7 @@ class LoadedLibrary:
         self._runtime = runtime
         self._order = order
         self._module = runtime.load(order.library)
+        self._distance = CoreDistance(runtime.library) if order.num_cores > 1 else None
         self._tensors = [self._filled(tensor, inputs) for tensor in order.tensors]
         self._timer = CallTimer(
             self._module,
@@ -54,6 +56,10 @@ class LoadedLibrary:
         """The contents of each output."""
         pairs = zip(self._order.tensors, self._tensors, strict=True)
         return [held.memory().tobytes() for tensor, held in pairs if tensor.is_output]
+
+    def is_on_near_cores(self) -> bool:
+        """Whether its first two threads are as near to each other as threads with a common cache are."""
+        return self._distance is None or self._distance.is_near()
 
     def samples_s(self) -> Sequence[float]:
         """Seconds per call by the whole protocol, the fastest of three rounds.

@@ -17,6 +17,7 @@ from tunefarm_schemas.measurement import (
     Measurement,
 )
 from tunefarm_workers.child_answer import ChildFailed, OnWait, canceled
+from tunefarm_workers.core_distance import NearCores
 from tunefarm_workers.cpu_identity import own_processor
 from tunefarm_workers.device_watch import DeviceWatch
 from tunefarm_workers.environment import present_environment
@@ -26,6 +27,7 @@ from tunefarm_workers.lane import Lane
 from tunefarm_workers.lane_farm import LaneFarm
 from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.quiet_turn import while_quiet
+from tunefarm_workers.thread_cores import cores_for
 from tunefarm_workers.tolerance import Array
 
 _ENVIRONMENT_FRESH_S = 1.0
@@ -58,6 +60,7 @@ class LocalFarm(LaneFarm[Lane]):
         self.code_generator = watch.code_generator
         self.device = watch.identify(known)
         self.processor = own_processor()
+        self._near_cores = NearCores(cores_for(2))
         self._lane = Lane(zygote, self._settings, bystanders, self._deliver, self._outbox.put, self._outbox.wake)
         self._lane.loop.start()
         self._lane.loop.ask(lambda: self._lane.watch(watch))
@@ -88,6 +91,7 @@ class LocalFarm(LaneFarm[Lane]):
             self._settings.child_limits(),
             lambda action: while_quiet(self._lane, action, on_wait),
             lambda outputs: self._error_of(order.exploration_id, outputs, on_wait),
+            self._near_cores,
             on_wait,
         )
         return exporter.export(order, task.host_order(), task.arguments, task.order.protocol_id)

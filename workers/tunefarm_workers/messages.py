@@ -153,8 +153,15 @@ class Compiled(Frozen):
     failure: Broken | None
 
 
+class RoundOrder(Frozen):
+    """The device is quiet: time the schedules at these places of the plan in turn. ``tries`` as in ``Go``."""
+
+    places: tuple[int, ...]
+    tries: int
+
+
 class Round(Frozen):
-    """Seconds per call of each schedule in one round of a comparison; none for those that failed."""
+    """Seconds per call of each schedule that one round was asked for, in the order of their places."""
 
     kind: Literal["round"] = "round"
     samples_s: tuple[tuple[PositiveFloat, ...], ...]

@@ -90,12 +90,16 @@ class Held:
 
 
 class Runtime:
-    """The loaded runtime. Its libraries stay loaded for as long as the process lives."""
+    """The loaded runtime. Its libraries stay loaded for as long as the process lives.
+
+    Attributes:
+        library: what is called by the C interface of the runtime itself.
+    """
 
     def __init__(self, ffi_library: str, runtime_library: str) -> None:
         """Load them so that compiled libraries find them. Raises ``OSError``."""
         self._ffi = ctypes.CDLL(ffi_library, mode=os.RTLD_GLOBAL)
-        ctypes.CDLL(runtime_library, mode=os.RTLD_GLOBAL)
+        self.library = ctypes.CDLL(runtime_library, mode=os.RTLD_GLOBAL)
         self._call = self._ffi.TVMFFIFunctionCall
         self._call.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
         self._functions: dict[str, Held] = {}

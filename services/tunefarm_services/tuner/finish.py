@@ -21,7 +21,7 @@ from tunefarm_services.tuner.ports import Farm
 FINALISTS, MOST_FINALISTS = 3, 6
 CLOSE = 1.06
 """Within so many times the fastest, which of them is the fastest shows only side by side."""
-COMPARE_S = 0.15
+COMPARE_S = 0.1
 """Seconds of timing for each schedule that is compared."""
 DISTURBED = 1.05
 """So many times what it took side by side: then something else ran beside the fresh processes."""
