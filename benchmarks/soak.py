@@ -4,7 +4,8 @@
 
 starts ``tunefarm serve`` with its tuner, has clients read, follow and submit, has small jobs tuned one after the
 other, and samples resident memory and open descriptors of each process. A straight line through the samples has a 95%
-interval; where the interval of a line lies above zero the process grows, and the command fails.
+interval; where the interval of a line lies above zero the process grows, and the command fails. The store is one as it
+is after a while, for SQLite's cache of each connection grows with a small database until it is full.
 """
 
 import argparse
@@ -21,11 +22,13 @@ from typing import Final
 
 import httpx
 import psutil
+from pydantic import SecretStr
 
-from benchmarks.load.filling import small_module_json
+from benchmarks.load.filling import filled
 from benchmarks.process_family import ProcessSample, family_of
 from benchmarks.service_process import ServiceProcess
 from benchmarks.soak_figures import SoakFigures, plot_soak, role_figures, table
+from tunefarm_services.settings import Settings
 
 _READS: Final = (
     "/v1/jobs?page_size=20",
@@ -43,8 +46,9 @@ _LONGEST_PROCESS_END_S: Final = 3.0
 class Users:
     """Clients in threads: some read, one has jobs tuned and follows their events, until told to stop."""
 
-    def __init__(self, service: ServiceProcess, readers: int, pause_s: float, module_json: str) -> None:
+    def __init__(self, service: ServiceProcess, token: str, readers: int, pause_s: float, module_json: str) -> None:
         self._service = service
+        self._token = token
         self._pause_s = pause_s
         self._module_json = module_json
         self._stop = threading.Event()
@@ -116,11 +120,13 @@ class Users:
 def soaked(options: argparse.Namespace, home: Path) -> tuple[SoakFigures, list[ProcessSample]]:
     """Run it all; figures, and what they were made from."""
     given = {} if options.database is None else {"TUNEFARM_DATABASE_URL": options.database}
+    url = None if options.database is None else SecretStr(options.database)
+    filling = filled(Settings(home=home, database_url=url), records=options.records, jobs=options.jobs, clients=1)
     service = ServiceProcess(home, environment=given)
     samples: list[ProcessSample] = []
     try:
         service.start()
-        users = Users(service, options.readers, options.pause_s, small_module_json())
+        users = Users(service, filling.tokens[0], options.readers, options.pause_s, filling.module_json)
         users.start()
         try:
             ends_s = time.monotonic() + options.minutes * 60
@@ -167,6 +173,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--database", default=None, help="URL of an empty PostgreSQL; SQLite in a new folder when absent"
     )
+    parser.add_argument("--jobs", type=int, default=1000, help="finished jobs that the store holds at the beginning")
+    parser.add_argument("--records", type=int, default=20_000, help="records that it holds")
     parser.add_argument("--output", type=Path, default=None, help="folder for soak.json, its samples and a plot")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="tunefarm-soak-") as folder:
