@@ -14,8 +14,10 @@ from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_sandbox.limits import Limits
-from tunefarm_schemas.measurement import Timing
+from tunefarm_schemas.measurement import Exported, ExportOrder, Timing
 from tunefarm_workers import quiet_device
+from tunefarm_workers.company import Company
+from tunefarm_workers.fresh_runner import FreshRunner
 from tunefarm_workers.local_farm import LocalFarm
 from tunefarm_workers.quiet_device import QuietDevice
 
@@ -152,3 +154,47 @@ def test_nobody_begins_when_others_will_soon_be_let_go(monkeypatch: pytest.Monke
     monkeypatch.undo()
     device.tick(time.monotonic(), others_build=False)
     assert second.went, "in a stillness of its own"
+
+
+def test_company_is_held_still_from_the_moment_it_comes_until_it_is_timed_itself(bystander: Child) -> None:
+    company = Company(lambda child: device.hold(child))
+    device = QuietDevice(list, lambda: company.children)
+    first, second = Claimant(), Claimant()
+    device.claim(first)
+    device.tick(time.monotonic(), others_build=False)
+    with company.of(bystander):
+        assert becomes(lambda: is_still(bystander), LONG_S), "it came while somebody was timed"
+        device.release(first)
+        assert becomes(lambda: not is_still(bystander), LONG_S)
+        company.leave(bystander)
+        device.claim(second)
+        device.tick(time.monotonic(), others_build=False)
+        assert not is_still(bystander), "its own turn has come"
+        device.release(second)
+    assert company.children == ()
+
+
+def test_what_an_export_forks_is_company_but_for_the_process_that_is_timed(
+    zygote: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed: list[tuple[bool, int]] = []
+
+    def take_time(runner: FreshRunner) -> Timing:
+        children = farm._company.children
+        timed.append((runner.child in children, len(children)))
+        return before(runner)
+
+    before = FreshRunner.time
+    monkeypatch.setattr(FreshRunner, "time", take_time)
+    farm = LocalFarm(zygote, scratch=tmp_path, settings=SETTINGS)
+    try:
+        running = RunningFarm(farm)
+        module = workloads.matmul(64)
+        order = ExportOrder(exploration_id=running.open(module), trace=workloads.tiled(module), processes=3)
+        assert isinstance(farm.export(order), Exported)
+        # The child that linked and the one that made the inputs have ended, and are in nobody's way.
+        assert [is_in for is_in, _ in timed] == [False] * 3
+        assert [others for _, others in timed] == [4, 3, 2]
+        assert farm._company.children == ()
+    finally:
+        farm.close()

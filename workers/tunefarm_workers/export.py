@@ -17,6 +17,7 @@ from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.measurement import Exported, ExportOrder, ExportResult, Failed
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.child_answer import ChildFailed, OnWait, answer_of, canceled
+from tunefarm_workers.company import Company
 from tunefarm_workers.core_distance import NearCores
 from tunefarm_workers.fresh_inputs import FreshInputs
 from tunefarm_workers.fresh_runner import FreshRunner
@@ -51,6 +52,7 @@ class Exporter:
         quiet: Quiet,
         error_of: Callable[[list[Array]], float],
         near_cores: NearCores,
+        company: Company,
         on_wait: OnWait,
     ) -> None:
         """``error_of`` gives the error of outputs on the first inputs, in units of what is allowed."""
@@ -60,6 +62,7 @@ class Exporter:
         self._quiet = quiet
         self._error_of = error_of
         self._near_cores = near_cores
+        self._company = company
         self._on_wait = on_wait
 
     def export(
@@ -92,10 +95,14 @@ class Exporter:
             folder = Path(tempfile.mkdtemp(prefix="export-", dir=self._scratch))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             linking = stack.enter_context(self._begin_link(order, host, folder))
+            stack.enter_context(self._company.of(linking))
             inputs = stack.enter_context(FreshInputs(self._zygote, InputsOrder.of(host, arguments), self._limits))
+            stack.enter_context(self._company.of(inputs.child))
             runners = [
                 stack.enter_context(self._begin_runner(inputs, host.num_cores, folder)) for _ in range(order.processes)
             ]
+            for runner in runners:
+                stack.enter_context(self._company.of(runner.child))
             linked, library = self._linked(linking)
             (folder / "shipped.so").write_bytes(library)
             fresh = LibraryOrder(
@@ -150,6 +157,7 @@ class Exporter:
 
     def _time(self, runner: FreshRunner, order: LibraryOrder) -> float:
         with runner:
+            self._company.leave(runner.child)
             error = self._error_of(runner.outputs(order))
             if error > 1.0:
                 message = f"The library's output is wrong: its error is {error:.3g} times what is allowed."

@@ -24,7 +24,7 @@ class FreshInputs:
         self.tensors: tuple[TensorOrder, ...] = layout.tensors
         self._memory = SharedMemory("inputs", layout.size_bytes)
         try:
-            self._child = zygote.fork(
+            self.child = zygote.fork(
                 "tunefarm_workers.input_child:run",
                 order.model_dump_json().encode(),
                 limits=limits,
@@ -39,13 +39,13 @@ class FreshInputs:
 
     def wait(self, on_wait: OnWait) -> None:
         """Wait until they are made. Raises ``ChildFailed``."""
-        answer_of(self._child, _MAKE_S, "making inputs", on_wait)
-        self._child.close()
+        answer_of(self.child, _MAKE_S, "making inputs", on_wait)
+        self.child.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._child.close()
+        self.child.close()
         self._memory.close()
         os.close(self.descriptor)

@@ -41,7 +41,7 @@ class FreshRunner:
     ) -> None:
         """``folder`` will hold the library. Raises ``ForkFailed``."""
         self._on_wait = on_wait
-        self._child: Child = zygote.fork(
+        self.child: Child = zygote.fork(
             "tunefarm_workers.fresh_process:become_runner",
             str(num_cores).encode(),
             limits=limits,
@@ -51,7 +51,7 @@ class FreshRunner:
 
     def wait_until_ready(self) -> None:
         """Wait until it can load a library. Raises ``ChildFailed``, as what follows does."""
-        answer_of(self._child, _LOAD_S, "starting", self._on_wait)
+        answer_of(self.child, _LOAD_S, "starting", self._on_wait)
 
     def outputs(self, order: LibraryOrder) -> list[Array]:
         """Load the library and call it once: what it gives for the first set of inputs."""
@@ -61,22 +61,22 @@ class FreshRunner:
     def is_on_near_cores(self) -> bool:
         """Whether the library that was loaded finds its threads near to each other now."""
         self._say(WHERE)
-        return answer_of(self._child, _TIME_S, "running", self._on_wait) == NEAR
+        return answer_of(self.child, _TIME_S, "running", self._on_wait) == NEAR
 
     def time(self) -> Timing:
         """Take the time of the library that was loaded."""
         self._say(GO)
         try:
-            samples_s = _samples.validate_json(answer_of(self._child, _TIME_S, "running", self._on_wait))
+            samples_s = _samples.validate_json(answer_of(self.child, _TIME_S, "running", self._on_wait))
             return Timing(latency_s=median(samples_s), samples_s=samples_s)
         except ValueError as error:  # statistics' own error for no samples is one as well
             raise _crashed("The library's process sent something that is no time.") from error
 
     def close(self) -> None:
         """End the child and wait until it is gone; harmless when repeated."""
-        self._child.kill()
-        self._child.exit(_GONE_S)
-        self._child.close()
+        self.child.kill()
+        self.child.exit(_GONE_S)
+        self.child.close()
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +85,7 @@ class FreshRunner:
         self.close()
 
     def _output(self, tensor: TensorOrder) -> Array:
-        contents = answer_of(self._child, _LOAD_S, "loading the library", self._on_wait)
+        contents = answer_of(self.child, _LOAD_S, "loading the library", self._on_wait)
         kind = numpy_type(tensor.dtype)
         if len(contents) != prod(tensor.shape) * kind.itemsize:
             raise _crashed(f"The library gave {len(contents)} bytes for {tensor.name}.")
@@ -93,7 +93,7 @@ class FreshRunner:
 
     def _say(self, message: bytes) -> None:
         with suppress(ChannelClosed, TimeoutError):  # then it is dead, and its answer tells
-            self._child.channel.send(message, timeout_s=_LOAD_S)
+            self.child.channel.send(message, timeout_s=_LOAD_S)
 
 
 def _crashed(message: str) -> ChildFailed:

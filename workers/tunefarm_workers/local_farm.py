@@ -17,6 +17,7 @@ from tunefarm_schemas.measurement import (
     Measurement,
 )
 from tunefarm_workers.child_answer import ChildFailed, OnWait, canceled
+from tunefarm_workers.company import Company
 from tunefarm_workers.core_distance import NearCores
 from tunefarm_workers.cpu_identity import own_processor
 from tunefarm_workers.device_watch import DeviceWatch
@@ -61,7 +62,9 @@ class LocalFarm(LaneFarm[Lane]):
         self.device = watch.identify(known)
         self.processor = own_processor()
         self._near_cores = NearCores(cores_for(2))
-        self._lane = Lane(zygote, self._settings, bystanders, self._deliver, self._outbox.put, self._outbox.wake)
+        self._company = Company(lambda child: self._lane.loop.ask(lambda: self._lane.quiet_device.hold(child)))
+        self._bystanders = bystanders
+        self._lane = Lane(zygote, self._settings, self._others, self._deliver, self._outbox.put, self._outbox.wake)
         self._lane.loop.start()
         self._lane.loop.ask(lambda: self._lane.watch(watch))
 
@@ -92,9 +95,14 @@ class LocalFarm(LaneFarm[Lane]):
             lambda action: while_quiet(self._lane, action, on_wait),
             lambda outputs: self._error_of(order.exploration_id, outputs, on_wait),
             self._near_cores,
+            self._company,
             on_wait,
         )
         return exporter.export(order, task.host_order(), task.arguments, task.order.protocol_id)
+
+    def _others(self) -> tuple[Child, ...]:
+        """All children that are not the lane's and may be held still."""
+        return (*self._bystanders(), *self._company.children)
 
     def _judging_task(self, exploration_id: str, on_wait: OnWait) -> OpenTask:
         """The task of an exploration, once it is known what is right. Raises ``BadInput``, ``ChildFailed``."""
