@@ -131,8 +131,9 @@ def time_artifact(folder: Path) -> list[float]:
     import numpy
     import tvm
 
-    from tunefarm_workers.core_distance import CoreDistance, NearCores
+    from tunefarm_workers.core_distance import CoreDistance
     from tunefarm_workers.core_sharing import doze
+    from tunefarm_workers.near_cores import NearCores
     from tunefarm_workers.runtime_paths import runtime_paths
     from tunefarm_workers.thread_cores import cores_for
     from tunefarm_workers.thread_placement import place_threads

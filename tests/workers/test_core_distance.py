@@ -3,11 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tunefarm_workers import core_distance
-from tunefarm_workers.core_distance import NearCores, share_a_cache
+from tunefarm_workers import cpu_identity, near_cores
+from tunefarm_workers.cpu_identity import may_be_moved_apart
+from tunefarm_workers.near_cores import NearCores
 
 SHORT_S = 20e-6
 APART = """
@@ -40,8 +43,8 @@ class Host:
 
 
 @pytest.fixture(autouse=True)
-def sharing_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core_distance, "share_a_cache", lambda *_: True)
+def movable_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near_cores, "may_be_moved_apart", lambda *_: True)
 
 
 def test_near_cores_are_looked_at_once() -> None:
@@ -58,16 +61,16 @@ def test_distant_cores_are_waited_for() -> None:
 
 def test_after_a_wait_in_vain_there_is_none_until_they_were_near_again() -> None:
     host = Host(10**6)
-    near_cores = NearCores([0, 1], patience_s=1.0, sleep=host.sleep)
-    assert not near_cores.wait(SHORT_S, host.is_near)
+    waiting = NearCores([0, 1], patience_s=1.0, sleep=host.sleep)
+    assert not waiting.wait(SHORT_S, host.is_near)
     naps = host.naps
     assert 10 <= naps <= 12
-    assert not near_cores.wait(SHORT_S, host.is_near)
+    assert not waiting.wait(SHORT_S, host.is_near)
     assert host.naps == naps
     host.naps_needed = 0
-    assert near_cores.wait(SHORT_S, host.is_near)
+    assert waiting.wait(SHORT_S, host.is_near)
     host.naps_needed = naps + 3
-    assert near_cores.wait(SHORT_S, host.is_near)
+    assert waiting.wait(SHORT_S, host.is_near)
     assert host.naps == naps + 3
 
 
@@ -77,28 +80,35 @@ def test_who_is_not_wanted_any_more_does_not_wait() -> None:
     assert host.naps == 2
 
 
-def test_a_slow_kernel_one_core_and_cores_without_a_common_cache_are_never_looked_at(
+def test_a_slow_kernel_one_core_and_cores_that_nobody_moves_are_never_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     host = Host(10**6)
     assert NearCores([0, 1], sleep=host.sleep).wait(0.01, host.is_near)
     assert NearCores([0], sleep=host.sleep).wait(SHORT_S, host.is_near)
-    monkeypatch.setattr(core_distance, "share_a_cache", lambda *_: False)
+    monkeypatch.setattr(near_cores, "may_be_moved_apart", lambda *_: False)
     assert NearCores([0, 1], sleep=host.sleep).wait(SHORT_S, host.is_near)
     assert host.looks == 0
 
 
-def test_the_operating_system_is_asked_which_cores_share_a_cache(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+def of_host(vendor: str, flags: str) -> Callable[[], dict[str, str]]:
+    return lambda: {"vendor_id": vendor, "flags": flags}
+
+
+def test_cores_are_moved_apart_only_by_hosts_of_processors_with_several_caches(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    folder = tmp_path_factory.mktemp("cpu")
     for index, cores in (("index0", "2"), ("index3", "0-2,8")):
-        (folder / "cpu2" / "cache" / index).mkdir(parents=True)
-        (folder / "cpu2" / "cache" / index / "shared_cpu_list").write_text(f"{cores}\n")
-    monkeypatch.setattr(core_distance, "_CACHE", folder)
-    assert share_a_cache(2, 8)
-    assert not share_a_cache(2, 7)
-    assert not share_a_cache(5, 2)
+        (tmp_path / "cpu2" / "cache" / index).mkdir(parents=True)
+        (tmp_path / "cpu2" / "cache" / index / "shared_cpu_list").write_text(f"{cores}\n")
+    monkeypatch.setattr(cpu_identity, "_first_processor", of_host("AuthenticAMD", "fpu hypervisor"))
+    assert may_be_moved_apart(2, 8, tmp_path)
+    assert not may_be_moved_apart(2, 7, tmp_path), "another cache, and the guest knows it"
+    assert not may_be_moved_apart(5, 2, tmp_path), "nothing is said of this core's caches"
+    monkeypatch.setattr(cpu_identity, "_first_processor", of_host("AuthenticAMD", "fpu"))
+    assert not may_be_moved_apart(2, 8, tmp_path), "nobody moves cores on bare metal"
+    monkeypatch.setattr(cpu_identity, "_first_processor", of_host("GenuineIntel", "fpu hypervisor"))
+    assert not may_be_moved_apart(2, 8, tmp_path), "all cores share one cache, wherever they are"
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")

@@ -14,12 +14,12 @@ from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.input_spec import InputExample
 from tunefarm_schemas.measurement import MeasureTask, Timing
 from tunefarm_workers.artifact_order import artifact_order
-from tunefarm_workers.core_distance import NearCores
 from tunefarm_workers.deadlines import Deadlines
 from tunefarm_workers.fresh_inputs import FreshInputs
 from tunefarm_workers.fresh_runner import FreshRunner
 from tunefarm_workers.inputs import Distribution
 from tunefarm_workers.messages import InputsOrder
+from tunefarm_workers.near_cores import NearCores
 from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.referee import Doubt, Referee
 from tunefarm_workers.thread_cores import cores_for

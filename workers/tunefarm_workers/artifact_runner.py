@@ -13,11 +13,11 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.workload import TensorArgument
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.artifact_order import artifact_order
-from tunefarm_workers.core_distance import NearCores
 from tunefarm_workers.example_files import read_examples
 from tunefarm_workers.inputs import InputArray, make_inputs
 from tunefarm_workers.library_inputs import LibraryInputs
 from tunefarm_workers.loaded_library import LoadedLibrary, WrongLibrary
+from tunefarm_workers.near_cores import NearCores
 from tunefarm_workers.runtime_library import Runtime
 from tunefarm_workers.runtime_paths import NoRuntime, runtime_paths
 from tunefarm_workers.sampling import middle

@@ -16,6 +16,8 @@ _CPU_INFO = Path("/proc/cpuinfo")
 _TOPOLOGY = Path("/sys/devices/system/cpu")
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _MACHINE_ID = Path("/etc/machine-id")
+_OF_SEVERAL_CACHES = frozenset({"AuthenticAMD", "HygonGenuine"})
+"""Who makes processors whose cores are in groups, each with a last cache of its own."""
 _SUFFIXES = {"K": 1024, "M": 1024**2, "G": 1024**3}
 _X86_LEVELS: Final = (
     frozenset({"cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3"}),
@@ -81,6 +83,26 @@ def are_declared_siblings(cores: list[int], topology: Path = _TOPOLOGY) -> bool:
     """Whether the operating system itself says, in ``topology``, that some of these share a physical core."""
     siblings = [_siblings_of(topology / f"cpu{core}") for core in cores]
     return any(known and known in siblings[:number] for number, known in enumerate(siblings))
+
+
+def may_be_moved_apart(one: int, other: int, topology: Path = _TOPOLOGY) -> bool:
+    """Whether a virtual machine's host may run two of its cores, which share the last cache here, where they do not.
+
+    On processors that have one cache for all cores it makes no difference where they run.
+    """
+    if hypervisor() != "yes" or _first_processor().get("vendor_id") not in _OF_SEVERAL_CACHES:
+        return False
+    try:
+        last = max((topology / f"cpu{one}" / "cache").glob("index[0-9]"))
+        return other in _numbers((last / "shared_cpu_list").read_text())
+    except (OSError, ValueError):
+        return False
+
+
+def _numbers(text: str) -> set[int]:
+    """Of a list of ranges such as 0-3,8."""
+    parts = [part.partition("-") for part in text.strip().split(",")]
+    return {number for first, _, last in parts for number in range(int(first), int(last or first) + 1)}
 
 
 def _siblings_of(core: Path) -> str:

@@ -18,12 +18,12 @@ from tunefarm_schemas.measurement import Exported, ExportOrder, ExportResult, Fa
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.child_answer import ChildFailed, OnWait, answer_of, canceled
 from tunefarm_workers.company import Company
-from tunefarm_workers.core_distance import NearCores
 from tunefarm_workers.fresh_inputs import FreshInputs
 from tunefarm_workers.fresh_runner import FreshRunner
 from tunefarm_workers.library_inputs import tensor_order
 from tunefarm_workers.library_order import LibraryOrder
 from tunefarm_workers.messages import Broken, HostOrder, InputsOrder, Linked, LinkOrder, from_linker
+from tunefarm_workers.near_cores import NearCores
 from tunefarm_workers.tolerance import Array
 
 _LINK_S = 120.0

@@ -18,7 +18,6 @@ from tunefarm_schemas.measurement import (
 )
 from tunefarm_workers.child_answer import ChildFailed, OnWait, canceled
 from tunefarm_workers.company import Company
-from tunefarm_workers.core_distance import NearCores
 from tunefarm_workers.cpu_identity import own_processor
 from tunefarm_workers.device_watch import DeviceWatch
 from tunefarm_workers.environment import present_environment
@@ -26,6 +25,7 @@ from tunefarm_workers.export import Exporter
 from tunefarm_workers.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.lane import Lane
 from tunefarm_workers.lane_farm import LaneFarm
+from tunefarm_workers.near_cores import NearCores
 from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.quiet_turn import while_quiet
 from tunefarm_workers.thread_cores import cores_for
