@@ -41,7 +41,14 @@ def changing_its_input(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "floa
         A[i] = B[i]
 
 
-@pytest.fixture(scope="module")
+@T.prim_func(s_tir=True)
+def beside_its_input(A: T.Buffer((257,), "float32"), B: T.Buffer((256,), "float32")) -> None:
+    for i in range(256):
+        B[i] = A[i] * T.float32(2)
+    A[256] = B[0]
+
+
+@pytest.fixture
 def held() -> HeldTask:
     module_json = tvm.ir.save_json(tvm.IRModule({"main": doubling.with_attr("global_symbol", "main")}))
     return hold(
@@ -76,6 +83,13 @@ def test_a_write_to_an_input_is_seen_when_it_is_looked_for(held: HeldTask) -> No
     assert wrong.overstepped(inputs=False) is None
     found = wrong.overstepped()
     assert found is not None
-    assert "one of its inputs" in found.message
-    # What others of the host would see: here they are one process, where children have copies of their own.
-    held.first_tensors[0].copyfrom(held.first_inputs[0])
+    assert "to or beside an input" in found.message
+
+
+def test_a_write_beside_an_input_is_seen_when_it_is_looked_for(held: HeldTask) -> None:
+    wrong = kernel(held, beside_its_input)
+    wrong.call()
+    assert wrong.overstepped(inputs=False) is None
+    found = wrong.overstepped()
+    assert found is not None
+    assert "to or beside an input" in found.message

@@ -4,11 +4,11 @@ import mmap
 from typing import Any
 
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_workers.guarded_output import GuardedOutput
+from tunefarm_workers.guarded_tensor import GuardedTensor
 from tunefarm_workers.messages import Broken
 from tunefarm_workers.output_layout import OutputLayout
 from tunefarm_workers.shipped_module import ShippedModule, packed_inputs
-from tunefarm_workers.task_host import HeldTask, checksum, input_tensor
+from tunefarm_workers.task_host import HeldTask, input_tensor
 
 
 class Kernel:
@@ -21,7 +21,7 @@ class Kernel:
         self._function = runtime_module[shipped.entry]
         self._layout = OutputLayout.of(tuple(argument.tensor for argument in held.arguments))
         self._outputs = {
-            position: GuardedOutput(argument.tensor)
+            position: GuardedTensor(argument.tensor)
             for position, argument in enumerate(held.arguments)
             if argument.tensor.is_output
         }
@@ -31,7 +31,7 @@ class Kernel:
     def feed(self, set_number: int) -> None:
         """Put in one set of inputs, and clear the outputs."""
         arrays = self._held.inputs(set_number)
-        tensors = list(self._held.first_tensors)
+        tensors = [None if held is None else held.tensor for held in self._held.first_tensors]
         for position, argument in enumerate(self._held.arguments):
             array = arrays[position]
             if argument.tensor.is_output:
@@ -54,15 +54,15 @@ class Kernel:
             output.copy_to(memory, slot * self._layout.size_bytes + offset)
 
     def overstepped(self, *, inputs: bool = True) -> Broken | None:
-        """What the kernel wrote that it must not: around its outputs, or, if looked for, to its first inputs."""
+        """What the kernel wrote that it must not: around its outputs, or, if looked for, to or around its inputs."""
         if not all(output.guards_hold() for output in self._outputs.values()):
             return Broken(reason=FailureReason.WRONG_RESULT, message="The kernel wrote outside of its output.")
         if inputs and not self._inputs_hold():
-            return Broken(reason=FailureReason.WRONG_RESULT, message="The kernel changed one of its inputs.")
+            return Broken(reason=FailureReason.WRONG_RESULT, message="The kernel wrote to or beside an input.")
         return None
 
     def _inputs_hold(self) -> bool:
         return all(
-            checksum(tensor) == before
+            tensor is None or tensor.checksum() == before
             for tensor, before in zip(self._held.first_tensors, self._held.first_checksums, strict=True)
         )

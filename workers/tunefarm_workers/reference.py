@@ -11,7 +11,7 @@ from tunefarm_sandbox.channel import Channel
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.eased_module import eased
 from tunefarm_workers.element_type import is_floating
-from tunefarm_workers.guarded_output import GuardedOutput
+from tunefarm_workers.guarded_tensor import GuardedTensor
 from tunefarm_workers.inputs import InputArray
 from tunefarm_workers.messages import ReferenceBroken, ReferenceOrder, ReferenceStep, ReferenceTimed
 from tunefarm_workers.output_layout import OutputLayout
@@ -98,7 +98,7 @@ class _Form:
         """Run on one set of inputs and write the outputs to its slot."""
         if self._function is None:
             self._function = self._built(self._module or widen(self._held.order.module_json))
-        outputs: list[GuardedOutput] = []
+        outputs: list[GuardedTensor] = []
         tensors: list[Any] = []
         for argument, array in zip(self._arguments, self._held.inputs(set_number), strict=True):
             tensors.append(self._tensor(argument, array, outputs))
@@ -114,7 +114,7 @@ class _Form:
         if self._least_s > _BEARABLE_S or self._module is None:
             return None
         function = build_in_place(self._module, self._held.target)[ENTRY]
-        outputs: list[GuardedOutput] = []
+        outputs: list[GuardedTensor] = []
         pairs = zip(self._arguments, self._held.inputs(0), strict=True)
         tensors = [self._tensor(argument, array, outputs) for argument, array in pairs]
         first_s = _seconds_of(function, tensors)
@@ -129,13 +129,13 @@ class _Form:
         self._is_as_written = tvm_ffi.structural_equal(faster, module)
         return built
 
-    def _tensor(self, argument: Argument, array: InputArray | None, outputs: list[GuardedOutput]) -> Any:
+    def _tensor(self, argument: Argument, array: InputArray | None, outputs: list[GuardedTensor]) -> Any:
         if array is not None and self.double and is_floating(argument.tensor.dtype):
             array = array.astype("float64")
         if not argument.tensor.is_output:
             assert array is not None, "an argument that is no output holds an input"
             return input_tensor(array, argument)
-        output = GuardedOutput(argument.tensor)
+        output = GuardedTensor(argument.tensor)
         if array is not None:
             output.fill(array)
         outputs.append(output)

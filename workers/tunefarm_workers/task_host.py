@@ -17,6 +17,7 @@ from tunefarm_sandbox.server import serve
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.core_sharing import CoreSharing
+from tunefarm_workers.guarded_tensor import GuardedTensor
 from tunefarm_workers.input_check import require_fitting
 from tunefarm_workers.inputs import InputArray, make_inputs
 from tunefarm_workers.messages import HostOrder, HostReady, HostRefused
@@ -43,7 +44,7 @@ class HeldTask:
     target: Any
     arguments: tuple[Argument, ...]
     first_inputs: tuple[InputArray | None, ...]
-    first_tensors: tuple[Any, ...]
+    first_tensors: tuple[GuardedTensor | None, ...]
     first_checksums: tuple[int, ...]
     core_sharing: CoreSharing | None = None
 
@@ -92,7 +93,7 @@ def hold(order: HostOrder) -> HeldTask:
     require_fitting(arguments, order.input_specs, order.input_examples)
     inputs = _inputs(order, arguments, 0)
     tensors = tuple(
-        None if array is None or argument.tensor.is_output else input_tensor(array, argument)
+        None if array is None or argument.tensor.is_output else _guarded(array, argument)
         for argument, array in zip(arguments, inputs, strict=True)
     )
     return HeldTask(
@@ -102,8 +103,14 @@ def hold(order: HostOrder) -> HeldTask:
         arguments=arguments,
         first_inputs=inputs,
         first_tensors=tensors,
-        first_checksums=tuple(checksum(tensor) for tensor in tensors),
+        first_checksums=tuple(0 if tensor is None else tensor.checksum() for tensor in tensors),
     )
+
+
+def _guarded(array: InputArray, argument: Argument) -> GuardedTensor:
+    tensor = GuardedTensor(argument.tensor)
+    tensor.fill(array)
+    return tensor
 
 
 def _inputs(order: HostOrder, arguments: tuple[Argument, ...], set_number: int) -> tuple[InputArray | None, ...]:

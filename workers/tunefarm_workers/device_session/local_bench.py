@@ -9,7 +9,7 @@ import tvm_ffi
 from tunefarm_schemas.workload import TensorArgument
 from tunefarm_workers.device_session.offset_view import view_within
 from tunefarm_workers.element_type import numpy_type
-from tunefarm_workers.guarded_output import GUARD_BYTES, GUARD_VALUE, unwritten_byte
+from tunefarm_workers.guarded_tensor import GUARD_BYTES, GUARD_VALUE, unwritten_byte
 from tunefarm_workers.inputs import InputArray
 from tunefarm_workers.thread_placement import place_threads
 

@@ -11,7 +11,7 @@ from tvm import rpc
 from tunefarm_schemas.workload import TensorArgument
 from tunefarm_workers.element_type import numpy_type
 from tunefarm_workers.gateway.board_connection import BoardConnection
-from tunefarm_workers.guarded_output import unwritten_byte
+from tunefarm_workers.guarded_tensor import unwritten_byte
 from tunefarm_workers.inputs import InputArray
 
 _ALL_CORES_EVENLY = 0

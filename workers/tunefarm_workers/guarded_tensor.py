@@ -1,6 +1,7 @@
-"""Outputs with a margin around them that no correct kernel touches."""
+"""Tensors with a margin around them that no correct kernel touches."""
 
 import mmap
+import zlib
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ def unwritten_byte(dtype: str) -> int:
     return _UNWRITTEN_FLOAT if is_floating(dtype) else _UNWRITTEN_INTEGER
 
 
-class GuardedOutput:
-    """One output tensor in memory that TVM allocated, as a caller's would be."""
+class GuardedTensor:
+    """One tensor in memory that TVM allocated, as a caller's would be."""
 
     def __init__(self, tensor: TensorArgument) -> None:
         self._size_bytes = max(tensor.elements * numpy_type(tensor.dtype).itemsize, 1)
@@ -43,12 +44,16 @@ class GuardedOutput:
         self._inside[:] = self._unwritten
 
     def fill(self, contents: np.ndarray[Any, Any]) -> None:
-        """Set the contents, for an output that is read as well."""
+        """Set the contents, of an input or of an output that is read as well."""
         self._inside[:] = np.ascontiguousarray(contents).reshape(-1).view(np.uint8)
 
     def copy_to(self, memory: mmap.mmap, start_bytes: int) -> None:
         """Copy the contents into shared memory."""
         memory[start_bytes : start_bytes + self._size_bytes] = self._inside.data
+
+    def checksum(self) -> int:
+        """A number that changes when a kernel writes to it or to its margins."""
+        return zlib.crc32(self._whole.data)
 
     def guards_hold(self) -> bool:
         """Whether both margins are as they were."""
