@@ -5,7 +5,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Protocol
 
-from tunefarm_sandbox.channel import ChannelClosed
+from tunefarm_sandbox.channel import Channel, ChannelClosed
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkFailed
@@ -85,6 +85,11 @@ class Attempt:
     def computes(self) -> bool:
         """Whether its child uses the processor outside of a quiet device."""
         return self.stage in {Stage.BUILDING, Stage.WARMING, Stage.CHECKING}
+
+    @property
+    def channel(self) -> Channel:
+        """Where the child speaks."""
+        return self.child.channel
 
     def received(self, message: bytes) -> None:
         """Go on with what the child said."""

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from tunefarm_sandbox.channel import ChannelClosed
+from tunefarm_sandbox.channel import Channel, ChannelClosed
 from tunefarm_sandbox.child import Child
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_workers.child_death import failure_of_death, was_killed
@@ -39,15 +39,30 @@ def answer_of(child: Child, timeout_s: float, doing: str, on_wait: OnWait) -> by
     Raises:
         ChildFailed: it ended, took longer than ``timeout_s``, or ``on_wait`` said that it is not wanted any more.
     """
+
+    def failed() -> ChildFailed:
+        death = child.exit(timeout_s=1.0)
+        failure = failure_of_death(death, doing, child.output())
+        return ChildFailed(failure, may_be_tried_again=was_killed(death))
+
+    return next_message(child.channel, timeout_s, doing, on_wait, failed)
+
+
+def next_message(
+    channel: Channel, timeout_s: float, doing: str, on_wait: OnWait, on_end: Callable[[], ChildFailed]
+) -> bytes:
+    """The next message of whoever is ``doing`` something at the other end; ``on_end`` tells why there is none.
+
+    Raises:
+        ChildFailed: the channel ended, it took longer than ``timeout_s``, or ``on_wait`` said that it is not wanted.
+    """
     deadline_s = time.monotonic() + timeout_s
     while True:
         left_s = deadline_s - time.monotonic()
         try:
-            return child.channel.receive(timeout_s=min(max(left_s, 0.0), _TURN_S))
+            return channel.receive(timeout_s=min(max(left_s, 0.0), _TURN_S))
         except ChannelClosed as closed:
-            death = child.exit(timeout_s=1.0)
-            failure = failure_of_death(death, doing, child.output())
-            raise ChildFailed(failure, may_be_tried_again=was_killed(death)) from closed
+            raise on_end() from closed
         except TimeoutError as late:
             if left_s <= 0:
                 reason = FailureReason.BUILD_TIMEOUT if doing == "building" else FailureReason.RUN_TIMEOUT

@@ -6,7 +6,7 @@ from contextlib import suppress
 from statistics import median
 from typing import Protocol
 
-from tunefarm_sandbox.channel import ChannelClosed
+from tunefarm_sandbox.channel import Channel, ChannelClosed
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkFailed
@@ -15,7 +15,7 @@ from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Failed, Result, Timing
 from tunefarm_workers.child_death import failure_of_death, was_killed
-from tunefarm_workers.event_loop import Conversation
+from tunefarm_workers.event_loop import ChildConversation
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.messages import ComparisonPlan, Compiled, Round, RoundOrder, from_comparison
 from tunefarm_workers.open_task import OpenTask
@@ -40,10 +40,10 @@ class ComparisonOwner(Protocol):
     def quiet_device(self) -> QuietDevice:
         """Where to ask for the device."""
 
-    def listen(self, conversation: Conversation) -> None:
+    def listen(self, conversation: ChildConversation) -> None:
         """Listen to the comparison's child."""
 
-    def forget(self, conversation: Conversation) -> None:
+    def forget(self, conversation: ChildConversation) -> None:
         """Stop listening to it."""
 
     def host_died(self, task: OpenTask) -> None:
@@ -101,6 +101,11 @@ class RunningComparison:
     def lose_device(self, message: str) -> None:
         """End now, for no process can be had; ``message`` tells why."""
         self._end_with(TrialFailure(reason=FailureReason.DEVICE_LOST, message=message[:4000]))
+
+    @property
+    def channel(self) -> Channel:
+        """Where the child speaks."""
+        return self.child.channel
 
     def received(self, message: bytes) -> None:
         """Take in a compiled schedule or a round of samples."""

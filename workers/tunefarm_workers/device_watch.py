@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from tunefarm_sandbox.channel import ChannelClosed
+from tunefarm_sandbox.channel import Channel, ChannelClosed
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
@@ -62,6 +62,11 @@ class DeviceWatch:
             limits=self._limits,
             confinement=Confinement.strict(),
         )
+
+    @property
+    def channel(self) -> Channel:
+        """Where the child speaks."""
+        return self.child.channel
 
     def identify(self, known: Device | None) -> Device:
         """The device, timed anew unless it is ``known`` already; that is held against the times it was known with."""

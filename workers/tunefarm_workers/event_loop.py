@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Protocol, TypeVar
 
-from tunefarm_sandbox.channel import ChannelClosed
+from tunefarm_sandbox.channel import Channel, ChannelClosed
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkFailed
 
@@ -20,11 +20,11 @@ Given = TypeVar("Given")
 
 
 class Conversation(Protocol):
-    """One child, and what to do about what it says. All methods run on the loop's thread."""
+    """One channel, and what to do about what comes through it. All methods run on the loop's thread."""
 
     @property
-    def child(self) -> Child:
-        """The child that is listened to."""
+    def channel(self) -> Channel:
+        """The channel that is listened to."""
 
     def received(self, message: bytes) -> None:
         """A whole message came."""
@@ -33,8 +33,16 @@ class Conversation(Protocol):
         """The channel closed or carried nonsense; nothing more will come."""
 
 
+class ChildConversation(Conversation, Protocol):
+    """A conversation with a child of this host."""
+
+    @property
+    def child(self) -> Child:
+        """The child that is listened to."""
+
+
 class EventLoop:
-    """Calls conversations when their children speak, and callables that other threads hand in."""
+    """Calls conversations when something comes for them, and callables that other threads hand in."""
 
     def __init__(self, on_tick: Callable[[float], float | None], on_crash: Callable[[], None]) -> None:
         """``on_tick`` is called after every event with the monotonic time; it says when it is wanted again.
@@ -57,8 +65,8 @@ class EventLoop:
         self._thread.start()
 
     def listen(self, conversation: Conversation) -> None:
-        """Begin to listen to a child."""
-        self._selector.register(conversation.child.channel.fileno(), selectors.EVENT_READ, conversation)
+        """Begin to listen."""
+        self._selector.register(conversation.channel.fileno(), selectors.EVENT_READ, conversation)
 
     def forget(self, conversation: Conversation) -> None:
         """Stop listening; harmless when repeated or when the channel is closed already."""
@@ -136,7 +144,7 @@ class EventLoop:
 
     def _hear(self, conversation: Conversation) -> None:
         try:
-            message = conversation.child.channel.receive(timeout_s=0)
+            message = conversation.channel.receive(timeout_s=0)
         except TimeoutError:
             return
         except ChannelClosed:

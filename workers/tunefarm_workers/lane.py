@@ -22,7 +22,7 @@ from tunefarm_schemas.measurement import (
 from tunefarm_workers.attempt import Attempt
 from tunefarm_workers.comparison import RunningComparison
 from tunefarm_workers.device_watch import DeviceWatch
-from tunefarm_workers.event_loop import Conversation, EventLoop
+from tunefarm_workers.event_loop import ChildConversation, EventLoop
 from tunefarm_workers.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.inputs import Distribution
 from tunefarm_workers.open_task import OpenTask
@@ -69,7 +69,7 @@ class Lane:
         self._queue: deque[Queued] = deque()
         self._attempts: list[Attempt] = []
         self._over: list[Attempt] = []
-        self._others: list[Conversation] = []
+        self._others: list[ChildConversation] = []
         self._comparisons: list[RunningComparison] = []
         self.quiet_device = QuietDevice(self._busy_children, bystanders)
         self.loop = EventLoop(self._tick, on_crash)
@@ -196,13 +196,13 @@ class Lane:
         """Why the device is in quarantine; empty while it is not."""
         return _SLOWER if self._quarantined_s is not None else ""
 
-    def listen(self, conversation: Conversation) -> None:
+    def listen(self, conversation: ChildConversation) -> None:
         """Listen to a child that computes beside the attempts and is held still like them."""
         self._others.append(conversation)
         self.loop.listen(conversation)
         self.quiet_device.hold(conversation.child)  # it may have begun while others are timed
 
-    def forget(self, conversation: Conversation) -> None:
+    def forget(self, conversation: ChildConversation) -> None:
         """Stop listening to such a child."""
         self._others = [other for other in self._others if other is not conversation]
         self.loop.forget(conversation)

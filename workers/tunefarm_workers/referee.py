@@ -6,6 +6,7 @@ from enum import Enum
 
 import numpy as np
 
+from tunefarm_sandbox.channel import Channel
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
@@ -71,6 +72,11 @@ class Referee:
             confinement=Confinement.strict(),
             descriptors=[self._own_memory.descriptor, self._double_memory.descriptor],
         )
+
+    @property
+    def channel(self) -> Channel:
+        """Where the child speaks."""
+        return self.child.channel
 
     @property
     def is_done(self) -> bool:

@@ -1,10 +1,8 @@
 """A graphics processor of this host, offered to a tuner like any other device."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tunefarm_sandbox.child import Child
@@ -16,11 +14,14 @@ from tunefarm_schemas.device import Device, Environment
 from tunefarm_schemas.measurement import MeasureTask
 from tunefarm_schemas.processor import Processor
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
+from tunefarm_workers.cuda.cuda_toolchain import cuda_toolchain
 from tunefarm_workers.cuda.gpu_child import GpuConnection
 from tunefarm_workers.cuda.gpu_facts import GpuFacts, gpu_facts
 from tunefarm_workers.cuda.gpu_target import check_architecture, gpu_device, gpu_environment, target_of_gpu
+from tunefarm_workers.device_session.compiler import Compiler
 from tunefarm_workers.device_session.device_access import DeviceAccess
 from tunefarm_workers.device_session.exclusive_device import ExclusiveDevice
+from tunefarm_workers.device_session.local_compiler import LocalCompiler
 from tunefarm_workers.device_session.session_farm import SessionFarm
 from tunefarm_workers.device_session.session_messages import Toolchain
 from tunefarm_workers.farm_settings import usable_cores
@@ -44,7 +45,7 @@ _STAND_IN = GpuFacts(
 
 
 class CudaFarm(SessionFarm):
-    """Compiles in children that never touch the driver, and runs in one child that has the device alone."""
+    """Compiles where the driver is never touched, and runs in one child that has the device alone."""
 
     def __init__(
         self,
@@ -52,12 +53,14 @@ class CudaFarm(SessionFarm):
         settings: CudaSettings,
         *,
         scratch: Path,
+        compiler: Compiler | None = None,
         known: Device | None = None,
         bystanders: Callable[[], Sequence[Child]] = tuple,
     ) -> None:
         """Take the device, make a context, and time the reference kernels. ``known`` is it as an earlier run saw it.
 
-        ``scratch`` is a folder for this farm alone.
+        ``scratch`` is a folder for this farm alone. It is compiled here where no ``compiler`` is given; that is closed
+        with the farm.
 
         Raises:
             BadInput: there is no such device, another process measures on it, or nothing can be compiled for it.
@@ -74,7 +77,7 @@ class CudaFarm(SessionFarm):
             super().__init__(
                 zygote,
                 access_of(settings, facts),
-                scratch=scratch,
+                compiler or LocalCompiler(zygote, scratch, settings.farm_settings(), _toolchain(settings)),
                 identify=lambda times: gpu_device(facts, settings.device_type, times, known),
                 environment=self._circumstances,
                 bystanders=bystanders,
@@ -132,16 +135,12 @@ def access_of(settings: CudaSettings, facts: GpuFacts) -> DeviceAccess:
         confinement=_confinement(settings),
         # The driver reserves far more addresses than the device has memory.
         limits=Limits() if on_gpu else settings.farm_settings().child_limits(),
-        toolchain=_toolchain(settings),
-        build_programs=(settings.toolkit,) if on_gpu and settings.compiler == "nvcc" else (),
-        build_readable=(settings.toolkit,) if on_gpu else (),
         reach_s=settings.reach_s,
         run_allowance_s=settings.run_allowance_s,
         session_candidates=settings.session_candidates,
         flush_bytes=settings.flush_bytes,
         holds_builds_still=True,
         further_check=check,
-        compiler=_compiler_version(settings) if on_gpu else "",
     )
 
 
@@ -155,24 +154,4 @@ def _confinement(settings: CudaSettings) -> Confinement:
 
 
 def _toolchain(settings: CudaSettings) -> Toolchain:
-    if settings.device_type != "cuda":
-        return Toolchain()
-    path = f"{settings.toolkit}/bin:/usr/local/bin:/usr/bin:/bin"
-    environment = {"TVM_CUDA_COMPILE_MODE": settings.compiler, "CUDA_HOME": settings.toolkit, "PATH": path}
-    environment["CUDA_PATH"] = settings.toolkit  # which TVM reads
-    return Toolchain(environment=tuple(sorted(environment.items())))
-
-
-def _compiler_version(settings: CudaSettings) -> str:
-    """What compiles CUDA source, with its version, as it enters a record's key."""
-    if settings.compiler == "nvcc":
-        release = Path(settings.toolkit, "version.json")
-        try:
-            return f"nvcc-{json.loads(release.read_text())['cuda_nvcc']['version']}"
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BadInput("toolkit", f"{release} does not tell its version: {error}.", "Name the toolkit.") from error
-    try:
-        return f"nvrtc-{version('cuda-bindings')}"
-    except PackageNotFoundError as error:
-        fix = "Install cuda-bindings, or set TUNEFARM_CUDA_COMPILER=nvcc."
-        raise BadInput("compiler", "nvrtc needs the Python package cuda-bindings.", fix) from error
+    return cuda_toolchain(settings.compiler, settings.toolkit) if settings.device_type == "cuda" else Toolchain()

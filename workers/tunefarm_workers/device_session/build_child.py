@@ -18,6 +18,7 @@ from tunefarm_workers.device_session.device_target import device_target
 from tunefarm_workers.device_session.reference_library import reference_module
 from tunefarm_workers.device_session.session_messages import (
     BuildOrder,
+    HostFacts,
     LibraryBuilt,
     LibraryShape,
     ReferenceBuildOrder,
@@ -72,13 +73,18 @@ def run_references(channel: Channel, payload: bytes, descriptors: list[int]) -> 
     except Exception as error:  # noqa: BLE001 - the answer says why there is no library
         _send(channel, broken(FailureReason.BUILD_ERROR, error))
         return
+    _send(channel, ReferencesBuilt(code_generator=_code_generator(order.toolchain)))
+    channel.send(library)
+
+
+def run_facts(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - as above
+    """Entry: answer with ``HostFacts``; the payload is the toolchain."""
     processor = str(tvm.target.codegen.llvm_get_system_cpu())
-    answer = ReferencesBuilt(
-        code_generator=f"tvm-{tvm.__version__}+llvm-{tvm.target.codegen.llvm_version_major()}",
+    facts = HostFacts(
+        code_generator=_code_generator(Toolchain.model_validate_json(payload)),
         host_target=f'{{"kind":"llvm","mcpu":"{processor}","num-cores":{len(os.sched_getaffinity(0))}}}',
     )
-    _send(channel, answer)
-    channel.send(library)
+    channel.send(facts.model_dump_json().encode())
 
 
 def library_of(module: tvm.IRModule, target: Any, folder: Path, toolchain: Toolchain) -> bytes:
@@ -97,6 +103,11 @@ def library_of(module: tvm.IRModule, target: Any, folder: Path, toolchain: Toolc
         built = tvm.tirx.build(module, target=target)
     built.export_library(str(library), fcompile=link, workspace_dir=str(folder))
     return library.read_bytes()
+
+
+def _code_generator(toolchain: Toolchain) -> str:
+    compiler = f"+{toolchain.compiler}" if toolchain.compiler else ""
+    return f"tvm-{tvm.__version__}+llvm-{tvm.target.codegen.llvm_version_major()}{compiler}"
 
 
 def _linker(toolchain: Toolchain) -> tuple[str, ...]:

@@ -1,14 +1,13 @@
 """How a farm reaches its device, and how it treats it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.limits import Limits
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.measurement import MeasureTask
-from tunefarm_workers.device_session.session_messages import Toolchain
 
 
 @dataclass(frozen=True)
@@ -25,9 +24,6 @@ class DeviceAccess:
         num_cores: threads that its kernels take at most; 0 for a device that has no such notion.
         confinement: of the child that holds the device.
         limits: of that child.
-        toolchain: how libraries for it are made.
-        build_programs: folders with programs beyond the system's that compiling runs.
-        build_readable: folders that compiling reads.
         reach_s: how long reaching it may take, inputs included.
         run_allowance_s: what sending a library and fetching outputs may take on top of a kernel's own limit.
         session_candidates: after so many candidates the child is replaced by a fresh one.
@@ -36,7 +32,6 @@ class DeviceAccess:
         flush_bytes: what is written between calls whose time with cold caches is wanted.
         holds_builds_still: whether this host's other work stands still while the clock runs.
         further_check: raises ``BadInput`` for tasks that this device refuses for reasons of its own.
-        compiler: name and version of what compiles besides TVM and LLVM; empty for nothing.
     """
 
     name: str
@@ -48,9 +43,6 @@ class DeviceAccess:
     confinement: Confinement
     limits: Limits
     abis: tuple[str, ...] = ("stable", "packed")
-    toolchain: Toolchain = field(default_factory=Toolchain)
-    build_programs: tuple[str, ...] = ()
-    build_readable: tuple[str, ...] = ()
     reach_s: float = 30.0
     run_allowance_s: float = 5.0
     session_candidates: int = 32
@@ -59,7 +51,6 @@ class DeviceAccess:
     flush_bytes: int = 64 << 20
     holds_builds_still: bool = False
     further_check: Callable[[MeasureTask], None] = lambda _: None
-    compiler: str = ""
 
     def check(self, task: MeasureTask, kind: str) -> None:
         """Refuse what cannot be measured on this device. ``kind`` is the kind of the task's target.

@@ -1,16 +1,18 @@
 """One attempt at one candidate on a device that is reached through a session, as the lane sees it."""
 
 import time
+from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
 
+from tunefarm_sandbox.channel import Channel
 from tunefarm_sandbox.child import Child
 from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.measurement import Dispatch, Failed, Measurement, Purpose, Result, Stages
-from tunefarm_workers.child_death import failure_of_death
+from tunefarm_workers.device_session.compiler import Build
 from tunefarm_workers.device_session.device_session import DeviceSession
-from tunefarm_workers.device_session.library_build import LibraryBuild, in_memory
+from tunefarm_workers.device_session.library_build import in_memory
 from tunefarm_workers.device_session.session_messages import (
     LibraryBuilt,
     LibraryShape,
@@ -22,7 +24,6 @@ from tunefarm_workers.device_session.session_task import SessionTask
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.messages import Broken
 from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT, SLOTS
-from tunefarm_workers.processor_clock import processor_time_s
 from tunefarm_workers.shared_memory import SharedMemory
 
 _SENT_TWICE = 2
@@ -52,16 +53,15 @@ class SessionAttemptOwner(Protocol):
 
 
 class SessionAttempt:
-    """Compiles a candidate in a child, has it run by the session's child, and judges what comes out."""
+    """Has a candidate compiled, has it run by the session's child, and judges what comes out."""
 
-    def __init__(self, owner: SessionAttemptOwner, task: SessionTask, dispatch: Dispatch, build: LibraryBuild) -> None:
+    def __init__(self, owner: SessionAttemptOwner, task: SessionTask, dispatch: Dispatch, build: Build) -> None:
         self.task = task
         self.dispatch = dispatch
         self.stage = Stage.BUILDING
         self._owner = owner
-        self._build: LibraryBuild | None = build
-        self._child = build.child
-        self._forked_s = self._entered_stage_s = time.monotonic()
+        self._build = build
+        self._asked_s = self._entered_stage_s = time.monotonic()
         self._stages = Stages()
         self._shape: LibraryShape | None = None
         self._library: SharedMemory | None = None
@@ -70,9 +70,13 @@ class SessionAttempt:
         self._is_buried = False
 
     @property
-    def child(self) -> Child:
-        """The child that compiles."""
-        return self._child
+    def channel(self) -> Channel:
+        """Where whoever compiles speaks."""
+        return self._build.channel
+
+    def builders(self) -> Sequence[Child]:
+        """Children of this host that compile it."""
+        return self._build.children() if self.stage is Stage.BUILDING else ()
 
     @property
     def limit_s(self) -> float:
@@ -80,10 +84,10 @@ class SessionAttempt:
         return self.task.opened.deadlines.run_s(self.task.opened.incumbent_s)
 
     def received(self, message: bytes) -> None:
-        """Go on with what the compiling child said: that it is done, and then the library."""
+        """Go on with what was said of the build: that it is done, and then the library."""
         if self._shape is not None:
             self._library = in_memory(message)
-            self._drop_build()
+            self._build.close()
             self._enter(Stage.WAITING)
             self._owner.built(self)
             return
@@ -94,18 +98,17 @@ class SessionAttempt:
             return
         if isinstance(said, LibraryBuilt):
             self._shape = said.shape
-            used_s = processor_time_s(self._child.pid)
+            used_s = self._build.used_s()
             self.task.opened.deadlines.built(used_s if used_s is not None else said.build_s)
-            start_s = max(time.monotonic() - self._forked_s - said.build_s, 0.0)
+            start_s = max(time.monotonic() - self._asked_s - said.build_s, 0.0)
             self._stages = Stages(start_s=start_s, build_s=said.build_s)
         elif isinstance(said, Broken):
             self.fail(said.reason, said.message)
 
     def ended(self) -> None:
-        """The compiling child died before it had said all."""
+        """Whoever compiled is gone before all was said."""
         if self.stage is Stage.BUILDING:
-            death = self._child.exit(timeout_s=1.0)
-            self._result(Failed(failure=failure_of_death(death, "building", self._child.output())))
+            self._result(Failed(failure=self._build.failure_of_end()))
 
     def go(self) -> None:
         """The device is ours."""
@@ -173,7 +176,7 @@ class SessionAttempt:
         if self.stage is not Stage.BUILDING:
             return
         deadlines = self.task.opened.deadlines
-        used_s, wall_s = processor_time_s(self._child.pid) or 0.0, now_s - self._entered_stage_s
+        used_s, wall_s = self._build.used_s() or 0.0, self._build.taken_s(now_s)
         if used_s > deadlines.build_cpu_s or wall_s > deadlines.build_wall_s:
             self._stages = Stages(build_s=max(used_s, wall_s))
             message = (
@@ -192,16 +195,10 @@ class SessionAttempt:
     def bury(self) -> None:
         """End what still runs of it and let its memory go."""
         self._is_buried = True
-        self._drop_build()
-        self._child.close()
+        self._build.close()
         self._outputs.close()
         if self._library is not None:
             self._library.close()
-
-    def _drop_build(self) -> None:
-        if self._build is not None:
-            self._build.close()
-        self._build = None
 
     def _result(self, result: Result, *, worst_error: float | None = None, inputs_checked: int = 0) -> None:
         if self.stage is Stage.OVER:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TypeVar
 
 from tunefarm_sandbox.child import Child
@@ -22,10 +21,12 @@ from tunefarm_schemas.measurement import (
 )
 from tunefarm_schemas.trace import Trace
 from tunefarm_workers.child_answer import ChildFailed, OnWait, canceled
+from tunefarm_workers.device_session.compiler import Compiler
 from tunefarm_workers.device_session.device_access import DeviceAccess
 from tunefarm_workers.device_session.device_health import DeviceHealth, HealthSettings
 from tunefarm_workers.device_session.device_session import DeviceLost, DeviceSession
-from tunefarm_workers.device_session.library_build import LibraryBuild, in_memory
+from tunefarm_workers.device_session.host_facts import host_facts
+from tunefarm_workers.device_session.library_build import in_memory
 from tunefarm_workers.device_session.session_comparison import Library, SessionComparison
 from tunefarm_workers.device_session.session_lane import SessionLane
 from tunefarm_workers.device_session.session_messages import (
@@ -33,6 +34,7 @@ from tunefarm_workers.device_session.session_messages import (
     ReferenceTimes,
     RunRequest,
     SessionRan,
+    Toolchain,
 )
 from tunefarm_workers.device_session.session_task import SessionTask
 from tunefarm_workers.farm_settings import FarmSettings
@@ -57,8 +59,8 @@ class SessionFarm(LaneFarm[SessionLane]):
         self,
         zygote: ForkServer,
         access: DeviceAccess,
+        compiler: Compiler,
         *,
-        scratch: Path,
         identify: Callable[[ReferenceKernelTimes], Device],
         environment: Callable[[], Environment],
         bystanders: Callable[[], Sequence[Child]] = tuple,
@@ -68,7 +70,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         """Reach the device, time its reference kernels, and start the lane.
 
         ``identify`` makes the device of these times; ``environment`` gives the circumstances of a measurement.
-        ``scratch`` is a folder for this farm alone.
+        ``compiler`` is closed with the farm.
 
         Raises:
             BadInput: when the device cannot be reached, or nothing can be compiled for it.
@@ -76,18 +78,21 @@ class SessionFarm(LaneFarm[SessionLane]):
         super().__init__(settings or FarmSettings())
         self._zygote = zygote
         self._access = access
-        self._scratch = scratch
+        self._compiler = compiler
         self._health = health or HealthSettings(check_every_s=self._settings.drift_check_s)
         self._present_environment = environment
         self._lane = SessionLane(
-            *(zygote, access, self._settings, scratch, bystanders, self._deliver, self._outbox.put, self._outbox.wake)
+            *(zygote, access, compiler, self._settings, bystanders, self._deliver, self._outbox.put, self._outbox.wake)
         )
         try:
             times = self._calibrate()
-        except ChildFailed as failed:
+        except BaseException as error:
             self._outbox.close()
+            compiler.close()
+            if not isinstance(error, ChildFailed):
+                raise
             fix = "See to it that it runs and is connected, and that the compiler for it is installed."
-            raise BadInput("device", f"{access.name}: {failed.failure.message}", fix) from failed
+            raise BadInput("device", f"{access.name}: {error.failure.message}", fix) from error
         self.device = identify(times)
         self._lane.loop.start()
 
@@ -125,15 +130,20 @@ class SessionFarm(LaneFarm[SessionLane]):
             process_latencies_s=latencies_s,
         )
 
+    def close(self) -> None:
+        """End every child and the lane's thread, and whatever is compiled; harmless when repeated."""
+        super().close()
+        self._compiler.close()
+
     def _calibrate(self) -> ReferenceKernelTimes:
         """Compile the reference kernels, reach the device, and time them there."""
-        build = LibraryBuild(self._zygote, self._access, self._scratch, self._settings.child_limits(), None, None)
+        build = self._compiler.references(self._access.reference_target, max(self._access.num_cores, 1))
         try:
-            facts, library = build.wait_for_references()
+            built, library = build.wait_for_references(lambda: True)
         finally:
             build.close()
-        compiler = f"+{self._access.compiler}" if self._access.compiler else ""
-        self.code_generator = f"{facts.code_generator}{compiler}"
+        self.code_generator = built.code_generator
+        here = host_facts(self._zygote, self._settings.child_limits(), Toolchain())
         references = in_memory(library)
         session = DeviceSession(self._zygote, self._access, None, self._access.num_cores)
         try:
@@ -145,7 +155,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         if not isinstance(answer, ReferenceTimes):
             message = getattr(answer, "message", f"its child said {answer.kind}")
             raise DeviceLost(f"the reference kernels do not run: {message}")
-        self._lane.equip(facts.host_target, references, DeviceHealth(self._health, answer.times))
+        self._lane.equip(here.host_target, references, DeviceHealth(self._health, answer.times))
         return answer.times
 
     def _compiled(
@@ -156,9 +166,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         with ExitStack() as stack:
             builds = []
             for trace in traces:
-                limits = self._settings.child_limits()
-                text = None if trace is None else trace.text
-                builds.append(LibraryBuild(self._zygote, self._access, self._scratch, limits, task.order, text))
+                builds.append(self._compiler.candidate(task.order, None if trace is None else trace.text))
                 stack.callback(builds[-1].close)
             for build in builds:
                 try:

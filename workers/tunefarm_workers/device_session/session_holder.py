@@ -3,6 +3,7 @@
 import time
 from typing import Protocol
 
+from tunefarm_sandbox.channel import Channel
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.failure import FailureReason, TrialFailure
@@ -71,6 +72,11 @@ class SessionHolder:
         """The child that is listened to."""
         assert self._session is not None, "nothing is listened to without a session"
         return self._session.child
+
+    @property
+    def channel(self) -> Channel:
+        """Where the child speaks."""
+        return self.child.channel
 
     def run(self, attempt: SessionAttempt) -> None:
         """Run a candidate as soon as there is a session that has its task's inputs."""

@@ -4,16 +4,15 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from pathlib import Path
 
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.measurement import Dispatch, Failed, Measurement, MeasureTask, Timing
+from tunefarm_workers.device_session.compiler import Compiler
 from tunefarm_workers.device_session.device_access import DeviceAccess
 from tunefarm_workers.device_session.device_health import DeviceHealth
-from tunefarm_workers.device_session.library_build import LibraryBuild
 from tunefarm_workers.device_session.session_attempt import SessionAttempt, Stage
 from tunefarm_workers.device_session.session_holder import SessionHolder
 from tunefarm_workers.device_session.session_messages import SessionRan
@@ -49,8 +48,8 @@ class SessionLane:
         self,
         zygote: ForkServer,
         access: DeviceAccess,
+        compiler: Compiler,
         settings: FarmSettings,
-        scratch: Path,
         bystanders: Callable[[], Sequence[Child]],
         deliver: Callable[[Measurement], None],
         refuse: Callable[[BadInput], None],
@@ -60,7 +59,7 @@ class SessionLane:
         self._zygote = zygote
         self._access = access
         self._settings = settings
-        self._scratch = scratch
+        self._compiler = compiler
         self._deliver = deliver
         self._refuse = refuse
         self._tasks: dict[str, SessionTask] = {}
@@ -128,9 +127,9 @@ class SessionLane:
         return list(self._suspects) if self.holder.health.quarantined else []
 
     def trouble(self) -> str:
-        """Why the device is in quarantine; empty while it is not."""
+        """Why the device is in quarantine, or nothing can be compiled for it; empty otherwise."""
         health = self.holder.health
-        return (health.reason or "it was lost too often") if health.quarantined else ""
+        return (health.reason or "it was lost too often") if health.quarantined else self._compiler.trouble()
 
     def judging_task(self, exploration_id: str, sets: int) -> SessionTask | None:
         """The task once outputs on its first ``sets`` sets of inputs can be judged. Raises ``BadInput`` if never."""
@@ -273,8 +272,7 @@ class SessionLane:
     def _builders(self) -> Iterable[Child]:
         if self._access.holds_builds_still:
             for attempt in self._attempts:
-                if attempt.stage is Stage.BUILDING:
-                    yield attempt.child
+                yield from attempt.builders()
 
     def _tick(self, now_s: float) -> float | None:
         for attempt in list(self._attempts):
@@ -286,7 +284,7 @@ class SessionLane:
         health = self.holder.health
         if health.given_up(now_s):
             self._fail_all(FailureReason.DEVICE_LOST, f"{self._access.name} is away: {health.reason}")
-        if not (self._access.holds_builds_still and self.quiet_device.is_taken):
+        if not (self._access.holds_builds_still and self._compiler.is_here and self.quiet_device.is_taken):
             self._begin_builds()
         if not health.may_try(now_s):
             return health.next_try_s if self._parked else self.holder.deadline_s
@@ -317,11 +315,8 @@ class SessionLane:
         if task.opened.referee.doubt is not None:
             self._fail_unbegun(dispatch, FailureReason.CANCELED, "Its function cannot be verified.")
             return
-        limits = self._settings.child_limits()
         try:
-            build = LibraryBuild(
-                self._zygote, self._access, self._scratch, limits, task.order, dispatch.candidate.trace.text
-            )
+            build = self._compiler.candidate(task.order, dispatch.candidate.trace.text)
         except ForkFailed as error:
             if not self._zygote.alive:
                 raise

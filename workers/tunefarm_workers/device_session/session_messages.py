@@ -17,12 +17,17 @@ class Toolchain(Frozen):
 
     ``linker`` is a command that makes a shared library from objects; empty takes the first C compiler that is found.
     ``host_target`` is the processor beside a graphics processor, as JSON; empty where the device is a processor.
+    ``programs`` are folders with programs beyond the system's that compiling runs, ``readable`` folders that it reads.
+    ``compiler`` is the name and version of what compiles besides TVM and LLVM; empty for nothing.
     """
 
     linker: tuple[str, ...] = ()
     linker_flags: tuple[str, ...] = ("-lm",)
     host_target: str = ""
     environment: tuple[tuple[str, str], ...] = ()
+    programs: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    compiler: str = ""
 
 
 class BuildOrder(Frozen):
@@ -66,8 +71,14 @@ class ReferencesBuilt(Frozen):
 
     kind: Literal["references"] = "references"
     code_generator: str
+    """All that compiles, with versions, as it enters a record's key."""
+
+
+class HostFacts(Frozen):
+    """What a child finds out about its own host. ``host_target`` is its processor with all that it can do, as JSON."""
+
+    code_generator: str
     host_target: str
-    """The processor of this host with all that it can do, for the function that others are compared with."""
 
 
 FromBuilder = Annotated[LibraryBuilt | ReferencesBuilt | Broken, Field(discriminator="kind")]

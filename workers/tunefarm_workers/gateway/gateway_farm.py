@@ -13,9 +13,11 @@ from tunefarm_schemas.processor import Processor, processor_for
 from tunefarm_schemas.target import Target
 from tunefarm_workers.cpu_identity import CpuIdentity, own_processor
 from tunefarm_workers.device_identity import classified
+from tunefarm_workers.device_session.compiler import Compiler
 from tunefarm_workers.device_session.device_access import DeviceAccess
 from tunefarm_workers.device_session.device_health import HealthSettings
 from tunefarm_workers.device_session.exclusive_device import ExclusiveDevice
+from tunefarm_workers.device_session.local_compiler import LocalCompiler
 from tunefarm_workers.device_session.session_farm import SessionFarm
 from tunefarm_workers.device_session.session_messages import Toolchain
 from tunefarm_workers.environment import present_environment
@@ -28,7 +30,7 @@ _LINGER_BEYOND_S = 5.0
 
 
 class GatewayFarm(SessionFarm):
-    """Compiles on this host, in confined children, and runs on the board, in a session of another such child.
+    """Has candidates compiled, and runs them on the board, in a session of a confined child.
 
     A candidate that loses the board fails alone, as ``device_lost``; the others wait until the board is back.
     """
@@ -39,12 +41,14 @@ class GatewayFarm(SessionFarm):
         settings: GatewaySettings,
         *,
         scratch: Path,
+        compiler: Compiler | None = None,
         known: Device | None = None,
         bystanders: Callable[[], Sequence[Child]] = tuple,
     ) -> None:
         """Connect, and time the reference kernels on the board. ``known`` is the board as an earlier run saw it.
 
-        ``scratch`` is a folder for this farm alone.
+        ``scratch`` is a folder for this farm alone. It is compiled here where no ``compiler`` is given; that is closed
+        with the farm.
 
         Raises:
             BadInput: the board does not answer, another process measures on it, or nothing can be compiled for it.
@@ -55,7 +59,7 @@ class GatewayFarm(SessionFarm):
             super().__init__(
                 zygote,
                 access_of(settings),
-                scratch=scratch,
+                compiler or LocalCompiler(zygote, scratch, settings.farm_settings(), toolchain_of(settings)),
                 identify=lambda times: board_of(settings, times, known),
                 environment=present_environment,
                 bystanders=bystanders,
@@ -89,7 +93,6 @@ def access_of(settings: GatewaySettings) -> DeviceAccess:
         num_cores=settings.cores,
         confinement=Confinement(connect_ports=(settings.port,)),
         limits=Limits(memory_bytes=_CHILD_MEMORY_BYTES),
-        toolchain=Toolchain(linker=settings.linker_command(), linker_flags=tuple(settings.linker_flags.split())),
         # A kernel that hangs keeps the board busy until the board itself ends that session.
         reach_s=settings.reach_s + settings.session_s,
         run_allowance_s=settings.run_allowance_s,
@@ -98,6 +101,11 @@ def access_of(settings: GatewaySettings) -> DeviceAccess:
         # TVM's server stops listening for good when a client is gone in the middle of a call.
         linger_s=settings.session_s + _LINGER_BEYOND_S,
     )
+
+
+def toolchain_of(settings: GatewaySettings) -> Toolchain:
+    """How libraries for the board are made on this host."""
+    return Toolchain(linker=settings.linker_command(), linker_flags=tuple(settings.linker_flags.split()))
 
 
 def health_of(settings: GatewaySettings) -> HealthSettings:
