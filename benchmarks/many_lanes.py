@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -26,20 +26,23 @@ from tunefarm.worker_blobs import WorkerBlobs
 from tunefarm_schemas.broker import Broker
 from tunefarm_schemas.device import Device
 from tunefarm_schemas.farm_message import (
+    COMPARE,
+    EXPORT,
+    MEASURE,
     CompareMessage,
     ExportMessage,
     Measured,
     MeasureMessage,
-    Reply,
     Returned,
     TaskMissing,
     queue_name,
 )
+from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.measurement import Dispatch
 from tunefarm_services.settings import Settings
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_workers.celery_worker.broker_client import BROKER_ERRORS, connect
-from tunefarm_workers.celery_worker.celery_intake import CeleryIntake
+from tunefarm_workers.celery_worker.celery_intake import CeleryIntake, Taker
 from tunefarm_workers.celery_worker.lane_host import LaneHost
 from tunefarm_workers.celery_worker.lane_life import LaneFacts, LaneLife
 from tunefarm_workers.celery_worker.lane_voice import BEAT_S, LaneVoice
@@ -113,6 +116,14 @@ class ManyLanes:
             while not lane.life.admitted.wait(_LOOK_S) and not self._ended.is_set():
                 pass
         self._find_free()
+
+    def takers(self) -> dict[str, Taker[Any]]:
+        """Who takes which orders."""
+        return {
+            MEASURE: Taker(MeasureMessage, self.measure),
+            COMPARE: Taker(CompareMessage, self.compare),
+            EXPORT: Taker(ExportMessage, self.export),
+        }
 
     def measure(self, order: MeasureMessage) -> None:
         """Hand it to a lane with room; waits for one."""
@@ -211,7 +222,7 @@ class ManyLanes:
 
         farm = RecordedFarm(simulated_device(), self._seconds, self._room, wake)
 
-        def send(farm_id: str, reply: Reply) -> None:
+        def send(farm_id: str, reply: Frozen) -> None:
             self._sender.send(farm_id, reply)
             if isinstance(reply, Measured | Returned | TaskMissing):
                 self._free.put(self._lanes[index])
@@ -256,7 +267,7 @@ def main() -> None:
     broker = WorkerSettings().broker()
     names = [f"lane {options.first + number}" for number in range(options.lanes)]
     lanes = ManyLanes(broker, names, options.room, options.stretch)
-    intake = CeleryIntake(broker, lanes.queue, lanes, names[0])
+    intake = CeleryIntake(broker, lanes.queue, lanes.takers(), names[0])
     stopping = threading.Event()
 
     def stop(*_: object) -> None:

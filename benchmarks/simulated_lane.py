@@ -30,6 +30,7 @@ from tunefarm_schemas.measurement import (
 )
 from tunefarm_schemas.processor import Processor
 from tunefarm_schemas.trace import Trace
+from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 
 PRELOAD: Final = ()
@@ -177,7 +178,7 @@ class SimulatedFarm:
         return Measurement.answering(dispatch, result, stages, device_fingerprint=self.device.fingerprint)
 
 
-def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path) -> SimulatedFarm:
+def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> SimulatedFarm:
     """The farm of a worker process that measures nothing."""
-    del settings, zygote, scratch
+    del settings, zygote, scratch, blobs
     return SimulatedFarm(simulated_device(), float(os.environ.get(SECONDS, "0")), int(os.environ.get(ROOM, "16")))

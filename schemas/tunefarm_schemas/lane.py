@@ -12,7 +12,8 @@ from tunefarm_schemas.processor import Processor
 OPERATOR_TENANT: Final = "operator"
 """The tenant to whom lanes belong. Every tenant may use them; none sees their host names."""
 
-LaneKind = Literal["cpu", "cuda", "rpc"]
+LaneKind = Literal["cpu", "cuda", "rpc", "compile"]
+"""A processor, a graphics processor, a board behind RPC; or a host that compiles for others and measures nothing."""
 
 
 class LaneState(StrEnum):

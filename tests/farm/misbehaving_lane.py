@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.simulated_lane import PRELOAD, ROOM, SECONDS, SimulatedFarm, simulated_device
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.measurement import Dispatch, Measurement, MeasureTask
+from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 from tunefarm_workers.unverifiable import Unverifiable
 
@@ -51,5 +52,5 @@ class MisbehavingFarm(SimulatedFarm):
         time.sleep(0.05)
 
 
-def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path) -> MisbehavingFarm:
+def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> MisbehavingFarm:
     return MisbehavingFarm(simulated_device(), float(os.environ.get(SECONDS, "0.01")), int(os.environ.get(ROOM, "4")))

@@ -14,6 +14,7 @@ from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_workers import preload as real
 from tunefarm_workers import reference_kernels
 from tunefarm_workers.call_timer import CallTimer
+from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 from tunefarm_workers.farm_settings import FarmSettings
 from tunefarm_workers.local_farm import LocalFarm
@@ -58,6 +59,6 @@ def preload() -> None:
     reference_kernels.CallTimer = NoisyTimer  # type: ignore[misc]
 
 
-def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path) -> LocalFarm:
+def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> LocalFarm:
     del settings
     return LocalFarm(zygote, scratch=scratch, settings=FarmSettings(drift_check_s=CHECK_EVERY_S))

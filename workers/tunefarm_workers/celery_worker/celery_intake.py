@@ -3,8 +3,9 @@
 import logging
 import os
 import threading
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import structlog
 from celery import Celery
@@ -14,7 +15,6 @@ from kombu import Exchange, Queue
 from pydantic import TypeAdapter, ValidationError
 
 from tunefarm_schemas.broker import Broker
-from tunefarm_schemas.farm_message import COMPARE, EXPORT, MEASURE, CompareMessage, ExportMessage, MeasureMessage
 from tunefarm_schemas.frozen import Frozen
 
 Message = TypeVar("Message", bound=Frozen)
@@ -22,23 +22,19 @@ Message = TypeVar("Message", bound=Frozen)
 log = structlog.get_logger()
 
 
-class OrderTaker(Protocol):
-    """Takes orders on Celery's thread, and holds it up while there is no room. A lane's host does."""
+@dataclass(frozen=True)
+class Taker(Generic[Message]):
+    """Takes the orders of one task on Celery's thread, and holds it up while there is no room."""
 
-    def measure(self, order: MeasureMessage) -> None:
-        """Take a candidate."""
-
-    def compare(self, order: CompareMessage) -> None:
-        """Take a comparison."""
-
-    def export(self, order: ExportMessage) -> None:
-        """Take an export."""
+    kind: type[Message]
+    take: Callable[[Message], None]
 
 
 class CeleryIntake:
     """One Celery worker with the solo pool, in this process, for one queue. One at a time in a process."""
 
-    def __init__(self, broker: Broker, queue: str, host: OrderTaker, name: str) -> None:
+    def __init__(self, broker: Broker, queue: str, takers: Mapping[str, Taker[Any]], name: str) -> None:
+        """``takers`` are who takes the orders of each task, by its name."""
         # It tells of each task twice, which costs more than handing it on.
         logging.getLogger("celery").setLevel(logging.WARNING)
         self._queue = queue
@@ -47,9 +43,8 @@ class CeleryIntake:
         # was never acknowledged later: doing it would cost two round trips a task.
         without_acknowledgement = Queue(queue, Exchange(queue), routing_key=queue, no_ack=True)
         self._app.conf.update(broker.celery_configuration(), task_queues=[without_acknowledgement])
-        self._add(MEASURE, MeasureMessage, host.measure)
-        self._add(COMPARE, CompareMessage, host.compare)
-        self._add(EXPORT, ExportMessage, host.export)
+        for task, taker in takers.items():
+            self._add(task, taker)
         self._worker: Any = None
         self._name = name
         self._lock = threading.Lock()
@@ -88,10 +83,10 @@ class CeleryIntake:
             change = consumer.add_task_queue if is_open else consumer.cancel_task_queue
             consumer.call_soon(change, self._queue)
 
-    def _add(self, name: str, kind: type[Message], take: Callable[[Message], None]) -> None:
+    def _add(self, name: str, taker: Taker[Message]) -> None:
         # The whole body of a message of Celery's protocol 2: arguments, named arguments, and what to call afterwards.
         body: TypeAdapter[tuple[tuple[Message], dict[str, object], dict[str, object]]] = TypeAdapter(
-            tuple[tuple[kind], dict[str, object], dict[str, object]]  # type: ignore[valid-type]
+            tuple[tuple[taker.kind], dict[str, object], dict[str, object]]  # type: ignore[name-defined]
         )
 
         def handle(message: Any, *_: object) -> None:
@@ -100,7 +95,7 @@ class CeleryIntake:
             except ValidationError as error:
                 log.error("an order is not understood, and dropped", task=name, reason=str(error)[:500])
                 return
-            take(order)
+            taker.take(order)
 
         # Celery asks a task's strategy what to do with each message. Its own makes a request, traces it and hands it to
         # a pool, which costs as much as all the rest of an order's way through a worker.

@@ -5,13 +5,14 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tunefarm_schemas.farm_message import Cancellation, CompareMessage, ExportMessage, MeasureMessage, Reply
+from tunefarm_schemas.farm_message import Cancellation, CompareMessage, ExportMessage, MeasureMessage
+from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.measurement import Dispatch
 
 
 @dataclass(frozen=True)
 class Held:
-    """One order. ``dispatch`` is None for a comparison or an export."""
+    """One order. ``dispatch`` is None for what is no candidate to be measured."""
 
     ident: str
     farm_id: str
@@ -40,7 +41,7 @@ class HeldOrders:
         changed: notified whenever something comes, goes or is canceled; holding it keeps everything as it is.
     """
 
-    def __init__(self, send: Callable[[str, Reply], None]) -> None:
+    def __init__(self, send: Callable[[str, Frozen], None]) -> None:
         """``send`` takes a farm's id and a reply to it, and returns at once."""
         self.changed = threading.Condition()
         self._send = send
@@ -87,7 +88,7 @@ class HeldOrders:
         with self.changed:
             return sum(self._all[ident].dispatch is not None for ident in self._begun)
 
-    def end(self, held: Held, answer: Reply | None) -> bool:
+    def end(self, held: Held, answer: Frozen | None) -> bool:
         """Reply, and let it go; False, and nothing done, when that was done before."""
         with self.changed:
             if self._all.pop(held.ident, None) is None:

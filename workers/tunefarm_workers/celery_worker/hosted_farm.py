@@ -18,6 +18,7 @@ from tunefarm_schemas.measurement import (
     MeasureTask,
 )
 from tunefarm_schemas.processor import Processor
+from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 
 
@@ -77,9 +78,9 @@ class HostedFarm(Protocol):
 
 
 class FarmMaker(Protocol):
-    """Makes a lane's farm. ``scratch`` is a folder for this process alone."""
+    """Makes a lane's farm. ``scratch`` is a folder for this process alone; ``blobs`` are those that all hosts share."""
 
-    def __call__(self, settings: WorkerSettings, zygote: ForkServer, scratch: Path) -> HostedFarm:
+    def __call__(self, settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> HostedFarm:
         """Raises BadInput, ForkFailed."""
 
 

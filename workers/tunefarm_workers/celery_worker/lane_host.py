@@ -3,15 +3,18 @@
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm_message import (
+    COMPARE,
+    EXPORT,
+    MEASURE,
     Cancellation,
     Compared,
     CompareMessage,
@@ -28,9 +31,11 @@ from tunefarm_schemas.farm_message import (
 from tunefarm_schemas.farm_message import Unverifiable as UnverifiableReply
 from tunefarm_schemas.measurement import Failed, Measurement
 from tunefarm_workers.celery_worker.blobs import Blobs, BlobsUnavailable
+from tunefarm_workers.celery_worker.celery_intake import Taker
 from tunefarm_workers.celery_worker.held_orders import Held, HeldOrders
 from tunefarm_workers.celery_worker.hosted_farm import HostedFarm
 from tunefarm_workers.celery_worker.open_explorations import OpenExplorations, TaskNotThere
+from tunefarm_workers.celery_worker.order_host import Send
 from tunefarm_workers.unverifiable import Unverifiable
 
 _LOOK_S: Final = 0.25
@@ -50,9 +55,7 @@ class LaneHost:
         room: how many candidates it has the farm work on at once.
     """
 
-    def __init__(
-        self, farm: HostedFarm, blobs: Blobs, send: Callable[[str, Reply], None], lane_id: str, room: int | None
-    ) -> None:
+    def __init__(self, farm: HostedFarm, blobs: Blobs, send: Send, lane_id: str, room: int | None) -> None:
         self.room = room or farm.room()
         self.crash: Exception | None = None
         self._farm = farm
@@ -84,6 +87,14 @@ class LaneHost:
     def in_flight(self) -> int:
         """How many orders are here."""
         return len(self._held)
+
+    def takers(self) -> Mapping[str, Taker[Any]]:
+        """Who takes which orders."""
+        return {
+            MEASURE: Taker(MeasureMessage, self.measure),
+            COMPARE: Taker(CompareMessage, self.compare),
+            EXPORT: Taker(ExportMessage, self.export),
+        }
 
     def measure(self, order: MeasureMessage) -> None:
         """Take a candidate; returns when there may be room for another."""

@@ -24,7 +24,7 @@ from tunefarm_schemas.farm_message import (
 )
 from tunefarm_schemas.lane import Lane
 from tunefarm_workers.celery_worker.broker_client import BROKER_ERRORS, connect
-from tunefarm_workers.celery_worker.lane_host import LaneHost
+from tunefarm_workers.celery_worker.order_host import OrderHost
 
 BEAT_S: Final = 1.0
 """Between two tellings of what is held."""
@@ -43,7 +43,7 @@ class LaneVoice:
     def __init__(
         self,
         broker: Broker,
-        host: LaneHost,
+        host: OrderHost,
         instance: str,
         describe: Callable[[], Lane],
         on_answer: Callable[[LaneAnswer], None],

@@ -9,12 +9,13 @@ from pydantic import ValidationError
 
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.device import Device
+from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 from tunefarm_workers.cpu_identity import cpu_identity, host_fingerprint
 from tunefarm_workers.local_farm import LocalFarm
 
 
-def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path) -> LocalFarm:
+def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> LocalFarm:  # noqa: ARG001 - a maker's shape
     """Identify the device, or recognise it, and begin.
 
     What the host's reference kernels took the first time is kept under TUNEFARM_HOME, so that noise at the edge of a

@@ -8,7 +8,8 @@ from typing import Final
 import structlog
 
 from tunefarm_schemas.broker import Broker
-from tunefarm_schemas.farm_message import Reply, replies_key
+from tunefarm_schemas.farm_message import replies_key
+from tunefarm_schemas.frozen import Frozen
 from tunefarm_workers.celery_worker.broker_client import BROKER_ERRORS, connect
 
 REPLIES_LIVE_S: Final = 3600
@@ -39,7 +40,7 @@ class ReplySender:
         """Start the thread."""
         self._thread.start()
 
-    def send(self, farm_id: str, message: Reply) -> None:
+    def send(self, farm_id: str, message: Frozen) -> None:
         """Send soon. Replies to one farm arrive in the order in which they were given."""
         with self._changed:
             self._waiting.append((farm_id, message.model_dump_json().encode()))

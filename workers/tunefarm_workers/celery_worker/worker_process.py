@@ -17,15 +17,14 @@ import structlog
 from tunefarm_sandbox.abilities import abilities
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.farm_message import queue_name
 from tunefarm_schemas.frozen import digest
 from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.celery_intake import CeleryIntake
-from tunefarm_workers.celery_worker.hosted_farm import HostedFarm, maker_of
 from tunefarm_workers.celery_worker.instance_lock import InstanceLock
-from tunefarm_workers.celery_worker.lane_host import LaneHost
 from tunefarm_workers.celery_worker.lane_life import LaneFacts, LaneLife
+from tunefarm_workers.celery_worker.lane_opening import LaneContext, opener_of
 from tunefarm_workers.celery_worker.lane_voice import LaneVoice
+from tunefarm_workers.celery_worker.order_host import HostedLane, OrderHost, Send
 from tunefarm_workers.celery_worker.reply_sender import ReplySender
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 from tunefarm_workers.host_name import host_name
@@ -67,7 +66,7 @@ class WorkerProcess:
         self._second_signal = threading.Event()
         self._intake: CeleryIntake | None = None
         self._life: LaneLife | None = None
-        self._host: LaneHost | None = None
+        self._host: OrderHost | None = None
 
     def run(self) -> int:
         """Work until SIGTERM or SIGINT; the exit status.
@@ -89,12 +88,11 @@ class WorkerProcess:
             lane_id = digest(f"{host_name()}\n{name}")[:32]
             lock = InstanceLock(self._settings.home.expanduser().absolute() / "lanes", lane_id, name)
             parts.callback(lock.close)
-            farm = self._farm(parts)
             sender = ReplySender(broker)
-            self._host = host = LaneHost(farm, self._blobs, sender.send, lane_id, self._settings.worker_room)
-            self._life = life = LaneLife(_facts(self._settings, farm, lane_id, name, cores, host.room, remark))
-            queue = queue_name(farm.device.device_class.device_class_id, farm.code_generator)
-            self._intake = CeleryIntake(broker, queue, host, name)
+            lane = self._lane(parts, sender.send, lane_id)
+            self._host = host = lane.host
+            self._life = life = LaneLife(_facts(self._settings, lane, lane_id, name, cores, remark))
+            self._intake = CeleryIntake(broker, lane.queue, host.takers(), name)
             voice = LaneVoice(
                 broker,
                 host,
@@ -108,7 +106,7 @@ class WorkerProcess:
             voice.start()
             try:
                 if self._await_admission(life, voice):
-                    self._say(f"lane {name} is ready: room for {host.room}, device class {queue.split('.')[2]}")
+                    self._say(f"lane {name} is ready: room for {host.room}, {lane.serves}")
                     self._intake.run()
             finally:
                 self._wind_up(host, life, voice, sender)
@@ -120,15 +118,13 @@ class WorkerProcess:
         life, host = self._life, self._host
         return life is not None and host is not None and life.admitted.is_set() and host.crash is None
 
-    def _farm(self, parts: ExitStack) -> HostedFarm:
-        make, preload = maker_of(self._settings)
+    def _lane(self, parts: ExitStack, send: Send, lane_id: str) -> HostedLane:
+        open_lane, preload = opener_of(self._settings)
         zygote = ForkServer.start(preload)
         parts.callback(zygote.close)
         if not zygote.ready(120.0):
             raise ForkFailed("server_lost", f"TVM does not load: {zygote.failure}")
-        farm = make(self._settings, zygote, self._scratch)
-        parts.callback(farm.close)
-        return farm
+        return open_lane(LaneContext(self._settings, zygote, self._scratch, self._blobs, send, lane_id, parts))
 
     def _await_admission(self, life: LaneLife, voice: LaneVoice) -> bool:
         """Wait until a registrar lets the lane in; False when stopped meanwhile. Raises Refused."""
@@ -147,7 +143,7 @@ class WorkerProcess:
         voice.hurry()
         return not self._stopping.is_set()
 
-    def _beat(self, host: LaneHost, life: LaneLife) -> None:
+    def _beat(self, host: OrderHost, life: LaneLife) -> None:
         """Look at the device and what was asked, and take work or not."""
         if host.crash is None:
             life.suffer(host.look_for_trouble())
@@ -156,7 +152,7 @@ class WorkerProcess:
         if self._intake is not None:
             self._intake.set_open(wanted)
 
-    def _wind_up(self, host: LaneHost, life: LaneLife, voice: LaneVoice, sender: ReplySender) -> None:
+    def _wind_up(self, host: OrderHost, life: LaneLife, voice: LaneVoice, sender: ReplySender) -> None:
         if host.crash is not None:
             life.fail(f"what measures here ended: {host.crash}")
         life.stop()
@@ -193,25 +189,24 @@ def _confinement(settings: WorkerSettings) -> str:
 
 def _facts(
     settings: WorkerSettings,
-    farm: HostedFarm,
+    lane: HostedLane,
     lane_id: str,
     name: str,
     cores: tuple[int, ...],
-    room: int,
     remark: str,
 ) -> LaneFacts:
     return LaneFacts(
         lane_id=lane_id,
         name=name,
         instance=uuid4().hex,
-        device=farm.device,
-        code_generator=farm.code_generator,
+        device=lane.device,
+        code_generator=lane.code_generator,
         kind=settings.worker_kind,
-        processor=farm.processor,
+        processor=lane.processor,
         tvm_version=_version_of("apache-tvm"),
         software_version=_version_of("tunefarm-workers"),
         cores=cores,
-        room=room,
+        room=lane.host.room,
         remark=remark,
     )
 

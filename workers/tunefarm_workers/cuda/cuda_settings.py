@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from tunefarm_workers.compile_lane.compile_messages import POOL_PATTERN
 from tunefarm_workers.farm_settings import FarmSettings, usable_cores
 
 
@@ -14,6 +15,7 @@ class CudaSettings(BaseSettings):
     Attributes:
         index: which of the host's devices, as ``nvidia-smi`` counts them.
         device_type: ``cuda``; ``cpu`` runs everything on this host's processor in its place, to try a set-up out.
+        compile_pool: the pool of compile lanes, on other hosts, that make its libraries; empty compiles on this host.
         compiler: ``nvrtc`` compiles inside the process (Python package cuda-bindings), ``nvcc`` runs the toolkit's.
         toolkit: the folder of the CUDA toolkit, for ``nvcc``.
         confined: whether the child that runs kernels is confined to the device's files. Kernels come from outside, so
@@ -32,6 +34,7 @@ class CudaSettings(BaseSettings):
 
     index: int = Field(default=0, ge=0)
     device_type: Literal["cuda", "cpu"] = "cuda"
+    compile_pool: str = Field(default="", pattern=f"^({POOL_PATTERN})?$")
     compiler: Literal["nvrtc", "nvcc"] = "nvrtc"
     toolkit: str = "/usr/local/cuda"
     confined: bool = True

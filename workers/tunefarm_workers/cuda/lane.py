@@ -7,7 +7,9 @@ from pydantic import ValidationError
 
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.settings import WorkerSettings
+from tunefarm_workers.compile_lane.elsewhere import elsewhere
 from tunefarm_workers.cuda.cuda_farm import CudaFarm, facts_for
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
 from tunefarm_workers.cuda.gpu_target import gpu_fingerprint
@@ -17,11 +19,12 @@ from tunefarm_workers.device_session.preload import PRELOAD as SESSION_PRELOAD
 PRELOAD: Final = ("tvm", SESSION_PRELOAD)
 
 
-def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path) -> CudaFarm:
+def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> CudaFarm:
     """Take the device that the variables ``TUNEFARM_CUDA_*`` name. Raises BadInput, ForkFailed."""
     cuda = cuda_settings()
     known = KnownDevice(settings.home, gpu_fingerprint(facts_for(cuda)))
-    farm = CudaFarm(zygote, cuda, scratch=scratch, known=known.read())
+    compiler = elsewhere(cuda.compile_pool, settings, blobs)
+    farm = CudaFarm(zygote, cuda, scratch=scratch, compiler=compiler, known=known.read())
     known.write(farm.device)
     return farm
 

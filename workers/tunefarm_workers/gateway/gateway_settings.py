@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from tunefarm_workers.compile_lane.compile_messages import POOL_PATTERN
 from tunefarm_workers.farm_settings import FarmSettings, usable_cores
 
 
@@ -24,6 +25,7 @@ class GatewaySettings(BaseSettings):
         target: what code is generated for, as JSON of an object; its ``num-cores`` is how many cores the board has.
         board: its name, which with the other declared facts makes its device class.
         serial: tells boards of one kind apart; by default their address.
+        compile_pool: the pool of compile lanes, on other hosts, that make its libraries; empty compiles on this host.
         linker: the command that makes shared libraries for it, with options; empty takes this host's own compiler.
         linker_flags: further arguments behind the objects.
         session_s: the board ends a session of its own accord after so many seconds, and with it a kernel that hangs.
@@ -51,6 +53,7 @@ class GatewaySettings(BaseSettings):
     family: str = ""
     model: str = ""
     device_type: Literal["cpu"] = "cpu"
+    compile_pool: str = Field(default="", pattern=f"^({POOL_PATTERN})?$")
     linker: str = ""
     linker_flags: str = "-lm"
     session_s: float = Field(default=30.0, ge=2)

@@ -7,7 +7,9 @@ from pydantic import ValidationError
 
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.settings import WorkerSettings
+from tunefarm_workers.compile_lane.elsewhere import elsewhere
 from tunefarm_workers.device_session.known_device import KnownDevice
 from tunefarm_workers.device_session.preload import PRELOAD as SESSION_PRELOAD
 from tunefarm_workers.gateway.gateway_farm import GatewayFarm, board_fingerprint
@@ -16,11 +18,12 @@ from tunefarm_workers.gateway.gateway_settings import GatewaySettings
 PRELOAD: Final = ("tvm", SESSION_PRELOAD)
 
 
-def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path) -> GatewayFarm:
+def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> GatewayFarm:
     """Reach the board that the variables ``TUNEFARM_GATEWAY_*`` describe. Raises BadInput, ForkFailed."""
     gateway = gateway_settings()
     known = KnownDevice(settings.home, board_fingerprint(gateway))
-    farm = GatewayFarm(zygote, gateway, scratch=scratch, known=known.read())
+    compiler = elsewhere(gateway.compile_pool, settings, blobs)
+    farm = GatewayFarm(zygote, gateway, scratch=scratch, compiler=compiler, known=known.read())
     known.write(farm.device)
     return farm
 

@@ -1,0 +1,87 @@
+"""A board's worker and compile workers, as processes of hosts that share a broker and a blob store."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.farm.workers import PATIENT_S, START_S, Worker, eventually, lane_of, registrar
+from tests.gateway.board import KEY, Board
+from tests.servers.redis_server import RedisServer
+from tests.workers.workloads import TARGET
+from tunefarm_schemas.lane import Lane
+from tunefarm_services.store import Store
+from tunefarm_services.store.blob_store import BlobStore
+from tunefarm_services.tuner.celery_farm import CeleryFarm
+from tunefarm_services.tuner.celery_farm_flights import Patience
+from tunefarm_services.tuner.celery_farm_pool import LanePool
+
+POOL = "test-boards"
+PATIENT = Patience(claim_s=60.0, lane_s=60.0)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Everything but the workers."""
+
+    broker: RedisServer
+    home: Path
+    store: Store
+    board: Board
+    parts: ExitStack
+
+    def start_gateway(self) -> Worker:
+        """A gateway that could not link anything itself."""
+        return self._started(
+            "gateway",
+            TUNEFARM_WORKER_KIND="rpc",
+            TUNEFARM_GATEWAY_PORT=str(self.board.port),
+            TUNEFARM_GATEWAY_KEY=KEY,
+            TUNEFARM_GATEWAY_TARGET=TARGET,
+            TUNEFARM_GATEWAY_BOARD="a test's board",
+            TUNEFARM_GATEWAY_LINKER="/nonexistent",
+            TUNEFARM_GATEWAY_COMPILE_POOL=POOL,
+            TUNEFARM_GATEWAY_BUILD_LANES="2",
+        )
+
+    def start_compiler(self, name: str = "compiler") -> Worker:
+        return self._started(
+            name, TUNEFARM_WORKER_KIND="compile", TUNEFARM_COMPILE_POOL=POOL, TUNEFARM_COMPILE_BUILD_LANES="2"
+        )
+
+    def open_farm(self) -> CeleryFarm:
+        """What a tuner would measure with."""
+        lane = self.lane("gateway")
+        pool = LanePool.of_store(self.store, lane.device, lane.code_generator)
+        farm = CeleryFarm(self.broker.url, pool, BlobStore(self.home / "blobs"), patience=PATIENT)
+        self.parts.callback(farm.close)
+        return farm
+
+    def lane(self, name: str) -> Lane:
+        eventually(lambda: lane_of(self.store, name), START_S, f"registration of {name}")
+        lane = lane_of(self.store, name)
+        assert lane is not None
+        return lane
+
+    def _started(self, name: str, **environment: str) -> Worker:
+        worker = Worker(self.broker.url, self.home, name, **environment)
+        self.parts.callback(_ended, worker)
+        return worker
+
+
+@contextmanager
+def place_at(home: Path) -> Iterator[Place]:
+    with ExitStack() as parts:
+        broker = parts.enter_context(RedisServer())
+        board = Board(home)
+        board.start()
+        parts.callback(board.kill)
+        store = Store.open(f"sqlite:///{home}/tunefarm.db", home / "blobs")
+        parts.callback(store.close)
+        parts.enter_context(registrar(store, broker.url, lost_s=PATIENT_S))
+        yield Place(broker, home, store, board, parts)
+
+
+def _ended(worker: Worker) -> None:
+    print(f"--- worker {worker.name}\n{worker.said()[-3000:]}")
+    worker.__exit__(None, None, None)

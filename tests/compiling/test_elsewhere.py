@@ -1,0 +1,79 @@
+"""A board's lane whose libraries are made by a worker of another host."""
+
+from collections.abc import Iterator
+
+import pytest
+import tvm
+
+from benchmarks.farm_tuning import tune_on
+from tests.compiling.place import Place, place_at
+from tests.farm.workers import await_ready, gather, reason_of
+from tests.workers import workloads
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_schemas.device import HOT_CACHE
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.job import JobOutcome
+from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, Failed, Timing
+from tunefarm_schemas.trace import Trace
+from tunefarm_search.target import canonical_target
+from tunefarm_search.workload import workload_of
+from tunefarm_services.store.blob_store import BlobStore
+from tunefarm_workers.device_session.preload import PRELOAD
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with place_at(tmp_path_factory.mktemp("place")) as place:
+        compiler, gateway = place.start_compiler(), place.start_gateway()
+        await_ready(place.store, compiler, gateway)
+        yield place
+
+
+def test_a_job_over_the_broker_ends_with_a_record_although_the_gateway_cannot_link(place: Place) -> None:
+    module: tvm.IRModule = workloads.matmul()
+    target = canonical_target(workloads.TARGET).target
+    blobs = BlobStore(place.home / "blobs")
+    before = {blob.blob_digest for blob in blobs.stored()}
+    with ForkServer.start([PRELOAD]) as zygote:
+        assert zygote.ready(60), zygote.failure
+        workload = workload_of(module, name="matmul")
+        summary = tune_on(place.open_farm(), zygote, workload, target, HOT_CACHE.protocol_id, trials=8)
+    assert summary.outcome is JobOutcome.SUCCEEDED, summary
+    task = summary.tasks[0]
+    assert task.trials == 8
+    assert not task.failures, task.first_failure_message
+    assert task.record_id is not None
+    assert task.artifact_id is not None
+    made = [blobs.get(blob.blob_digest) for blob in blobs.stored() if blob.blob_digest not in before]
+    assert sum(content.startswith(b"\x7fELF") for content in made) >= 8, "each library travelled as a blob"
+
+
+def test_candidates_comparisons_and_exports_fail_as_they_would_if_compiled_here(place: Place) -> None:
+    module = workloads.matmul(64)
+    farm = place.open_farm()
+    farm.open_task(workloads.task(module, "failing"))
+    good, bad = workloads.tiled(module), Trace(text="no JSON at all")
+    for number, trace in enumerate((good, bad)):
+        farm.submit(workloads.dispatch("failing", trace, number))
+    found = {measurement.candidate_number: measurement for measurement in gather(farm, 2).values()}
+    assert isinstance(found[0].result, Timing), found[0].result
+    assert found[0].stages.build_s > 0
+    assert reason_of(found[1]) is FailureReason.INVALID_SCHEDULE
+
+    compared = farm.compare(ComparisonOrder(exploration_id="failing", traces=(good, bad, None)), lambda: True)
+    assert isinstance(compared, Comparison)
+    assert [type(result) for result in compared.results] == [Timing, Failed, Timing]
+    assert isinstance(compared.results[1], Failed)
+    assert compared.results[1].failure.reason is FailureReason.INVALID_SCHEDULE
+    exported = farm.export(ExportOrder(exploration_id="failing", trace=good), lambda: True)
+    assert isinstance(exported, Exported), exported
+    assert BlobStore(place.home / "blobs").get(digest(exported.library)) == exported.library
+
+
+def test_a_compile_lane_is_seen_and_is_no_device_of_jobs(place: Place) -> None:
+    compiler, gateway = place.lane("compiler"), place.lane("gateway")
+    assert compiler.kind == compiler.device.device_class.kind == "compile"
+    assert compiler.room == 2
+    assert compiler.code_generator == gateway.code_generator
+    assert compiler.device.device_class.device_class_id != gateway.device.device_class.device_class_id

@@ -1,0 +1,84 @@
+"""A lane on which libraries for other hosts' devices are made."""
+
+import shutil
+from typing import Final
+
+from pydantic import ValidationError
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.device import Device, DeviceClass, ReferenceKernelTimes
+from tunefarm_schemas.frozen import digest
+from tunefarm_workers.celery_worker.lane_opening import LaneContext
+from tunefarm_workers.celery_worker.order_host import HostedLane
+from tunefarm_workers.compile_lane.compile_host import CompileHost
+from tunefarm_workers.compile_lane.compile_link import PoolSign
+from tunefarm_workers.compile_lane.compile_messages import compile_queue
+from tunefarm_workers.compile_lane.compile_settings import CompileSettings
+from tunefarm_workers.cpu_identity import cpu_identity, host_fingerprint, own_processor
+from tunefarm_workers.device_session.host_facts import host_facts
+from tunefarm_workers.device_session.local_compiler import LocalCompiler
+from tunefarm_workers.device_session.preload import PRELOAD as SESSION_PRELOAD
+from tunefarm_workers.device_session.session_messages import Toolchain
+from tunefarm_workers.host_name import host_name
+
+PRELOAD: Final = ("tvm", SESSION_PRELOAD)
+KIND: Final = "compile"
+
+
+def open_lane(context: LaneContext) -> HostedLane:
+    """Serve the pool that the variables ``TUNEFARM_COMPILE_*`` describe. Raises BadInput, ForkFailed."""
+    settings = compile_settings()
+    toolchain = settings.toolchain()
+    _check_linker(toolchain)
+    farm_settings = settings.farm_settings()
+    facts = host_facts(context.zygote, farm_settings.child_limits(), toolchain)
+    compiler = LocalCompiler(context.zygote, context.scratch, farm_settings, toolchain)
+    context.parts.callback(compiler.close)
+    sign = PoolSign(context.settings.broker(), settings.pool)
+    host = CompileHost(
+        compiler,
+        facts.code_generator,
+        context.blobs,
+        context.send,
+        context.lane_id,
+        room=context.settings.worker_room or settings.build_lanes,
+        is_alive=lambda: context.zygote.alive,
+        show=lambda: sign.show(context.lane_id),
+    )
+    return HostedLane(
+        host=host,
+        queue=compile_queue(settings.pool),
+        serves=f"compiles for the pool {settings.pool}",
+        device=_device(),
+        code_generator=facts.code_generator,
+        processor=own_processor(),
+    )
+
+
+def compile_settings() -> CompileSettings:
+    """What the environment says of the pool. Raises BadInput for the first field that is wrong."""
+    try:
+        return CompileSettings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = f"TUNEFARM_COMPILE_{'_'.join(str(part) for part in first['loc']).upper()}"
+        raise BadInput(field, f"{first['msg']}.", "Set it to what describes the pool.") from error
+
+
+def _check_linker(toolchain: Toolchain) -> None:
+    if toolchain.linker and shutil.which(toolchain.linker[0]) is None:
+        problem = f"{toolchain.linker[0]!r} is no program here."
+        raise BadInput("TUNEFARM_COMPILE_LINKER", problem, "Install the linker, or name the one that is installed.")
+
+
+def _device() -> Device:
+    """This host as what compiles. Nothing is timed on it, so it has no times."""
+    identity = cpu_identity()
+    return Device(
+        fingerprint=digest(f"{KIND}\n{host_fingerprint(identity)}"),
+        host_name=host_name(),
+        device_class=DeviceClass(
+            kind=KIND, **identity.model_dump(), compute_bucket=0, bandwidth_bucket=0, launch_bucket=0
+        ),
+        reference=ReferenceKernelTimes(compute_s=0.0, bandwidth_s=0.0, launch_s=0.0),
+    )
