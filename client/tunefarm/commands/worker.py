@@ -17,7 +17,10 @@ LaneName = Annotated[
 def start(
     cores: Annotated[str | None, typer.Option(help="Logical processors of this lane, such as 0-3,8.")] = None,
     name: Annotated[str | None, typer.Option(help="What the lane is called; the host's name and its cores.")] = None,
-    kind: Annotated[str | None, typer.Option(help="cpu, cuda, or rpc for a board behind this host.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="cpu, cuda, rpc for a board behind this host, or compile for lanes of other hosts."),
+    ] = None,
     broker: Annotated[str | None, typer.Option(help="Redis; else TUNEFARM_BROKER_URL.")] = None,
     keep_trying: Annotated[
         bool, typer.Option("--keep-trying", help="Stay when the farm wants another version, until it does not.")

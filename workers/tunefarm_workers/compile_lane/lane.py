@@ -6,7 +6,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.device import Device, DeviceClass, ReferenceKernelTimes
+from tunefarm_schemas.device import Device, ReferenceKernelTimes
 from tunefarm_schemas.frozen import digest
 from tunefarm_workers.celery_worker.lane_opening import LaneContext
 from tunefarm_workers.celery_worker.order_host import HostedLane
@@ -15,6 +15,7 @@ from tunefarm_workers.compile_lane.compile_link import PoolSign
 from tunefarm_workers.compile_lane.compile_messages import compile_queue
 from tunefarm_workers.compile_lane.compile_settings import CompileSettings
 from tunefarm_workers.cpu_identity import cpu_identity, host_fingerprint, own_processor
+from tunefarm_workers.device_identity import classified
 from tunefarm_workers.device_session.host_facts import host_facts
 from tunefarm_workers.device_session.local_compiler import LocalCompiler
 from tunefarm_workers.device_session.preload import PRELOAD as SESSION_PRELOAD
@@ -74,11 +75,5 @@ def _check_linker(toolchain: Toolchain) -> None:
 def _device() -> Device:
     """This host as what compiles. Nothing is timed on it, so it has no times."""
     identity = cpu_identity()
-    return Device(
-        fingerprint=digest(f"{KIND}\n{host_fingerprint(identity)}"),
-        host_name=host_name(),
-        device_class=DeviceClass(
-            kind=KIND, **identity.model_dump(), compute_bucket=0, bandwidth_bucket=0, launch_bucket=0
-        ),
-        reference=ReferenceKernelTimes(compute_s=0.0, bandwidth_s=0.0, launch_s=0.0),
-    )
+    times = ReferenceKernelTimes(compute_s=0.0, bandwidth_s=0.0, launch_s=0.0)
+    return classified(KIND, identity, digest(f"{KIND}\n{host_fingerprint(identity)}"), host_name(), times, None)
