@@ -200,7 +200,7 @@ class CompileOrders:
             return []
         order.returns += 1
         if order.returns > _RETURNS_BORNE:
-            return [self._ended(order, f"compile lanes gave it back {order.returns} times")]
+            return [self._ended(order, f"Compile lanes gave it back {order.returns} times.")]
         order.send_again()
         return []
 
@@ -211,7 +211,9 @@ class CompileOrders:
         if order.lane_id or self._alone_since_s is None:
             return ""
         waited_s = now_s - max(self._alone_since_s, order.asked_s)
-        return no_lane(self._pool) if waited_s > self._patience.alone_s else ""
+        if waited_s <= self._patience.alone_s:
+            return ""
+        return f"It waited {waited_s:.0f} s, and {no_lane(self._pool)}: tunefarm worker start --kind compile."
 
     def _loss(self, order: CompileOrder, now_s: float, *, queue_is_empty: bool) -> str:
         if order.lane_id:

@@ -1,0 +1,167 @@
+"""What a compile lane does with its orders, with builds that end when the test says so."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.farm.workers import eventually, simulated_task
+from tunefarm.worker_blobs import WorkerBlobs
+from tunefarm_sandbox.fork_server import ForkFailed
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.farm_message import Cancellation, Holding, Returned, TaskMissing
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_services.store.blob_store import BlobStore
+from tunefarm_workers.child_answer import ChildFailed, canceled
+from tunefarm_workers.compile_lane.compile_host import CompileHost
+from tunefarm_workers.compile_lane.compile_messages import (
+    CandidateWanted,
+    CompileBegan,
+    Compiled,
+    CompileMessage,
+    NotCompiled,
+)
+from tunefarm_workers.device_session.session_messages import LibraryShape
+
+FARM = "requester"
+SOON_S = 10.0
+
+
+class FakeBuild:
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.failed: ChildFailed | None = None
+        self.is_closed = False
+
+    def wait(self, on_wait: Callable[[], bool]) -> tuple[LibraryShape, bytes]:
+        while not self.done.wait(0.02):
+            if not on_wait():
+                raise canceled()
+        if self.failed is not None:
+            raise self.failed
+        return LibraryShape(entry="main"), b"library"
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class FakeCompiler:
+    def __init__(self) -> None:
+        self.builds: list[FakeBuild] = []
+        self.refusal: ForkFailed | None = None
+        self.is_alive = True
+
+    def candidate(self, *_: object) -> FakeBuild:
+        if self.refusal is not None:
+            raise self.refusal
+        self.builds.append(FakeBuild())
+        return self.builds[-1]
+
+
+class Running:
+    def __init__(self, blobs: WorkerBlobs) -> None:
+        self.compiler = FakeCompiler()
+        self.sent: list[Frozen] = []
+        self.crashed = threading.Event()
+        self.task_digest = blobs.put(simulated_task().model_dump_json().encode())
+        self.shown = 0
+        self.host = CompileHost(
+            self.compiler,  # type: ignore[arg-type]
+            "tvm",
+            blobs,
+            lambda _, message: self.sent.append(message),
+            "lane",
+            room=1,
+            is_alive=lambda: self.compiler.is_alive,
+            show=self._show,
+        )
+        self.host.start(self.crashed.set)
+
+    def _show(self) -> None:
+        self.shown += 1
+
+    def order(self, ident: str, task_digest: str | None = None) -> None:
+        wanted = CandidateWanted(exploration_id="exploration", task_digest=task_digest or self.task_digest, trace=None)
+        self.host.compile(CompileMessage(farm_id=FARM, order_id=ident, worker="gateway", wanted=wanted))
+
+    def began(self, amount: int = 1) -> FakeBuild:
+        eventually(lambda: len(self.compiler.builds) == amount, SOON_S, "the build")
+        return self.compiler.builds[-1]
+
+    def next_of(self, kind: type[Frozen]) -> Any:
+        eventually(lambda: any(isinstance(message, kind) for message in self.sent), SOON_S, kind.__name__)
+        return next(message for message in self.sent if isinstance(message, kind))
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    running = Running(WorkerBlobs(BlobStore(tmp_path / "blobs")))
+    yield running
+    running.host.close()
+
+
+def test_an_order_is_announced_held_and_answered_once(running: Running) -> None:
+    running.order("one")
+    build = running.began()
+    running.order("one")
+    assert running.host.tell_holding("life", ()) == {FARM}
+    assert running.next_of(Holding).ids == ("one",)
+    build.done.set()
+    assert running.next_of(Compiled).shape == LibraryShape(entry="main")
+    eventually(lambda: running.host.in_flight == 0, SOON_S)
+    assert [type(message) for message in running.sent] == [CompileBegan, Holding, Compiled]
+    assert build.is_closed
+
+
+def test_what_is_canceled_ends_without_an_answer(running: Running) -> None:
+    running.order("one")
+    build = running.began()
+    running.host.cancel(Cancellation(farm_id=FARM, order_ids=("one",)))
+    eventually(lambda: running.host.in_flight == 0, SOON_S)
+    assert build.is_closed
+    assert [type(message) for message in running.sent] == [CompileBegan]
+
+
+def test_a_full_lane_waits_and_gives_back_what_waits_when_it_may_not_begin(running: Running) -> None:
+    running.order("one")
+    running.began()
+    waiting = threading.Thread(target=running.order, args=("two",))
+    waiting.start()
+    eventually(lambda: running.host.in_flight == 2, SOON_S)
+    running.host.take_work(False)
+    waiting.join(SOON_S)
+    assert running.next_of(Returned).ids == ("two",)
+    assert running.shown == 0
+    running.host.take_work(True)
+    assert running.shown == 1
+
+
+def test_a_lane_that_is_stopped_gives_back_what_it_has_not_ended(running: Running) -> None:
+    running.order("one")
+    running.began()
+    running.host.settle(0.1)
+    assert running.next_of(Returned).ids == ("one",)
+
+
+def test_a_child_that_somebody_killed_is_no_failure_of_the_schedule(running: Running) -> None:
+    running.order("one")
+    build = running.began()
+    failure = TrialFailure(reason=FailureReason.CRASH, message="killed by SIGKILL")
+    build.failed = ChildFailed(failure, may_be_tried_again=True)
+    build.done.set()
+    assert running.next_of(NotCompiled).failure.reason is FailureReason.DEVICE_LOST
+
+
+def test_a_task_that_is_not_there_is_asked_for(running: Running) -> None:
+    running.order("one", task_digest="0" * 64)
+    assert running.next_of(TaskMissing).task_digest == "0" * 64
+
+
+def test_a_lane_whose_fork_server_is_gone_ends_and_lets_what_it_had_count_as_lost(running: Running) -> None:
+    running.compiler.refusal, running.compiler.is_alive = ForkFailed("server_lost", "gone"), False
+    running.order("one")
+    assert running.crashed.wait(SOON_S)
+    assert running.host.in_flight == 0
+    assert [type(message) for message in running.sent] == [CompileBegan]

@@ -1,0 +1,181 @@
+"""Whoever has libraries made elsewhere, over a real broker; the test speaks for the lane."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.farm.workers import eventually, simulated_task
+from tests.servers.redis_server import RedisServer
+from tunefarm.worker_blobs import WorkerBlobs
+from tunefarm_schemas.broker import Broker
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.farm_message import CANCELLATIONS, Cancellation
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.measurement import MeasureTask
+from tunefarm_services.store.blob_store import BlobStore
+from tunefarm_workers.celery_worker.reply_sender import ReplySender
+from tunefarm_workers.child_answer import ChildFailed
+from tunefarm_workers.compile_lane import remote_compiler
+from tunefarm_workers.compile_lane.compile_messages import (
+    CandidateWanted,
+    Compiled,
+    CompileMessage,
+    compile_queue,
+)
+from tunefarm_workers.compile_lane.remote_build import RemoteBuild
+from tunefarm_workers.compile_lane.remote_compiler import RemoteCompiler
+from tunefarm_workers.device_session.session_messages import LibraryShape
+
+POOL = "pool"
+LANE = "lane"
+OURS = "tvm-1+llvm-1"
+ANSWER_S = 20.0
+
+
+class Lane:
+    """Takes orders from the queue as Celery does, and answers."""
+
+    def __init__(self, broker: RedisServer, blobs: WorkerBlobs) -> None:
+        self._client = broker.client()
+        self.blobs = blobs
+        self._sender = ReplySender(Broker.at(broker.url))
+        self._sender.start()
+
+    def take(self) -> CompileMessage:
+        found: Any = self._client.brpop([f"tunefarm.{compile_queue(POOL)}"], timeout=ANSWER_S)
+        assert found is not None, "nothing was ordered"
+        (order,), _, _ = json.loads(json.loads(found[1])["body"])
+        return CompileMessage.model_validate(order)
+
+    def answer(self, order: CompileMessage, library: bytes, *, code_generator: str = OURS, stored: bool = True) -> None:
+        is_candidate = isinstance(order.wanted, CandidateWanted)
+        compiled = Compiled(
+            lane_id=LANE,
+            order_id=order.order_id,
+            code_generator=code_generator,
+            library_digest=self.blobs.put(library) if stored else digest(library),
+            build_s=0.5,
+            shape=LibraryShape(entry="main") if is_candidate else None,
+        )
+        self._sender.send(order.farm_id, compiled)
+
+    def close(self) -> None:
+        self._sender.close(3.0)
+        self._client.close()
+
+
+@pytest.fixture
+def broker() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def lane(broker: RedisServer, tmp_path: Path) -> Iterator[Lane]:
+    lane = Lane(broker, WorkerBlobs(BlobStore(tmp_path / "blobs")))
+    yield lane
+    lane.close()
+
+
+@pytest.fixture
+def compiler(broker: RedisServer, lane: Lane) -> Iterator[RemoteCompiler]:
+    """One that has its reference kernels."""
+    compiler = RemoteCompiler(Broker.at(broker.url), POOL, lane.blobs, "worker")
+    build = compiler.references('{"kind":"llvm"}', 2)
+    lane.answer(lane.take(), b"references")
+    built, library = build.wait_for_references(lambda: True)
+    assert (built.code_generator, library) == (OURS, b"references")
+    build.close()
+    yield compiler
+    compiler.close()
+
+
+def failure_of(build: RemoteBuild) -> tuple[FailureReason, str]:
+    with pytest.raises(ChildFailed) as failed:
+        build.wait(lambda: True)
+    return failed.value.failure.reason, failed.value.failure.message
+
+
+def test_large_libraries_arrive_in_whichever_order_they_are_waited_for(compiler: RemoteCompiler, lane: Lane) -> None:
+    task = simulated_task()
+    builds = [compiler.candidate(task, f"trace {number}") for number in range(6)]
+    orders = [lane.take() for _ in builds]
+    wanted = [order.wanted for order in orders]
+    assert [each.trace for each in wanted if isinstance(each, CandidateWanted)] == [f"trace {n}" for n in range(6)]
+    assert isinstance(wanted[0], CandidateWanted)
+    content = lane.blobs.get(wanted[0].task_digest)
+    assert content is not None
+    assert MeasureTask.model_validate_json(content) == task
+    for number, order in reversed(list(enumerate(orders))):
+        lane.answer(order, bytes([number]) * (1 << 20))
+    for number, build in enumerate(builds):
+        shape, library = build.wait(lambda: True)
+        assert shape.entry == "main"
+        assert library == bytes([number]) * (1 << 20)
+        build.close()
+
+
+def test_a_library_of_another_compiler_is_refused_with_both_names(compiler: RemoteCompiler, lane: Lane) -> None:
+    build = compiler.candidate(simulated_task(), None)
+    lane.answer(lane.take(), b"library", code_generator="tvm-2+llvm-1")
+    reason, message = failure_of(build)
+    assert reason is FailureReason.DEVICE_LOST
+    assert OURS in message
+    assert "tvm-2+llvm-1" in message
+
+
+def test_a_library_that_is_not_in_the_blob_store_is_lost(compiler: RemoteCompiler, lane: Lane) -> None:
+    build = compiler.candidate(simulated_task(), None)
+    lane.answer(lane.take(), b"library", stored=False)
+    assert failure_of(build)[0] is FailureReason.DEVICE_LOST
+
+
+def test_what_is_closed_is_canceled_and_what_comes_late_is_harmless(
+    broker: RedisServer, compiler: RemoteCompiler, lane: Lane
+) -> None:
+    with broker.client() as client, client.pubsub(ignore_subscribe_messages=True) as heard:
+        heard.subscribe(f"tunefarm.{CANCELLATIONS}")
+        build = compiler.candidate(simulated_task(), None)
+        order = lane.take()
+        build.close()
+        said: list[Any] = []
+        eventually(lambda: said.append(heard.get_message(timeout=0.5)) or said[-1], ANSWER_S, "cancellation")
+    assert Cancellation.model_validate_json(said[-1]["data"]).order_ids == (order.order_id,)
+    lane.answer(order, b"library")
+    other = compiler.candidate(simulated_task(), None)
+    lane.answer(lane.take(), b"another")
+    assert other.wait(lambda: True)[1] == b"another"
+
+
+def test_a_broker_that_comes_back_empty_is_told_again(
+    broker: RedisServer, compiler: RemoteCompiler, lane: Lane
+) -> None:
+    build = compiler.candidate(simulated_task(), None)
+    first = lane.take()
+    broker.kill()
+    broker.start()
+    again = lane.take()
+    assert again.order_id == first.order_id
+    lane.answer(again, b"library")
+    assert build.wait(lambda: True)[1] == b"library"
+
+
+def test_closing_ends_whoever_waits(compiler: RemoteCompiler) -> None:
+    build = compiler.candidate(simulated_task(), None)
+    compiler.close()
+    assert failure_of(build)[0] is FailureReason.DEVICE_LOST
+
+
+def test_a_pool_without_lanes_is_trouble_until_one_shows_itself(
+    broker: RedisServer, compiler: RemoteCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compiler.trouble() == ""
+    monkeypatch.setattr(remote_compiler, "ABSENT_S", 0.2)
+    eventually(compiler.trouble, ANSWER_S, "trouble")
+    assert compiler.trouble() == "no compile lane of the pool pool is alive"
+    with broker.client() as client:
+        client.set("tunefarm.compilers.pool", LANE, ex=10)
+    eventually(lambda: not compiler.trouble(), ANSWER_S, "its end")
