@@ -81,8 +81,9 @@ def lane(broker: RedisServer, tmp_path: Path) -> Iterator[Lane]:
 
 
 @pytest.fixture
-def compiler(broker: RedisServer, lane: Lane) -> Iterator[RemoteCompiler]:
+def compiler(broker: RedisServer, lane: Lane, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteCompiler]:
     """One that has its reference kernels."""
+    monkeypatch.setattr(remote_compiler, "LISTEN_S", 0.1)
     compiler = RemoteCompiler(Broker.at(broker.url), POOL, lane.blobs, "worker")
     build = compiler.references('{"kind":"llvm"}', 2)
     lane.answer(lane.take(), b"references")

@@ -66,6 +66,12 @@ def test_a_job_goes_to_the_architecture_that_its_target_names(store: Store) -> N
     assert chosen(store, target()) == "host", "a target that names none runs anywhere, and hosts come first"
 
 
+def test_a_lane_that_only_compiles_gets_no_job(store: Store) -> None:
+    store.put_lane(lane_of("compiler", kind="compile", processor=X86))
+    assert "no live device of kind llvm" in missing(store, target())
+    assert "no live device" in missing(store, target(), device("compiler").device_class.device_class_id)
+
+
 def test_a_lane_that_does_not_say_what_it_runs_is_believed_to_run_anything(store: Store) -> None:
     store.put_lane(lane_of("older"))
     assert chosen(store, RASPBERRY) == "older"

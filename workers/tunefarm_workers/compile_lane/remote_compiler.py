@@ -110,7 +110,7 @@ class RemoteCompiler:
 
     def _ask(self, wanted: CandidateOrder | ReferencesWanted) -> RemoteBuild:
         build = RemoteBuild(uuid4().hex, self._orders.taken_s, self._withdraw)
-        if self._fault:
+        if self._fault or self._closing.is_set():
             build.answer(())
         else:
             self._orders.add(CompileOrder(build, wanted, time.monotonic()))
