@@ -1,9 +1,8 @@
 """Takes orders for a lane, has its farm carry them out, and replies."""
 
 import threading
-import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -20,11 +19,9 @@ from tunefarm_schemas.farm_message import (
     CompareMessage,
     ExportEnded,
     ExportMessage,
-    Holding,
     Measured,
     MeasureMessage,
     Reply,
-    Returned,
     Suspected,
     TaskMissing,
 )
@@ -32,48 +29,35 @@ from tunefarm_schemas.farm_message import Unverifiable as UnverifiableReply
 from tunefarm_schemas.measurement import Failed, Measurement
 from tunefarm_workers.celery_worker.blobs import Blobs, BlobsUnavailable
 from tunefarm_workers.celery_worker.celery_intake import Taker
-from tunefarm_workers.celery_worker.held_orders import Held, HeldOrders
+from tunefarm_workers.celery_worker.held_orders import Held
 from tunefarm_workers.celery_worker.hosted_farm import HostedFarm
 from tunefarm_workers.celery_worker.open_explorations import OpenExplorations, TaskNotThere
 from tunefarm_workers.celery_worker.order_host import Send
+from tunefarm_workers.celery_worker.order_keeper import GIVE_BACK_S, LOOK_S, OrderKeeper
 from tunefarm_workers.unverifiable import Unverifiable
 
-_LOOK_S: Final = 0.25
 _COLLECT_S: Final = 0.5
-_GIVE_BACK_S: Final = 2.0
 _REMEMBERED: Final = 512
-_BLOB_REST_S: Final = 5.0
 
 log = structlog.get_logger()
 
 
-class LaneHost:
+class LaneHost(OrderKeeper):
     """One lane. Orders come on Celery's thread, which ``measure`` holds up while the lane is full.
 
-    Attributes:
-        crash: what ended the farm, once it is of no use any more.
-        room: how many candidates it has the farm work on at once.
+    Its room is for candidates; comparisons and exports are made beside them.
     """
 
     def __init__(self, farm: HostedFarm, blobs: Blobs, send: Send, lane_id: str, room: int | None) -> None:
-        self.room = room or farm.room()
-        self.crash: Exception | None = None
+        super().__init__(send, lane_id, room or farm.room())
         self._farm = farm
         self._blobs = blobs
-        self._send = send
-        self._lane_id = lane_id
-        self._held = HeldOrders(send)
         self._explorations = OpenExplorations(farm, blobs, self._held.in_use)
         self._delivered: dict[str, str] = {}
         self._asked_by: dict[str, str] = {}
         self._told_suspects: frozenset[str] = frozenset()
         self._device_trouble = ""
         self._broken_off: set[str] = set()
-        self._takes_work = True
-        self._giving_back = False
-        self._blobs_trouble = ""
-        self._blobs_away_until_s = 0.0
-        self._on_crash: Callable[[], None] = lambda: None
         self._orders = ThreadPoolExecutor(max_workers=1, thread_name_prefix="orders")
         self._results = threading.Thread(target=self._collect, name="results", daemon=True)
         self._ended = threading.Event()
@@ -82,11 +66,6 @@ class LaneHost:
         """Start passing results on; ``on_crash`` hears when the farm is of no use any more."""
         self._on_crash = on_crash
         self._results.start()
-
-    @property
-    def in_flight(self) -> int:
-        """How many orders are here."""
-        return len(self._held)
 
     def takers(self) -> Mapping[str, Taker[Any]]:
         """Who takes which orders."""
@@ -125,12 +104,6 @@ class LaneHost:
         if running and self.crash is None:
             self._farm.cancel(running)
 
-    def take_work(self, wanted: bool) -> None:
-        """Whether candidates may begin. What waits for room when they may not is given back."""
-        with self._held.changed:
-            self._takes_work = wanted
-            self._held.changed.notify_all()
-
     def deliver(self, measurement: Measurement) -> None:
         """Pass on what the farm gave for an order that is here."""
         held = self._held.get(measurement.dispatch_id)
@@ -143,29 +116,12 @@ class LaneHost:
         _tell(held.job_id, measurement)
         self._held.end(held, Measured(lane_id=self._lane_id, measurement=measurement))
 
-    def farms(self) -> list[str]:
-        """The farms that have orders here."""
-        return list(self._held.farms())
-
-    def orders_of(self, farm_id: str) -> tuple[str, ...]:
-        """The ids of a farm's orders that are here."""
-        return self._held.farms().get(farm_id, ())
-
-    def tell_holding(self, instance: str, known_farms: Collection[str]) -> set[str]:
-        """Tell each farm what is here of it, those of ``known_farms`` too that have nothing here; give who has."""
-        with self._held.changed:  # no result may overtake the news that it is not here any more
-            farms = self._held.farms()
-            for farm_id in {*known_farms, *farms}:
-                self._send(farm_id, Holding(lane_id=self._lane_id, instance=instance, ids=farms.get(farm_id, ())))
-        return set(farms)
-
     def look_for_trouble(self) -> str:
         """Why no work can be taken now: the device is in doubt, or tasks cannot be fetched. Empty when it can.
 
         Farms are told which of their results a device in doubt gave.
         """
-        blobs_rest = time.monotonic() < self._blobs_away_until_s
-        return self._look_at_device() or (self._blobs_trouble if blobs_rest else "")
+        return self._look_at_device() or super().look_for_trouble()
 
     def _look_at_device(self) -> str:
         try:
@@ -190,7 +146,7 @@ class LaneHost:
         rest = [held.ident for held in self._held.begun() if held.dispatch is not None]
         if rest and self.crash is None:
             self._farm.cancel(rest)
-        self._wait_until_empty(_GIVE_BACK_S)
+        self._wait_until_empty(GIVE_BACK_S)
         for held in self._held.all():
             self._give_back(held)
 
@@ -201,12 +157,6 @@ class LaneHost:
         if self._results.is_alive():
             self._results.join(2 * _COLLECT_S)
 
-    def _wait_until_empty(self, within_s: float) -> None:
-        deadline_s = time.monotonic() + within_s
-        with self._held.changed:
-            while len(self._held) and self.crash is None and time.monotonic() < deadline_s:
-                self._held.changed.wait(_LOOK_S)
-
     def _wait_for_room(self, held: Held) -> bool:
         with self._held.changed:
             while (
@@ -215,7 +165,7 @@ class LaneHost:
                 and self._held.attempts_begun() >= self.room
                 and self.crash is None
             ):
-                self._held.changed.wait(_LOOK_S)
+                self._held.changed.wait(LOOK_S)
             canceled, begin = self._held.is_canceled(held), self._takes_work and self.crash is None
         if canceled:
             self._answer_failed(held, FailureReason.CANCELED, "It was canceled.")
@@ -331,20 +281,10 @@ class LaneHost:
         )
         self._send(farm_id, reply)
 
-    def _suffer(self, away: BlobsUnavailable, held: Held) -> None:
-        """The lane takes nothing for a while, since it cannot fetch or store what is measured."""
-        log.warning("the blob store is away", reason=str(away))
-        self._blobs_trouble, self._blobs_away_until_s = str(away), time.monotonic() + _BLOB_REST_S
-        self._give_back(held)
-
     def _fail(self, error: Exception) -> None:
         """The farm is gone, and with it what it was at: that may be what some candidate did to it."""
-        with self._held.changed:
-            if self.crash is not None:
-                return
-            self.crash = error
-            self._held.changed.notify_all()
-        log.error("the farm ended", reason=f"{type(error).__name__}: {error}")
+        if not self._has_crashed(error):
+            return
         for held in self._held.all():
             self._answer_failed(held, FailureReason.DEVICE_LOST, f"What measured on this lane ended: {error}")
         self._on_crash()
@@ -356,9 +296,6 @@ class LaneHost:
             failed = Failed(failure=TrialFailure(reason=reason, message=message[:4000]))
             measurement = Measurement.answering(held.dispatch, failed)
             self._held.end(held, Measured(lane_id=self._lane_id, measurement=measurement))
-
-    def _give_back(self, held: Held) -> None:
-        self._held.end(held, Returned(lane_id=self._lane_id, ids=(held.ident,)))
 
 
 def _tell(job_id: str, measurement: Measurement) -> None:

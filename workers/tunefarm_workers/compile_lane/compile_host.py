@@ -1,20 +1,21 @@
 """Takes orders for a compile lane, has libraries made, and replies."""
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
 from tunefarm_sandbox.fork_server import ForkFailed
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.farm_message import Cancellation, Holding, Returned, TaskMissing
+from tunefarm_schemas.farm_message import Cancellation, TaskMissing
 from tunefarm_workers.celery_worker.blobs import Blobs, BlobsUnavailable
 from tunefarm_workers.celery_worker.celery_intake import Taker
-from tunefarm_workers.celery_worker.held_orders import Held, HeldOrders
+from tunefarm_workers.celery_worker.held_orders import Held
 from tunefarm_workers.celery_worker.open_explorations import TaskNotThere
 from tunefarm_workers.celery_worker.order_host import Send
+from tunefarm_workers.celery_worker.order_keeper import GIVE_BACK_S, LOOK_S, OrderKeeper
 from tunefarm_workers.child_answer import ChildFailed, canceled
 from tunefarm_workers.compile_lane.compile_messages import (
     COMPILE,
@@ -29,20 +30,11 @@ from tunefarm_workers.compile_lane.known_tasks import KnownTasks
 from tunefarm_workers.device_session.compiler import Build, Compiler
 from tunefarm_workers.device_session.session_messages import LibraryShape
 
-_LOOK_S: Final = 0.25
-_GIVE_BACK_S: Final = 2.0
-_BLOB_REST_S: Final = 5.0
-
 log = structlog.get_logger()
 
 
-class CompileHost:
-    """One lane. Orders come on Celery's thread, which ``compile`` holds up while the lane is full.
-
-    Attributes:
-        crash: what ended it, once it is of no use any more.
-        room: how many libraries are made at once.
-    """
+class CompileHost(OrderKeeper):
+    """One lane. Orders come on Celery's thread, which ``compile`` holds up while the lane is full."""
 
     def __init__(
         self,
@@ -57,32 +49,18 @@ class CompileHost:
         show: Callable[[], None],
     ) -> None:
         """``is_alive`` tells whether children can be forked; ``show`` is called each second while it takes work."""
-        self.room = room
-        self.crash: Exception | None = None
+        super().__init__(send, lane_id, room)
         self._compiler = compiler
         self._code_generator = code_generator
         self._blobs = blobs
-        self._send = send
-        self._lane_id = lane_id
         self._is_alive = is_alive
         self._show = show
         self._tasks = KnownTasks(blobs)
-        self._held = HeldOrders(send)
-        self._takes_work = True
-        self._giving_back = False
-        self._blobs_trouble = ""
-        self._blobs_away_until_s = 0.0
-        self._on_crash: Callable[[], None] = lambda: None
         self._builders = ThreadPoolExecutor(max_workers=room, thread_name_prefix="build")
 
     def start(self, on_crash: Callable[[], None]) -> None:
         """``on_crash`` hears when nothing can be compiled here any more."""
         self._on_crash = on_crash
-
-    @property
-    def in_flight(self) -> int:
-        """How many orders are here."""
-        return len(self._held)
 
     def takers(self) -> Mapping[str, Taker[Any]]:
         """Who takes which orders."""
@@ -101,38 +79,16 @@ class CompileHost:
         self._held.cancel(cancellation)
 
     def take_work(self, wanted: bool) -> None:
-        """Whether orders may begin. What waits for room when they may not is given back."""
-        with self._held.changed:
-            self._takes_work = wanted
-            self._held.changed.notify_all()
+        """Whether orders may begin; while they may, requesters are shown that the pool lives."""
+        super().take_work(wanted)
         if wanted:
             self._show()
-
-    def farms(self) -> list[str]:
-        """The requesters that have orders here."""
-        return list(self._held.farms())
-
-    def orders_of(self, farm_id: str) -> tuple[str, ...]:
-        """The ids of a requester's orders that are here."""
-        return self._held.farms().get(farm_id, ())
-
-    def tell_holding(self, instance: str, known_farms: Collection[str]) -> set[str]:
-        """Tell each requester what is here of it, those of ``known_farms`` too that have nothing here; give who has."""
-        with self._held.changed:  # no answer may overtake the news that it is not here any more
-            farms = self._held.farms()
-            for farm_id in {*known_farms, *farms}:
-                self._send(farm_id, Holding(lane_id=self._lane_id, instance=instance, ids=farms.get(farm_id, ())))
-        return set(farms)
-
-    def look_for_trouble(self) -> str:
-        """Why no work can be taken now: tasks cannot be fetched, or libraries not be stored. Empty when they can."""
-        return self._blobs_trouble if time.monotonic() < self._blobs_away_until_s else ""
 
     def settle(self, grace_s: float) -> None:
         """Finish what has begun, for up to ``grace_s`` seconds, and give the rest back."""
         self._wait_until_empty(grace_s)
         self._giving_back = True
-        self._wait_until_empty(_GIVE_BACK_S)
+        self._wait_until_empty(GIVE_BACK_S)
         for held in self._held.all():
             self._give_back(held)
 
@@ -141,16 +97,10 @@ class CompileHost:
         self._giving_back = True
         self._builders.shutdown(wait=False, cancel_futures=True)
 
-    def _wait_until_empty(self, within_s: float) -> None:
-        deadline_s = time.monotonic() + within_s
-        with self._held.changed:
-            while len(self._held) and self.crash is None and time.monotonic() < deadline_s:
-                self._held.changed.wait(_LOOK_S)
-
     def _wait_for_room(self, held: Held) -> bool:
         with self._held.changed:
             while self._may_begin(held) and len(self._held.begun()) >= self.room:
-                self._held.changed.wait(_LOOK_S)
+                self._held.changed.wait(LOOK_S)
             if self._may_begin(held):
                 return True
             canceled = self._held.is_canceled(held)
@@ -177,9 +127,7 @@ class CompileHost:
             digest = order.wanted.task_digest if isinstance(order.wanted, CandidateWanted) else ""
             self._held.end(held, TaskMissing(lane_id=self._lane_id, task_digest=digest, ids=(held.ident,)))
         except BlobsUnavailable as away:
-            log.warning("the blob store is away", reason=str(away))
-            self._blobs_trouble, self._blobs_away_until_s = str(away), time.monotonic() + _BLOB_REST_S
-            self._give_back(held)
+            self._suffer(away, held)
         except ForkFailed as error:
             if self._is_alive():
                 self._answer(held, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
@@ -239,12 +187,8 @@ class CompileHost:
 
     def _fail(self, error: Exception) -> None:
         """Nothing can be compiled here any more; some order may have done it, so nobody is told to send it again."""
-        with self._held.changed:
-            if self.crash is not None:
-                return
-            self.crash = error
-            self._held.changed.notify_all()
-        log.error("compiling ended", reason=f"{type(error).__name__}: {error}")
+        if not self._has_crashed(error):
+            return
         for held in self._held.all():
             self._held.end(held, None)
         self._on_crash()
@@ -252,6 +196,3 @@ class CompileHost:
     def _answer(self, held: Held, reason: FailureReason, message: str) -> None:
         failure = TrialFailure(reason=reason, message=message[:4000])
         self._held.end(held, NotCompiled(lane_id=self._lane_id, order_id=held.ident, failure=failure))
-
-    def _give_back(self, held: Held) -> None:
-        self._held.end(held, Returned(lane_id=self._lane_id, ids=(held.ident,)))
