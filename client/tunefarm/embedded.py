@@ -39,7 +39,8 @@ def tune(
     Args:
         module: an IRModule, a PrimFunc, a list of te tensors, or text as the command line takes it: a file,
             ``FILE.py:FUNCTION``, ``te:NAME``, ``builtin:NAME``.
-        target: a TVM target as a dictionary or its JSON; this host's processor when None.
+        target: a TVM target as a dictionary or its JSON, or a preset such as ``x86-64-v3``; this host's processor when
+            None.
         trials: how many candidates to measure at most.
         function: which of the module's functions, where it has several.
         space: a schedule function that samples its decisions, or ``FILE.py:FUNCTION``; TVM's rules when None.

@@ -1,6 +1,7 @@
 """What the intake child makes of what users name. Real files, real TVM, in a real confined child."""
 
 import json
+import platform
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from tunefarm.intake.understanding import readable_folders
 from tunefarm.python_input import schedule_source, seed_source_of_text
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.processor import architecture_named
+from tunefarm_schemas.target_preset import NAMED_TARGETS, NamedTarget
 
 Understand = Callable[..., IntakeAnswer]
 
@@ -34,6 +37,7 @@ def understand(zygote: ForkServer) -> Understand:
         all_functions: bool = False,
         space: str | None = None,
         seeds: tuple[str, ...] = (),
+        elsewhere: bool = False,
     ) -> IntakeAnswer:
         request = IntakeRequest(
             module=parse_module_source(module),
@@ -44,6 +48,7 @@ def understand(zygote: ForkServer) -> Understand:
             space=None if space is None else schedule_source("space", space),
             seeds=tuple(seed_source_of_text("seed_traces", seed) for seed in seeds),
             host_cores=2,
+            elsewhere=elsewhere,
         )
         return call(zygote, INTAKE_ENTRY, request, IntakeAnswer, field="module", readable=readable_folders(request))
 
@@ -105,6 +110,22 @@ def test_missing_cores_are_filled_in_and_said(understand: Understand) -> None:
     assert any("num-cores" in note for note in answer.notes)
 
 
+@pytest.mark.parametrize("preset", NAMED_TARGETS, ids=lambda preset: preset.name)
+def test_a_preset_is_the_target_that_it_stands_for(understand: Understand, preset: NamedTarget) -> None:
+    named = understand("builtin:softmax:8x16", target=preset.name, elsewhere=True).target
+    assert named == understand("builtin:softmax:8x16", target=json.dumps(preset.attributes), elsewhere=True).target
+    assert json.loads(named.canonical).items() >= preset.attributes.items()
+    if named.kind == "llvm":
+        assert named.num_cores == preset.attributes.get("num-cores", 2)
+
+
+def test_a_preset_of_another_machine_is_refused_like_its_target(understand: Understand) -> None:
+    other = "x86-64-v2" if architecture_named(platform.machine()) == "aarch64" else "raspberry-pi-4"
+    with pytest.raises(BadInput, match="the target is for") as refused:
+        understand("builtin:softmax:8x16", target=other)
+    assert refused.value.field == "target"
+
+
 def test_a_schedule_function_becomes_sketches_without_code(understand: Understand, programs: Path) -> None:
     answer = understand(
         str(programs / "matmul.py:matmul_program"), space=str(programs / "matmul.py:stochastic_schedule")
@@ -158,7 +179,7 @@ def test_a_module_that_cannot_be_tuned_is_refused_with_the_reason(
         ('{"kind": "llvm", "num-cores": 0}', "num-cores"),
         ("[]", "JSON object"),
         ("{", "neither"),
-        ("x86-64-v3", "tunefarm submit"),
+        ("raspberry-pi-9", "raspberry-pi-5"),
         ("host:zero", "zero"),
     ],
 )

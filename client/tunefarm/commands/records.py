@@ -20,7 +20,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RecordId = Annotated[str, typer.Argument(metavar="RECORD", help="Id of a record, or its first characters.")]
 ModuleName = Annotated[str, typer.Argument(metavar="MODULE", help="What tunefarm tune takes.")]
 TargetText = Annotated[
-    str, typer.Option(help="host, host:THREADS, or a TVM target as JSON; at a service also one of its presets.")
+    str, typer.Option(help="host, host:THREADS, a preset such as x86-64-v3, or a TVM target as JSON.")
 ]
 AbiName = Literal["stable", "packed"]
 LONGEST_LATENCY_US = 1e10

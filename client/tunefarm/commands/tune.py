@@ -34,7 +34,9 @@ def tune(
     ] = None,
     function: Annotated[str | None, typer.Option(help="Which of the module's functions.")] = None,
     all_functions: Annotated[bool, typer.Option("--all-functions", help="All of the module's functions.")] = False,
-    target: Annotated[str, typer.Option(help="host, host:THREADS, or a TVM target as JSON.")] = "",
+    target: Annotated[
+        str, typer.Option(help="host, host:THREADS, a preset such as x86-64-v3, or a TVM target as JSON.")
+    ] = "",
     trials: Annotated[int, typer.Option(help="How many candidates to measure at most.")] = 512,
     seconds: Annotated[float | None, typer.Option(help="How long to search at most.")] = None,
     plateau: Annotated[int | None, typer.Option(help="Stop after this many trials without a gain.")] = None,

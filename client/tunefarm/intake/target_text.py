@@ -5,19 +5,20 @@ from collections.abc import Mapping
 from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.target_preset import PRESET_NAMES, preset_attributes
 
 FIELD: Final = "target"
 FIX: Final = (
     'Write host, host:THREADS, or a TVM target as JSON, such as \'{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}\'.'
 )
-NAMED_FIX: Final = f"{FIX} Only a service takes presets by their names: tunefarm submit --target NAME."
+NAMED_FIX: Final = f"{FIX} Or name one of {', '.join(PRESET_NAMES)}."
 
 
 def parse_target_text(text: str, *, host_cores: int, host_cpu: str) -> tuple[Mapping[str, object], tuple[str, ...]]:
     """The target's attributes, and notes on what was filled in.
 
     Raises:
-        BadInput: it is neither this host nor a JSON object.
+        BadInput: it is neither this host, nor a preset, nor a JSON object.
     """
     name, _, threads_text = text.strip().partition(":")
     if not name:
@@ -25,7 +26,7 @@ def parse_target_text(text: str, *, host_cores: int, host_cpu: str) -> tuple[Map
         return _host(host_cpu, host_cores), (note,)
     if name == "host":
         return _host(host_cpu, _threads(threads_text, host_cores)), ()
-    attributes = _parse_json(text)
+    attributes = preset_attributes(text.strip()) or _parse_json(text)
     if attributes.get("kind") == "llvm" and "num-cores" not in attributes:
         note = f"target: num-cores was not given; taking this host's {host_cores}"
         return {**attributes, "num-cores": host_cores}, (note,)
@@ -48,7 +49,7 @@ def _parse_json(text: str) -> dict[str, object]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput(FIELD, f"{text!r} is neither host nor JSON.", NAMED_FIX) from error
+        raise BadInput(FIELD, f"{text!r} is neither host, nor a preset, nor JSON.", NAMED_FIX) from error
     if not isinstance(value, dict):
         raise BadInput(FIELD, f"{text!r} is not a JSON object.", FIX)
     return value

@@ -36,7 +36,7 @@ from tunefarm_services.api.intake_messages import (
     TargetText,
     UnderstoodWorkload,
 )
-from tunefarm_services.api.target_presets import BY_NAME
+from tunefarm_services.api.target_presets import PRESETS
 from tunefarm_services.same_workload import SameQuestion, compared
 
 KINDS: Final = ("llvm", "cuda", "rocm", "metal", "vulkan", "opencl")
@@ -124,7 +124,8 @@ def _found_target(text: str, cores: int) -> CanonicalTarget:
         if text.lstrip().startswith("{"):
             raise
         problem = f"{text[:80]!r} is no preset. {refused.problem}"
-        fix = f"Name one of {', '.join(BY_NAME)}, or a tag of TVM's, or write its target as JSON."
+        presets = ", ".join(preset.name for preset in PRESETS)
+        fix = f"Name one of {presets}, or a tag of TVM's, or write its target as JSON."
         raise BadInput(refused.field, problem, fix) from refused
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.target import Target
+from tunefarm_schemas.target_preset import preset_attributes
 from tunefarm_services.api.bodies.module import ModuleBody, TaskBody
 from tunefarm_services.api.intake_messages import (
     ModuleAnswer,
@@ -17,7 +18,6 @@ from tunefarm_services.api.intake_messages import (
 )
 from tunefarm_services.api.json_nesting import nests_deeper
 from tunefarm_services.api.parts import Parts
-from tunefarm_services.api.target_presets import BY_NAME
 from tunefarm_services.known_workloads import recognised
 
 _TARGET_ID: Final = re.compile(r"[0-9a-f]{64}")
@@ -66,8 +66,8 @@ def target_question(parts: Parts, tenant: str, given: str | dict[str, object] | 
         given = parts.settings.default_target
     if isinstance(given, str) and _TARGET_ID.fullmatch(given):
         return parts.store.target(given, tenant=tenant)
-    if isinstance(given, str) and given in BY_NAME:
-        given = BY_NAME[given].target or given
+    if isinstance(given, str):
+        given = preset_attributes(given) or given
     text = given if isinstance(given, str) else json.dumps(given)
     if len(text) > LONGEST_TARGET:
         raise BadInput("target", "it is far too long.", "Send a preset, a tag, or TVM's target as an object.")
