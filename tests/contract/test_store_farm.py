@@ -1,6 +1,7 @@
 """What every store promises about lanes, usage, and the queue over all tenants."""
 
 import threading
+import time
 
 import pytest
 from sqlalchemy import text
@@ -201,6 +202,22 @@ class TestQueue:
         heir = next_lease(store)
         assert stalled is not None
         assert (heir.job_id, heir.fence) == (stalled.job_id, stalled.fence + 1)
+
+    def test_what_waits_past_its_deadline_is_found_the_longest_overdue_first(self, store: Store):
+        put_job_of(store, "a", priority=9)
+        put_job_of(store, "a", priority=9, deadline_s=3600.0)
+        assert store.lease_overdue("tuner", 60.0) is None, "no deadline has passed"
+        last, first = put_job_of(store, "a", deadline_s=0.5), put_job_of(store, "b", deadline_s=0.01)
+        store.request_pause("b", put_job_of(store, "b", deadline_s=0.01))
+        store.request_cancel("b", put_job_of(store, "b", deadline_s=0.01))
+        time.sleep(0.6)
+        assert store.lease_overdue("tuner", 60.0, passing_over={last, first}) is None
+        leases = [store.lease_overdue("tuner", seconds) for seconds in (60.0, 0.0)]
+        assert [lease and lease.job_id for lease in leases] == [first, last]
+        heir = store.lease_overdue("heir", 60.0)
+        assert heir is not None
+        assert (heir.job_id, heir.fence) == (last, 2)
+        assert store.lease_overdue("tuner", 60.0) is None
 
     def test_the_jobs_of_dead_owners_of_all_tenants_are_given_back(self, store: Store):
         put_job_of(store, "a"), put_job_of(store, "b")

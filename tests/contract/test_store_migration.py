@@ -7,12 +7,24 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from tests.store.sample import TENANT, bench, record, record_key, timing
+from tests.store.sample import TENANT, bench, put_job, put_task, record, record_key, spec, timing
 from tunefarm_schemas.job import JobOutcome, JobState
 from tunefarm_schemas.record import MatchKind, RecordStatus
 from tunefarm_services.store import DatabaseOutdated, Store
 from tunefarm_services.store.schema_revision import NEEDED, upgrade_to
 from tunefarm_services.store.tables import Table
+
+
+def test_deadlines_of_jobs_that_wait_hold_after_going_down_and_up_again(store: Store):
+    hurried = store.create_job(TENANT, spec(put_task(store)).model_copy(update={"deadline_s": 0.01}))
+    store.create_job(TENANT, spec(put_task(store)).model_copy(update={"deadline_s": 3600.0}))
+    put_job(store)
+    upgrade_to(store._database, "0003")
+    upgrade_to(store._database, NEEDED)
+    lease = store.lease_overdue("tuner", 60.0)
+    assert lease is not None
+    assert lease.job_id == hurried.job_id
+    assert store.lease_overdue("tuner", 60.0) is None
 
 
 def test_what_was_stored_is_found_after_going_down_and_up_again(store: Store, open_store: Callable[[], Store]):

@@ -1,6 +1,7 @@
 """The queries that must stay fast with millions of rows follow an index."""
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -64,18 +65,33 @@ def test_neither_trials_nor_the_queue_of_a_tenant_are_scanned(store: Store, tmp_
     assert "SCAN" not in trials + queue
 
 
-def test_the_queue_over_all_tenants_reads_no_finished_job(store: Store, tmp_path: Path):
+def plan_of_asking(store: Store, path: Path, ask: Callable[[], object], words: str) -> list[str]:
+    """The steps of the statement with ``words`` in it, as it is really asked."""
     asked: list[tuple[str, tuple[object, ...]]] = []
-    put_job(store)
     event.listen(
         store._database._engine,
         "before_cursor_execute",
         lambda _connection, _cursor, statement, parameters, *_: asked.append((statement, parameters)),
     )
-    assert store.lease_next("tuner", 60.0) is not None
-    statement, parameters = next(each for each in asked if "tenant_shares" in each[0])
-    with closing(sqlite3.connect(tmp_path / "tunefarm.db")) as connection:
-        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
+    ask()
+    statement, parameters = next(each for each in asked if words in each[0])
+    with closing(sqlite3.connect(path)) as connection:
+        return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
+
+
+def test_the_queue_over_all_tenants_reads_no_finished_job(store: Store, tmp_path: Path):
+    put_job(store)
+    plan = plan_of_asking(
+        store, tmp_path / "tunefarm.db", lambda: store.lease_next("tuner", 60.0), words="tenant_shares"
+    )
     jobs = [step for step in plan if step.startswith(("SCAN jobs", "SEARCH jobs"))]
     assert jobs
     assert all(step.endswith("USING INDEX ix_jobs_open") for step in jobs)
+
+
+def test_who_is_overdue_stands_in_an_index_of_its_own(store: Store, tmp_path: Path):
+    plan = plan_of_asking(
+        store, tmp_path / "tunefarm.db", lambda: store.lease_overdue("tuner", 60.0), words="deadline_at"
+    )
+    assert plan[0].startswith("SEARCH jobs USING INDEX ix_jobs_deadline")
+    assert not [step for step in plan if "TEMP B-TREE" in step]

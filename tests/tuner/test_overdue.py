@@ -1,6 +1,7 @@
 """A job whose deadline passes while it waits ends, with what the store holds, although nobody could measure for it."""
 
 import math
+import threading
 import time
 from collections.abc import Callable
 
@@ -19,7 +20,7 @@ from tests.store.sample import (
     spec,
     timing,
 )
-from tests.tuner.conftest import instant_farms, measure_job, state_of, wait_finished
+from tests.tuner.conftest import instant_farms, measure_job, state_of, wait_finished, wait_for
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.test_service import summary_of
 from tunefarm_schemas.job import Job, JobOutcome, JobState
@@ -30,6 +31,7 @@ from tunefarm_services.telemetry.traces import Traces
 from tunefarm_services.tuner.exploration_run import AS_GIVEN
 from tunefarm_services.tuner.leased_job import WAITING, Ended, LeasedJob
 from tunefarm_services.tuner.no_device import NoDevice
+from tunefarm_services.tuner.service import NO_PLACE
 from tunefarm_services.tuner.supervisor import Supervisor
 from tunefarm_services.tuner.zygotes import Zygotes
 
@@ -141,6 +143,31 @@ def test_schedules_that_were_measured_before_the_device_went_away_are_told(store
     assert (measured["exploration_id"], missing["exploration_id"]) == (first.exploration_id, second.exploration_id)
     assert (measured["best_latency_s"], missing["best_latency_s"]) == (2e-3, None)
     assert MISSING in missing["first_failure_message"]
+
+
+def test_jobs_that_never_get_a_place_end_at_their_deadlines_and_disturb_nobody(store: Store, tuner: Tuner) -> None:
+    held, made = threading.Event(), []
+    long = measure_job(store, "a", priority=1)
+    with tuner(instant_farms(made, held), jobs_at_once=1):
+        wait_for(lambda: state_of(store, long) is JobState.RUNNING)
+        put_answer(store)
+        known = job_with_deadline(store)
+        unknown = [job_with_deadline(store, fresh=True) for _ in range(3)]
+        patient, paused = job_with_deadline(store, None), job_with_deadline(store)
+        store.request_pause(TENANT, paused.job_id)
+        wait_finished(store, known, *unknown)
+        assert (state_of(store, long), state_of(store, paused)) == (JobState.RUNNING, JobState.PAUSED)
+        assert state_of(store, patient) is JobState.QUEUED
+        assert len(made) == 1, "what is only ended needs no farm"
+        held.set()
+        wait_finished(store, long)
+        wait_for(lambda: len(made) == 2)
+    assert store.job(TENANT, known.job_id).message == "answered from the store"
+    for job in unknown:
+        ended = store.job(TENANT, job.job_id)
+        assert ended.outcome is JobOutcome.FAILED
+        assert NO_PLACE in ended.message
+        assert summary_of(store, job.job_id)["outcome"] == "failed"
 
 
 @pytest.mark.parametrize("is_known", [False, True])

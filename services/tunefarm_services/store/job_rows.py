@@ -206,6 +206,13 @@ def _require_tasks(connection: Connection, tenant: str, spec: JobSpec) -> None:
             raise NotFound("target", task.target_id)
 
 
+def deadline_of(job: Job) -> float | None:
+    """When the job waits and searches no further, in seconds since the Unix epoch; None where it has no deadline."""
+    if job.spec.deadline_s is None:
+        return None
+    return datetime.fromisoformat(job.created_at).timestamp() + job.spec.deadline_s
+
+
 def _insert(connection: Connection, job: Job) -> None:
     key = {"tenant": job.tenant, "job_id": job.job_id}
     row = key | {
@@ -219,6 +226,7 @@ def _insert(connection: Connection, job: Job) -> None:
         "fence": 0,
         "kind": job.spec.kind,
         "device_class_id": job.spec.device_class_id,
+        "deadline_at": deadline_of(job),
     }
     connection.execute(insert(JobTable), row)
     tasks = [key | {"position": position} | task.model_dump() for position, task in enumerate(job.spec.tasks)]

@@ -45,6 +45,20 @@ _NEXT_OF_CLASSES: Final = _NEXT.where(
         JobTable.device_class_id.in_(bindparam("device_class_ids", expanding=True)),
     )
 )
+_OVERDUE: Final = (
+    select(JobTable.tenant, JobTable.job_id)
+    .where(
+        IS_OPEN,
+        JobTable.deadline_at.is_not(None),
+        JobTable.deadline_at <= bindparam("now_s"),
+        JobTable.state != JobState.PAUSED.value,
+        IS_FREE,
+        JobTable.job_id.not_in(bindparam("passing_over", expanding=True)),
+    )
+    .order_by(JobTable.deadline_at)
+    .limit(1)
+    .with_for_update(skip_locked=True)
+)
 
 
 class QueueRows(Rows):
@@ -73,6 +87,17 @@ class QueueRows(Rows):
             else:
                 values["device_class_ids"] = sorted(device_class_ids)
                 found = connection.execute(_NEXT_OF_CLASSES, values).one_or_none()
-            if found is None:
-                return None
-            return take(connection, found.tenant, found.job_id, owner, now_s + seconds)
+            return None if found is None else take(connection, found.tenant, found.job_id, owner, now_s + seconds)
+
+    @retried
+    def lease_overdue(self, owner: str, seconds: float, passing_over: Collection[str] = ()) -> Lease | None:
+        """Take for ``seconds`` the job whose deadline passed first while nobody had it, None when there is none.
+
+        Neither priority nor fair shares count: such a job is only to be ended. Paused jobs and those named in
+        ``passing_over`` are not taken.
+        """
+        with self._database.writing() as connection:
+            now_s = self._database.now_s(connection)
+            values = {"now_s": now_s, "passing_over": sorted(passing_over)}
+            found = connection.execute(_OVERDUE, values).one_or_none()
+            return None if found is None else take(connection, found.tenant, found.job_id, owner, now_s + seconds)

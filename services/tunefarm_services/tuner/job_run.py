@@ -4,9 +4,9 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from tunefarm_schemas.job import Effort, Job, JobOutcome, StopReason, Strategy
+from tunefarm_services.store.job_rows import deadline_of
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.finish import Finished
@@ -16,10 +16,8 @@ from tunefarm_services.tuner.summary import JobSummary, Progress, Stage, TaskSum
 
 def seconds_to_deadline(job: Job) -> float | None:
     """Seconds until the job searches no further, negative afterwards; None without a deadline."""
-    if job.spec.deadline_s is None:
-        return None
-    created_s = datetime.fromisoformat(job.created_at).timestamp()
-    return created_s + job.spec.deadline_s - time.time()
+    deadline_at = deadline_of(job)
+    return None if deadline_at is None else deadline_at - time.time()
 
 
 @dataclass

@@ -15,6 +15,7 @@ from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.telemetry.telemetry import Telemetry
 from tunefarm_services.tuner.job_watch import LEASE_S
 from tunefarm_services.tuner.leased_job import Ended, FarmSource, LeasedJob, OnFinished
+from tunefarm_services.tuner.no_device import NoDevice
 from tunefarm_services.tuner.owner import is_gone, owner_name
 from tunefarm_services.tuner.settings import TunerSettings
 from tunefarm_services.tuner.tidying import Tidying
@@ -27,6 +28,7 @@ MOST_AWAY_S: Final = 5.0
 MOST_REST_S: Final = 8.0
 MOST_DOUBLINGS: Final = 8
 DEFAULT_JOBS_AT_ONCE: Final = 8
+NO_PLACE: Final = "other jobs had every place of the tuners"
 
 log = structlog.get_logger()
 
@@ -36,7 +38,8 @@ class TunerService:
 
     Which job is next is the store's choice: priority, then fair shares of the tenants, then age. A job that is being
     worked on is not interrupted for a more urgent one; that one gets the next place. A job that has to wait, for a
-    device or for another job's exploration, gives its place back and is asked again after a short rest.
+    device or for another job's exploration, gives its place back and is asked again after a short rest. One that waited
+    for a place until its deadline is ended without one.
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class TunerService:
         self._tidying = Tidying(store, settings)
         self._places = settings.jobs_at_once or DEFAULT_JOBS_AT_ONCE
         self._running: dict[LeasedJob, threading.Thread] = {}
+        self._ending: LeasedJob | None = None
+        """The latest job that was taken only to be ended at its deadline. It needs no place."""
         self._resting_until_s: dict[str, float] = {}
         self._rests: Counter[str] = Counter()
         """How often each job has rested without having run in between."""
@@ -124,14 +129,32 @@ class TunerService:
         """Fill the free places; whether anything was taken."""
         self._sweep()
         found = False
-        while len(self._running) < self._places:
+        while self._working() < self._places:
             lease = self._store.lease_next(self.owner, LEASE_S, passing_over=self._resting())
             if lease is None:
                 break
             found = True
             self._idle.end()
-            self._begin(lease)
-        return found
+            self._begin(lease, self._farm_for)
+        return self._end_overdue() or found
+
+    def _end_overdue(self) -> bool:
+        """Begin to end a job that waited for a place until its deadline; whether there was one.
+
+        It needs no place. One at a time is soon enough, and leaves the machine to those that run.
+        """
+        with self._lock:
+            if self._ending in self._running or self._working() < self._places:
+                return False
+        lease = self._store.lease_overdue(self.owner, LEASE_S, passing_over=self._resting())
+        if lease is None:
+            return False
+        self._ending = self._begin(lease, lambda *_: NoDevice(NO_PLACE))
+        return True
+
+    def _working(self) -> int:
+        """How many places are taken."""
+        return len(self._running.keys() - {self._ending})
 
     def _sweep(self) -> None:
         if not self._local_owners or time.monotonic() < self._next_sweep_s:
@@ -148,11 +171,11 @@ class TunerService:
                 del self._resting_until_s[job_id]
             return [*self._resting_until_s, *(job.lease.job_id for job in self._running)]
 
-    def _begin(self, lease: Lease) -> None:
+    def _begin(self, lease: Lease, farm_for: FarmSource) -> LeasedJob:
         job = LeasedJob(
             self._store,
             lease,
-            self._farm_for,
+            farm_for,
             self._zygotes,
             self._telemetry,
             self._on_finished,
@@ -165,6 +188,7 @@ class TunerService:
             self._running[job] = thread
             self._metrics.jobs_running.set(len(self._running))
         thread.start()
+        return job
 
     def _work(self, job: LeasedJob) -> None:
         ended = Ended(job.lease.job_id, None)

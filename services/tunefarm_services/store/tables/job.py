@@ -21,6 +21,12 @@ class JobTable(Table):
             sqlite_where=text("state <> 'finished'"),
             postgresql_where=text("state <> 'finished'"),
         ),
+        Index(
+            "ix_jobs_deadline",
+            "deadline_at",
+            sqlite_where=text("state <> 'finished' AND deadline_at IS NOT NULL"),
+            postgresql_where=text("state <> 'finished' AND deadline_at IS NOT NULL"),
+        ),
     )
 
     tenant: Mapped[str] = mapped_column(Text, primary_key=True)
@@ -41,6 +47,8 @@ class JobTable(Table):
     """Seconds since the Unix epoch."""
     kind: Mapped[str] = mapped_column(Text, server_default="tune")
     device_class_id: Mapped[str | None] = mapped_column(Text)
+    deadline_at: Mapped[float | None] = mapped_column(Double)
+    """Seconds since the Unix epoch, from which on the job waits and searches no further."""
 
 
 class JobLabelTable(Table):
