@@ -26,6 +26,15 @@ class Body(BaseModel):
         return value
 
 
+def with_examples(*examples: dict[str, Any]) -> ConfigDict:
+    """The configuration of a body that the OpenAPI document shows these of, whole."""
+    return ConfigDict(json_schema_extra={"examples": list(examples)})
+
+
+MODULE_EXAMPLE: Final = '{"root_index": 148, "nodes": ["..."], "metadata": {"tvm_version": "0.27.0.post1"}}'
+DIGEST_EXAMPLE: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+"""An id or a digest of content, as workloads and targets have."""
+
 Identifier: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
 Text: TypeAlias = Annotated[str, StringConstraints(max_length=4000, pattern=r"^[^\x00]*$")]

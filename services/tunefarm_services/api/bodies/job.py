@@ -1,6 +1,6 @@
 """Asking for a job."""
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
@@ -8,8 +8,8 @@ from tunefarm_schemas.device import HOT_CACHE
 from tunefarm_schemas.input_spec import InputSpec
 from tunefarm_schemas.job import JobKind, Strategy
 from tunefarm_schemas.workload import Abi
-from tunefarm_services.api.bodies.body import Body, Identifier, Seconds, TargetText
-from tunefarm_services.api.bodies.module import TaskBody
+from tunefarm_services.api.bodies.body import MODULE_EXAMPLE, Body, Identifier, Seconds, TargetText
+from tunefarm_services.api.bodies.module import ModuleBody, TaskBody
 
 Label: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
 LabelValue: TypeAlias = Annotated[str, StringConstraints(max_length=500, pattern=r"^[^\x00]*$")]
@@ -35,29 +35,37 @@ class SketchesBody(Body):
     sketches: list[TraceValue] = Field(min_length=1, max_length=64)
 
 
+_EXAMPLES: Final = (
+    {
+        "module": MODULE_EXAMPLE,
+        "target": {"kind": "llvm", "mcpu": "znver4", "num-cores": 2},
+        "effort": {"trials": 256},
+        "labels": {"model": "resnet"},
+    },
+    {
+        "modules": [{"upload_id": "up_1", "all_functions": True}, {"workload_id": "ab12", "weight": 3}],
+        "target": "x86-64-v3",
+        "space": "auto",
+    },
+)
+
+
+def _describe(schema: dict[str, Any]) -> None:
+    """Let the schema of a job know both of its forms."""
+    single = ModuleBody.model_json_schema()["properties"]
+    schema["properties"] |= {name: single[name] for name in _OF_ONE_MODULE}
+    schema["required"].remove("modules")
+    schema["oneOf"] = [{"required": [name]} for name in ("modules", "module", "upload_id", "workload_id")]
+    schema["examples"] = list(_EXAMPLES)
+
+
 class JobBody(Body):
     """A job over one module or several. For a single one its fields may stand at the top.
 
     Tasks of the job stand in the order of ``modules``; for ``measure`` there is exactly one for each module.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "module": '{"root_index": 148, "nodes": ["..."], "metadata": {"tvm_version": "0.27.0.post1"}}',
-                    "target": {"kind": "llvm", "mcpu": "znver4", "num-cores": 2},
-                    "effort": {"trials": 256},
-                    "labels": {"model": "resnet"},
-                },
-                {
-                    "modules": [{"upload_id": "up_1", "all_functions": True}, {"workload_id": "ab12", "weight": 3}],
-                    "target": "x86-64-v3",
-                    "space": "auto",
-                },
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra=_describe)
 
     kind: JobKind = "tune"
     modules: list[TaskBody] = Field(min_length=1)

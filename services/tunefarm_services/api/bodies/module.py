@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from tunefarm_services.api.bodies.body import Body, Identifier, Name
+from tunefarm_services.api.bodies.body import MODULE_EXAMPLE, Body, Identifier, Name, with_examples
 
 _ONE_SOURCE = "give exactly one of module, upload_id and workload_id"
 
@@ -12,11 +12,13 @@ _ONE_SOURCE = "give exactly one of module, upload_id and workload_id"
 class ModuleBody(Body):
     """One IRModule with TIR functions, in the JSON form that ``tvm.ir.save_json`` writes. TVMScript is not read."""
 
+    model_config = with_examples({"module": MODULE_EXAMPLE, "function": "main"}, {"upload_id": "up_1"})
+
     module: str | dict[str, object] | None = Field(
         default=None,
         repr=False,
         description="TVM JSON, as text or as the object itself.",
-        examples=['{"root_index": 148, "nodes": ["..."], "metadata": {"tvm_version": "0.27.0.post1"}}'],
+        examples=[MODULE_EXAMPLE],
     )
     upload_id: Identifier | None = Field(default=None, description="A complete upload that holds TVM JSON.")
     workload_id: Identifier | None = Field(default=None, description="A workload that is stored already.")
@@ -33,5 +35,7 @@ class ModuleBody(Body):
 
 class TaskBody(ModuleBody):
     """A module to tune, with how often the model calls its function."""
+
+    model_config = with_examples({"upload_id": "up_1", "all_functions": True, "weight": 3})
 
     weight: float = Field(default=1.0, gt=0, le=1e9)

@@ -4,13 +4,28 @@ from pydantic import Field
 
 from tunefarm_schemas.device import HOT_CACHE
 from tunefarm_schemas.workload import Abi
-from tunefarm_services.api.bodies.body import Body, Identifier, Name, Seconds, TargetText, Text
+from tunefarm_services.api.bodies.body import (
+    DIGEST_EXAMPLE,
+    MODULE_EXAMPLE,
+    Body,
+    Identifier,
+    Name,
+    Seconds,
+    TargetText,
+    Text,
+    with_examples,
+)
 from tunefarm_services.api.bodies.job import TraceValue
 from tunefarm_services.api.bodies.module import ModuleBody
 
 
 class BestBody(ModuleBody):
     """Which function is to be run where. ``device_class_id`` may be left out where the farm has one class only."""
+
+    model_config = with_examples(
+        {"module": MODULE_EXAMPLE, "target": "x86-64-v3"},
+        {"workload_id": DIGEST_EXAMPLE, "target": {"kind": "llvm", "mcpu": "znver4", "num-cores": 2}, "limit": 1},
+    )
 
     target: TargetText = None
     device_class_id: Identifier | None = None
@@ -23,6 +38,15 @@ class BestBody(ModuleBody):
 class PublishBody(ModuleBody):
     """A schedule and the latency that somebody claims for it. It may seed searches and is never ``exact``."""
 
+    model_config = with_examples(
+        {
+            "module": MODULE_EXAMPLE,
+            "trace": [[["GetSBlock", [], ["matmul", "main"], ["b0"]], ["GetLoops", ["b0"], [], ["l1", "l2"]]], []],
+            "latency_s": 0.000125,
+            "target": {"kind": "llvm", "mcpu": "znver4", "num-cores": 2},
+        }
+    )
+
     trace: TraceValue
     latency_s: Seconds
     target: TargetText = None
@@ -34,11 +58,20 @@ class PublishBody(ModuleBody):
 class RetractBody(Body):
     """Why a record must not be used any more."""
 
-    reason: Text = Field(min_length=1, examples=["measured while the fan was broken"])
+    model_config = with_examples({"reason": "measured while the fan was broken"})
+
+    reason: Text = Field(min_length=1)
 
 
 class DatabaseBody(Body):
     """The text of both files of a TVM MetaSchedule JSON database."""
+
+    model_config = with_examples(
+        {
+            "workloads": '["1184297437", "eyJyb290X2luZGV4IjogMTQ4fQ=="]\n',
+            "records": '[0, [[[], []], [0.000125], {"kind": "llvm"}, [["TENSOR", "float32", [128]]]]]\n',
+        }
+    )
 
     workloads: str = Field(repr=False, description="Content of database_workload.json.")
     records: str = Field(repr=False, description="Content of database_tuning_record.json.")
@@ -46,6 +79,10 @@ class DatabaseBody(Body):
 
 class ExportBody(Body):
     """Which records to write; all verified ones of the stable ABI when nothing is said."""
+
+    model_config = with_examples(
+        {"workload_id": DIGEST_EXAMPLE}, {"record_ids": ["aa6c9b35957f46f39df26b76216d06ca"], "include_claimed": True}
+    )
 
     record_ids: list[Identifier] = Field(default=[], max_length=10_000)
     workload_id: Identifier | None = None

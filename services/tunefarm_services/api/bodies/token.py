@@ -6,14 +6,22 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from tunefarm_schemas.token import Scope
-from tunefarm_services.api.bodies.body import Body, Name
+from tunefarm_services.api.bodies.body import Body, Name, with_examples
 
 
 class TokenBody(Body):
     """A token of the caller's tenant, with no more scopes than the caller's own."""
 
-    name: Name = Field(examples=["continuous integration"])
-    scopes: list[Scope] = Field(min_length=1, max_length=len(Scope), examples=[["jobs:read", "jobs:write"]])
+    model_config = with_examples(
+        {
+            "name": "continuous integration",
+            "scopes": ["jobs:read", "jobs:write"],
+            "expires_at": "2027-01-01T00:00:00Z",
+        }
+    )
+
+    name: Name
+    scopes: list[Scope] = Field(min_length=1, max_length=len(Scope))
     expires_at: datetime | None = Field(default=None, description="RFC 3339 with an offset; never when absent.")
 
     @model_validator(mode="after")

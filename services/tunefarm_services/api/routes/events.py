@@ -30,9 +30,20 @@ TOKEN_LOOK_S: Final = 5.0
 SUMMARY_WAIT_S: Final = 2.0
 """How long a stream stays open for the summary that follows the end of a job."""
 BATCH: Final = 500
+_DATA: Final = {
+    "type": "string",
+    "contentMediaType": "application/json",
+    "contentSchema": {"$ref": "#/components/schemas/Event"},
+}
+# Of each event, as the OpenAPI of this version means it for a stream.
+_SENT: Final = {
+    "type": "object",
+    "properties": {"id": {"type": "string", "pattern": "^[0-9]+$"}, "event": {"type": "string"}, "data": _DATA},
+    "required": ["id", "event", "data"],
+}
 STREAM: Final = {
     "description": "Server-sent events: ``id`` is the event's number, ``event`` its kind, ``data`` the event as JSON.",
-    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    "content": {"text/event-stream": {"schema": _SENT}},
 }
 
 
