@@ -1,14 +1,15 @@
 """One question to a confined child, and its answer or its refusal."""
 
+import signal
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from tunefarm_sandbox.channel import MAX_MESSAGE_BYTES, Channel, ChannelClosed
-from tunefarm_sandbox.child import Child
+from tunefarm_sandbox.child import Exit
 from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_sandbox.limits import Limits
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
@@ -53,27 +54,39 @@ def ask(
     """Run ``entry`` ("package.module:function") in a child that may compute, read ``readable``, and nothing else.
 
     ``described`` makes a sentence's end of how the child ended and of what it printed, where it ended without answer.
+    A child that was killed from outside says nothing of the question, which is asked once more.
 
     Raises:
         BadInput: the child refused the question, ended or took longer than ``timeout_s``; named after ``field``.
-        ForkFailed: there is no child.
+        ForkFailed: there is no child, or the server died before its child answered.
     """
     payload = question.model_dump_json().encode()
     if len(payload) > MAX_MESSAGE_BYTES:
         raise BadInput(field, "it is too large to be read at once.", fixes.too_large)
-    with server.fork(entry, payload, limits=limits, confinement=Confinement.strict(readable=tuple(readable))) as child:
-        try:
-            received = child.channel.receive(timeout_s)
-        except ChannelClosed as closed:
-            problem = f"the process that read it {described(_how_it_ended(child), child.output())}"
-            raise BadInput(field, problem, fixes.ended) from closed
-        except TimeoutError as late:
-            raise BadInput(field, f"reading it took longer than {timeout_s:g} s.", fixes.late) from late
-    return _decoded(received, answer_type)
+    confinement = Confinement.strict(readable=tuple(readable))
+    for is_last in (False, True):
+        with server.fork(entry, payload, limits=limits, confinement=confinement) as child:
+            try:
+                return _decoded(child.channel.receive(timeout_s), answer_type)
+            except ChannelClosed as closed:
+                ended = child.exit(2.0)
+                if not server.alive:
+                    raise ForkFailed("server_lost", "the fork server died before its child answered") from closed
+                if not is_last and _was_killed(ended):
+                    continue
+                problem = f"the process that read it {described(_how(ended), child.output())}"
+                raise BadInput(field, problem, fixes.ended) from closed
+            except TimeoutError as late:
+                raise BadInput(field, f"reading it took longer than {timeout_s:g} s.", fixes.late) from late
+    raise AssertionError("unreachable")
 
 
-def _how_it_ended(child: Child) -> str:
-    ended = child.exit(2.0)
+def _was_killed(ended: Exit | None) -> bool:
+    """Whether somebody else ended it, such as a host without memory: its own limits and errors end it otherwise."""
+    return ended is not None and ended.kind == "signaled" and ended.code == signal.SIGKILL
+
+
+def _how(ended: Exit | None) -> str:
     if ended is None:
         return "closed its channel"
     return f"was {ended.described()}" if ended.kind == "signaled" else ended.described()

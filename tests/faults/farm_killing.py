@@ -34,7 +34,7 @@ class FarmKiller:
     farm: WholeFarm
     generator: random.Random = field(default_factory=random.Random)
     victims: list[str] = field(default_factory=list)
-    _left: list[str] = field(default_factory=list)
+    _had: set[str] = field(default_factory=set)
     _best_records_s: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def kill(self, times: int) -> None:
@@ -81,12 +81,13 @@ class FarmKiller:
             self._until_counted(deaths)
 
     def _drawn(self, roles: list[str]) -> str:
-        """One of ``roles``, none again before each had its turn."""
-        if not (left := [role for role in self._left if role in roles]):
-            self._left = self.generator.sample(roles, len(roles))
-            left = self._left
-        self._left.remove(left[0])
-        return left[0]
+        """One of ``roles``, none again before each that runs now had its turn."""
+        if not (left := [role for role in roles if role not in self._had]):
+            self._had.clear()
+            left = roles
+        drawn = self.generator.choice(left)
+        self._had.add(drawn)
+        return drawn
 
     def _until_counted(self, deaths_before: int) -> None:
         """Wait until the death is written down, so that the next look does not underestimate what a job suffered."""

@@ -24,6 +24,10 @@ WORKERS = 3
 AGAIN_S = 0.5
 """So long a supervisor waits before it starts something again."""
 END_S = 20.0
+OF_WORKERS = ("worker", "worker's zygote", "child of a worker's zygote")
+OF_TUNERS = ("tuner", "tuner's zygote", "search", "below a search")
+OF_THE_API = ("API", "process of the API", "API's zygote", "intake child")
+"""What processes are, by how deep below the started one they are; all that are deeper are as the last."""
 
 
 @dataclass(eq=False)
@@ -126,31 +130,29 @@ class WholeFarm:
         return {part.name: part.process.wait(END_S) for part in self.parts}  # type: ignore[union-attr]
 
     def processes(self) -> dict[str, list[int]]:
-        """Everything of the farm that runs now, by what it is."""
-        found: dict[str, list[int]] = {
-            "worker": [worker.pid for worker in self.workers if worker.runs],
-            "tuner": [tuner.pid for tuner in self.tuners if tuner.runs],
-            "API": [self.api.pid] if self.api.runs else [],
-            "Redis": [] if self.broker.pid is None else [self.broker.pid],
-            "tuner's zygote": [],
-            "search": [],
-            "child of the API": [child.pid for child in children(self.api)],
-        }
-        for tuner in self.tuners:
-            for zygote in children(tuner):
-                found["tuner's zygote"].append(zygote.pid)
-                with suppress(psutil.Error):
-                    found["search"] += [child.pid for child in zygote.children()]
-        return {role: pids for role, pids in found.items() if pids}
+        """Everything of the farm that runs now, however deep below what was started, by what it is."""
+        found: dict[str, list[int]] = {} if self.broker.pid is None else {"Redis": [self.broker.pid]}
+        for roles, parts in ((OF_WORKERS, self.workers), (OF_TUNERS, self.tuners), (OF_THE_API, [self.api])):
+            for depth, pid in (place for part in parts for place in places_in_tree(part)):
+                found.setdefault(roles[min(depth, len(roles) - 1)], []).append(pid)
+        return found
 
     def _is_ready(self) -> bool:
         ready = sum(lane.state in (LaneState.READY, LaneState.BUSY) for lane in self.store.lanes())
         return ready == len(self.workers) and (self.home / "api.json").exists()
 
 
-def children(part: Part) -> list[psutil.Process]:
+def places_in_tree(part: Part) -> Iterator[tuple[int, int]]:
+    """Every process of a part that runs now: how deep it is below the one that was started, and its number."""
+    level, depth = [psutil.Process(part.pid)] if part.runs else [], 0
+    while level:
+        yield from ((depth, process.pid) for process in level)
+        level, depth = [child for process in level for child in children(process)], depth + 1
+
+
+def children(process: psutil.Process) -> list[psutil.Process]:
     with suppress(psutil.Error):
-        return psutil.Process(part.pid).children() if part.runs else []
+        return [child for child in process.children() if child.status() != psutil.STATUS_ZOMBIE]
     return []
 
 

@@ -43,6 +43,11 @@ def greet(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     channel.send(b"hello " + payload)
 
 
+def echo_late(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    time.sleep(1.0)
+    channel.send(payload)
+
+
 def wait(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     channel.send(b"waiting")
     time.sleep(60)
