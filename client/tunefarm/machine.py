@@ -13,6 +13,7 @@ from tunefarm.installation import open_store, private_folder
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.understanding import understand
 from tunefarm.job_options import JobOptions
+from tunefarm.required_confinement import require_confinement
 from tunefarm.resume_option import module_of
 from tunefarm.scratch_folder import ScratchFolder
 from tunefarm.zygote import start_zygote
@@ -67,8 +68,13 @@ class Machine(AbstractContextManager["Machine"]):
         return self._farm.result()
 
     def prepare_farm(self) -> None:
-        """Begin to make the farm, beside whatever comes next: compiling its reference kernels takes a while."""
+        """Begin to make the farm, beside whatever comes next: compiling its reference kernels takes a while.
+
+        Raises:
+            BadInput: candidates cannot be confined as the settings require.
+        """
         if self._farm is None:
+            require_confinement(self.settings)
             zygote, store = self.zygote, self.store
             self._scratch = ScratchFolder.within(private_folder(self.settings, "scratch"))
             self._farm = self._maker.submit(self._make_farm, zygote, store, self._scratch.path)

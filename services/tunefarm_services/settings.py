@@ -21,6 +21,8 @@ class Settings(BaseSettings):
     """URL of an object store, such as ``s3://bucket/prefix``; a folder under ``home`` when absent."""
     busy_timeout_s: float = Field(default=10.0, gt=0)
     """How long to wait for another process's write before giving up."""
+    require_confinement: bool = False
+    """Measure on this host only where its kernel confines candidates fully. Workers ask for that by themselves."""
 
     def database(self) -> str:
         """The database's URL, with its password."""

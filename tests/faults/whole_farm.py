@@ -24,6 +24,8 @@ WORKERS = 3
 AGAIN_S = 0.5
 """So long a supervisor waits before it starts something again."""
 END_S = 20.0
+LISTENS_S = 8.0
+"""So long after its start at the latest a part listens to signals, on a slow host."""
 OF_WORKERS = ("worker", "worker's zygote", "child of a worker's zygote")
 OF_TUNERS = ("tuner", "tuner's zygote", "search", "below a search")
 OF_THE_API = ("API", "process of the API", "API's zygote", "intake child")
@@ -124,7 +126,11 @@ class WholeFarm:
                 part.start()
 
     def stop(self) -> dict[str, int]:
-        """Stop everything in order, as an operator does; the exit status of each part."""
+        """Stop everything in order, as an operator does; the exit status of each part.
+
+        What was only just started again is waited for: before it listens to signals, one ends it as it stands.
+        """
+        time.sleep(max(0.0, max(part.began_s for part in self.parts) + LISTENS_S - time.monotonic()))
         for part in self.parts:
             part.process.terminate()  # type: ignore[union-attr]
         return {part.name: part.process.wait(END_S) for part in self.parts}  # type: ignore[union-attr]

@@ -21,6 +21,7 @@ from tunefarm_schemas.job import Job, JobOutcome
 if TYPE_CHECKING:
     from tunefarm.machine import Machine
     from tunefarm.progress_display import ProgressDisplay
+    from tunefarm_services.settings import Settings
     from tunefarm_services.tuner.summary import JobSummary
 
 StrategyName = Literal["random", "evolutionary", "tvm", "replay"]
@@ -61,6 +62,9 @@ def tune(
         str, typer.Option(help="How time is taken: cpu-hot-cache or cpu-cold-cache.")
     ] = "cpu-hot-cache",
     abi: Annotated[AbiName, typer.Option(help="packed: constant arguments may change layout.")] = "stable",
+    require_confinement: Annotated[
+        bool, typer.Option("--require-confinement", help="Refuse to measure where candidates cannot be confined fully.")
+    ] = False,
     output: Annotated[str | None, typer.Option(help="Folder for the library, a plot and a report.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
@@ -80,6 +84,8 @@ def tune(
         protocol=protocol,
         labels={} if module is None else {"module": module},
     )
+    from tunefarm_services.settings import Settings
+
     options.require_usable()
     folder = None if output is None else output_folder(output)
     source = None if resume is not None else _module_source(module)
@@ -96,7 +102,10 @@ def tune(
             host_cores=usable_physical_cores(),
             inputs=inputs_of_texts(inputs or ()),
         )
-    return _tune(request, options, resume, folder, as_json=as_json)
+    settings = Settings()
+    if require_confinement:
+        settings = settings.model_copy(update={"require_confinement": True})
+    return _tune(request, options, resume, folder, settings, as_json=as_json)
 
 
 def _module_source(text: str | None) -> ModuleSource:
@@ -106,12 +115,18 @@ def _module_source(text: str | None) -> ModuleSource:
 
 
 def _tune(
-    request: IntakeRequest | None, options: JobOptions, resume: str | None, folder: Path | None, *, as_json: bool
+    request: IntakeRequest | None,
+    options: JobOptions,
+    resume: str | None,
+    folder: Path | None,
+    settings: "Settings",
+    *,
+    as_json: bool,
 ) -> int:
     from tunefarm.machine import Machine
     from tunefarm.progress_display import progress_display
 
-    with Machine(zygote=take_zygote()) as machine:
+    with Machine(settings, zygote=take_zygote()) as machine:
         with progress_display() as display:
             job = _job(machine, request, options, resume, display)
             summary = _work(machine, job, display)

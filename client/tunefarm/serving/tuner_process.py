@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 import structlog
 
 from tunefarm.installation import open_store, private_folder
+from tunefarm.required_confinement import require_confinement
 from tunefarm.scratch_folder import ScratchFolder
 from tunefarm.zygote import start_search_zygote, start_zygote
 from tunefarm_sandbox.fork_server import Child, ForkFailed
@@ -25,7 +26,8 @@ def run_tuner(settings: TunerSettings, telemetry: Telemetry, stop: threading.Eve
     """Work on jobs until ``stop`` is set. Without a broker this host measures.
 
     Raises:
-        BadInput, StoreError: a folder, the database or the broker's URL cannot be used.
+        BadInput, StoreError: a folder, the database or the broker's URL cannot be used, or this host, which is to
+            measure, cannot confine candidates as the settings require.
     """
     with ExitStack() as parts:
         store = open_store(settings)
@@ -44,6 +46,7 @@ def _on_this_host(
 ) -> Iterator[TunerService]:
     from tunefarm.serving.local_farms import LocalFarms
 
+    require_confinement(settings)
     scratch = ScratchFolder.within(private_folder(settings, "scratch"))
     zygotes = Zygotes(start_zygote)
     try:
