@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.api.people import person_of, somebody
 from tests.api.stored import put_job
+from tunefarm.remote.upload_calls import PIECE_BYTES
 from tunefarm_services.api.middleware import idempotency
 
 PROBLEM = "application/problem+json"
@@ -225,21 +226,45 @@ def test_a_bug_is_a_problem_without_its_traceback(alice, store, monkeypatch):
 
 
 def test_an_upload_is_resumed_where_it_broke_off(alice):
-    content = json.dumps({"nodes": ["x" * 1000]}).encode()
+    content = json.dumps({"nodes": ["x" * 100_000]}).encode()
     upload = alice.post("/v1/uploads", json={"size_bytes": len(content)}).json()
     path = f"/v1/uploads/{upload['upload_id']}"
     kind = {"Content-Type": "application/offset+octet-stream"}
-    assert alice.patch(path, content=content[:500], headers={**kind, "Upload-Offset": "0"}).status_code == 204
+    assert alice.patch(path, content=content[:70000], headers={**kind, "Upload-Offset": "0"}).status_code == 204
     problem = assert_problem(
         alice.patch(path, content=content[:10], headers={**kind, "Upload-Offset": "7"}), 409, "wrong-offset"
     )
-    assert problem["offset"] == 500
-    assert alice.head(path).headers["upload-offset"] == "500"
-    last = alice.patch(path, content=content[500:], headers={**kind, "Upload-Offset": "500"})
+    assert problem["offset"] == 70000
+    assert alice.head(path).headers["upload-offset"] == "70000"
+    last = alice.patch(path, content=content[70000:], headers={**kind, "Upload-Offset": "70000"})
     assert last.headers["upload-offset"] == str(len(content)) == alice.head(path).headers["upload-length"]
-    assert_problem(alice.patch(path, content=b"x", headers={"Upload-Offset": "500"}), 415, "unsupported-media-type")
+    assert_problem(alice.patch(path, content=b"x", headers={"Upload-Offset": "70000"}), 415, "unsupported-media-type")
     assert alice.delete(path).status_code == 204
     assert alice.head(path).status_code == 404
+
+
+def test_an_upload_is_not_sent_in_crumbs(app_with, store):
+    alice = person_of(app_with(upload_least_piece_bytes=100), store, "alice")
+    path = f"/v1/uploads/{alice.post('/v1/uploads', json={'size_bytes': 205}).json()['upload_id']}"
+
+    def sent(offset, size):
+        headers = {"Content-Type": "application/offset+octet-stream", "Upload-Offset": str(offset)}
+        return alice.patch(path, content=b"x" * size, headers=headers)
+
+    problem = assert_problem(sent(0, 99), 422, "bad-input")
+    assert problem["field"] == "data"
+    assert "99 bytes" in problem["detail"]
+    assert "100" in problem["fix"]
+    assert alice.head(path).headers["upload-offset"] == "0"
+    assert sent(0, 100).status_code == 204
+    assert_problem(sent(100, 1), 422, "bad-input")
+    assert sent(100, 0).status_code == 204
+    assert sent(100, 100).status_code == 204
+    assert sent(200, 5).headers["upload-offset"] == "205", "the last may be as small as it is"
+
+
+def test_the_pieces_of_our_client_are_of_a_size_that_is_taken(settings):
+    assert settings.upload_least_piece_bytes <= PIECE_BYTES <= settings.upload_piece_bytes
 
 
 def test_uploads_have_quotas(app_with, store):

@@ -192,6 +192,16 @@ class TestUploads:
             store.append_upload(TENANT, upload.upload_id, 0, b"four")
         assert store.upload(TENANT, upload.upload_id).received_bytes == 0
 
+    def test_a_piece_below_the_least_size_is_refused_unless_it_is_the_last(self, store: Store):
+        upload = store.create_upload(TENANT, 7)
+        with pytest.raises(BadInput, match="too small"):
+            store.append_upload(TENANT, upload.upload_id, 0, b"two", least_piece_bytes=4)
+        assert store.upload(TENANT, upload.upload_id).received_bytes == 0
+        store.append_upload(TENANT, upload.upload_id, 0, b"four", least_piece_bytes=4)
+        store.append_upload(TENANT, upload.upload_id, 4, b"", least_piece_bytes=4)
+        store.append_upload(TENANT, upload.upload_id, 4, b"six", least_piece_bytes=4)
+        assert store.upload_bytes(TENANT, upload.upload_id) == b"foursix"
+
     def test_content_with_another_digest_is_refused(self, store: Store):
         upload = store.create_upload(TENANT, 3, digest(b"abc"))
         store.append_upload(TENANT, upload.upload_id, 0, b"abd")

@@ -11,6 +11,7 @@ from tunefarm.remote.views import UploadView
 from tunefarm_schemas.frozen import JsonValue, digest
 
 PIECE_BYTES: Final = 4 << 20
+"""Within what a service takes as one piece: by default 64 KiB, but for the last, to 16 MiB."""
 INLINE_BYTES: Final = 1 << 20
 """A larger module is uploaded first instead of being sent within the request."""
 PIECE_TYPE: Final = "application/offset+octet-stream"

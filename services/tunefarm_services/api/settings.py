@@ -6,6 +6,7 @@ from pydantic import Field
 
 from tunefarm_services.settings import Settings
 
+KIBIBYTE: Final = 1 << 10
 MEBIBYTE: Final = 1 << 20
 
 
@@ -25,6 +26,9 @@ class ApiSettings(Settings):
     body_bytes: int = Field(default=16 * MEBIBYTE, gt=0)
     """Largest body of a request but for a piece of an upload."""
     upload_piece_bytes: int = Field(default=16 * MEBIBYTE, gt=0)
+    """Largest piece of an upload."""
+    upload_least_piece_bytes: int = Field(default=64 * KIBIBYTE, ge=0)
+    """Smallest piece of an upload but for its last. Each is a row and a blob."""
     upload_bytes: int = Field(default=256 * MEBIBYTE, gt=0)
     """Largest upload."""
     tenant_upload_bytes: int = Field(default=1024 * MEBIBYTE, gt=0)

@@ -52,10 +52,13 @@ class UploadRows(Garbage):
         return upload
 
     @retried
-    def append_upload(self, tenant: str, upload_id: str, offset: int, data: bytes) -> Upload:
-        """Add the piece that begins at byte ``offset``.
+    def append_upload(
+        self, tenant: str, upload_id: str, offset: int, data: bytes, least_piece_bytes: int = 0
+    ) -> Upload:
+        """Add the piece that begins at byte ``offset``; nothing happens to an empty one.
 
-        Raises NotFound, WrongOffset naming the right one, and BadInput for more bytes than were announced.
+        Each piece is a row and a blob, so all but the last have ``least_piece_bytes`` or more. Raises NotFound,
+        WrongOffset naming the right one, and BadInput for more bytes than were announced, or fewer than that.
         """
         with self._database.writing() as connection:
             upload = _upload_of(connection, tenant, upload_id, _BY_ID.with_for_update())
@@ -65,6 +68,11 @@ class UploadRows(Garbage):
             if received_bytes > upload.size_bytes:
                 problem = f"{received_bytes} bytes are more than the {upload.size_bytes} announced."
                 raise BadInput("data", problem, "Begin an upload of the right size.")
+            if 0 < len(data) < least_piece_bytes and received_bytes < upload.size_bytes:
+                problem = (
+                    f"A piece of {len(data)} bytes is too small: only the last may have under {least_piece_bytes}."
+                )
+                raise BadInput("data", problem, f"Send {least_piece_bytes} bytes or more at once.")
             if data:
                 self._database.lock_blobs(connection, exclusive=False)
                 piece = {"offset_bytes": offset, "blob_digest": self._blobs.put(data)}

@@ -78,12 +78,17 @@ async def append(
     parts: PartsOf,
     upload_offset: Annotated[int, Header(ge=0, lt=1 << 40, description="Where this piece begins, in bytes.")],
 ) -> Response:
-    """Add a piece. After a broken connection ask with HEAD where to go on."""
+    """Add a piece. After a broken connection ask with HEAD where to go on.
+
+    All pieces but the last have 64 KiB or more, unless the service is set otherwise.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in {PIECE, "application/octet-stream"}:
         raise ApiProblem(ProblemKind.UNSUPPORTED_MEDIA_TYPE, f"Send pieces as {PIECE}.")
     data = await request.body()
-    upload = await to_thread.run_sync(parts.store.append_upload, caller.tenant, upload_id, upload_offset, data)
+    least_bytes = parts.settings.upload_least_piece_bytes
+    place = (caller.tenant, upload_id, upload_offset)
+    upload = await to_thread.run_sync(parts.store.append_upload, *place, data, least_bytes)
     return Response(status_code=204, headers=_headers(upload))
 
 
