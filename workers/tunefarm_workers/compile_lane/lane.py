@@ -3,8 +3,6 @@
 import shutil
 from typing import Final
 
-from pydantic import ValidationError
-
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.device import Device, ReferenceKernelTimes
 from tunefarm_schemas.frozen import digest
@@ -21,6 +19,7 @@ from tunefarm_workers.device_session.local_compiler import LocalCompiler
 from tunefarm_workers.device_session.preload import PRELOAD as SESSION_PRELOAD
 from tunefarm_workers.device_session.session_messages import Toolchain
 from tunefarm_workers.host_name import host_name
+from tunefarm_workers.settings_of_environment import settings_of_environment
 
 PRELOAD: Final = ("tvm", SESSION_PRELOAD)
 KIND: Final = "compile"
@@ -58,12 +57,7 @@ def open_lane(context: LaneContext) -> HostedLane:
 
 def compile_settings() -> CompileSettings:
     """What the environment says of the pool. Raises BadInput for the first field that is wrong."""
-    try:
-        return CompileSettings()
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = f"TUNEFARM_COMPILE_{'_'.join(str(part) for part in first['loc']).upper()}"
-        raise BadInput(field, f"{first['msg']}.", "Set it to what describes the pool.") from error
+    return settings_of_environment(CompileSettings, "Set it to what describes the pool.")
 
 
 def _check_linker(toolchain: Toolchain) -> None:

@@ -3,10 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
 from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_schemas.bad_input import BadInput
 from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 from tunefarm_workers.compile_lane.elsewhere import elsewhere
@@ -15,6 +12,7 @@ from tunefarm_workers.cuda.cuda_settings import CudaSettings
 from tunefarm_workers.cuda.gpu_target import gpu_fingerprint
 from tunefarm_workers.device_session.known_device import KnownDevice
 from tunefarm_workers.device_session.preload import PRELOAD as SESSION_PRELOAD
+from tunefarm_workers.settings_of_environment import settings_of_environment
 
 PRELOAD: Final = ("tvm", SESSION_PRELOAD)
 
@@ -31,9 +29,4 @@ def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Bl
 
 def cuda_settings() -> CudaSettings:
     """What the environment says of the device. Raises BadInput for the first field that is wrong."""
-    try:
-        return CudaSettings()
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = f"TUNEFARM_CUDA_{'_'.join(str(part) for part in first['loc']).upper()}"
-        raise BadInput(field, f"{first['msg']}.", "Correct it, or leave it out.") from error
+    return settings_of_environment(CudaSettings, "Correct it, or leave it out.")

@@ -3,10 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
 from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_schemas.bad_input import BadInput
 from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 from tunefarm_workers.compile_lane.elsewhere import elsewhere
@@ -14,6 +11,7 @@ from tunefarm_workers.device_session.known_device import KnownDevice
 from tunefarm_workers.device_session.preload import PRELOAD as SESSION_PRELOAD
 from tunefarm_workers.gateway.gateway_farm import GatewayFarm, board_fingerprint
 from tunefarm_workers.gateway.gateway_settings import GatewaySettings
+from tunefarm_workers.settings_of_environment import settings_of_environment
 
 PRELOAD: Final = ("tvm", SESSION_PRELOAD)
 
@@ -30,10 +28,4 @@ def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Bl
 
 def gateway_settings() -> GatewaySettings:
     """What the environment says of the board. Raises BadInput for the first field that is wrong."""
-    try:
-        return GatewaySettings()
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = "_".join(str(part) for part in first["loc"]).upper()
-        field = f"TUNEFARM_GATEWAY_{name}" if name else "TUNEFARM_GATEWAY_*"
-        raise BadInput(field, f"{first['msg']}.", "Set it to what describes the board.") from error
+    return settings_of_environment(GatewaySettings, "Set it to what describes the board.")

@@ -1,0 +1,20 @@
+"""Settings of one kind of lane, as the environment gives them."""
+
+from typing import TypeVar
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings
+
+from tunefarm_schemas.bad_input import BadInput
+
+S = TypeVar("S", bound=BaseSettings)
+
+
+def settings_of_environment(kind: type[S], fix: str) -> S:
+    """An instance of ``kind``. Raises BadInput for the first variable that is wrong, with ``fix`` for what to do."""
+    try:
+        return kind()
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "_".join(str(part) for part in first["loc"]).upper() or "*"
+        raise BadInput(f"{kind.model_config.get('env_prefix', '')}{name}", f"{first['msg']}.", fix) from error
