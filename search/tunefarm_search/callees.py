@@ -5,7 +5,7 @@ is refused, so that a new operator of TVM is no hole until somebody has looked a
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import tvm
@@ -77,17 +77,18 @@ def foreign_node(module_json: str) -> str | None:
     return None
 
 
-def forbidden_callee(module_json: str) -> str | None:
+def forbidden_callee(module_json: str, allowed: Collection[str] = ()) -> str | None:
     """What the functions of a module call or import and must not, as a person would write it; None when all is well.
 
-    ``module_json`` is the text that ``tvm.ir.save_json`` gave for a module that TVM has loaded.
+    ``module_json`` is the text that ``tvm.ir.save_json`` gave for a module that TVM has loaded. ``allowed`` are names
+    of functions outside of it that it may call all the same.
     """
     nodes = _nodes(module_json)
     for node in nodes:
         kind, data = node["type"], node.get("data")
         if kind == "ffi.String" and isinstance(data, str) and data.lower().startswith(REFUSED_PRAGMAS):
             return data
-        found = _of_call(nodes, data) if kind == "ir.Call" and isinstance(data, dict) else None
+        found = _of_call(nodes, data, allowed) if kind == "ir.Call" and isinstance(data, dict) else None
         if found is None and kind == "ir.Op":
             found = _of_operator(str(data))
         if found is not None:
@@ -113,7 +114,7 @@ def _calls_by_name(name: str) -> bool:
     return "extern" in name or "packed" in name
 
 
-def _of_call(nodes: Sequence[Mapping[str, Any]], call: Mapping[str, Any]) -> str | None:
+def _of_call(nodes: Sequence[Mapping[str, Any]], call: Mapping[str, Any], allowed: Collection[str]) -> str | None:
     operator = nodes[call["op"]]
     arguments = [nodes[index] for index in nodes[call["args"]]["data"]]
     if operator["type"] != "ir.Op":
@@ -121,8 +122,8 @@ def _of_call(nodes: Sequence[Mapping[str, Any]], call: Mapping[str, Any]) -> str
     name = str(operator["data"])
     if name in LLVM_CALLS:
         return _of_llvm(name, _number(nodes, arguments))
-    if _calls_by_name(name):
-        return f"{name.removeprefix('tirx.')}({_text(nodes, arguments)!r})"
+    if _calls_by_name(name) and (callee := _text(nodes, arguments)) not in allowed:
+        return f"{name.removeprefix('tirx.')}({callee!r})"
     return None
 
 

@@ -4,6 +4,7 @@ What is read here may crash TVM all the same: call it in a confined child that m
 """
 
 import json
+from collections.abc import Collection
 from typing import Any, Final
 
 import tvm
@@ -48,35 +49,37 @@ def foreign_module(module_json: str) -> Any:
         raise BadInput("module", f"TVM cannot load it: {last_line(error)}", JSON_FIX) from error
 
 
-def foreign_workload(module: Any, function: str | None, name: str | None) -> Workload:
-    """One function of a foreign module, normalised.
+def foreign_workload(module: Any, function: str | None, name: str | None, callees: Collection[str] = ()) -> Workload:
+    """One function of a foreign module, normalised. It may call functions outside of it named in ``callees``.
 
     Raises:
         BadInput: it cannot be tuned, or calls what is not allowed.
     """
     found = workload_of(module, function, name=name)
-    _refuse_forbidden_calls(found.module_json, "module")
+    _refuse_forbidden_calls(found.module_json, "module", callees)
     return found
 
 
-def foreign_trace(workload: Workload, text: str) -> Trace:
-    """A trace with its decisions, proven to apply to the workload.
+def foreign_trace(workload: Workload, text: str, callees: Collection[str] = ()) -> Trace:
+    """A trace with its decisions, proven to apply to the workload, which may call ``callees``.
 
     Raises:
         BadInput: it does not, or brings in what is not allowed.
     """
-    return trace_of(_applied(workload, text, "seed_traces"))
+    return trace_of(_applied(workload, text, "seed_traces", callees))
 
 
-def foreign_sketch(workload: Workload, text: str) -> Sketch:
+def foreign_sketch(workload: Workload, text: str, callees: Collection[str] = ()) -> Sketch:
     """A sketch, proven to apply with decisions that were drawn at random. A draw may fail where others do not.
+
+    The workload may call ``callees``.
 
     Raises:
         BadInput: it does not apply, or brings in what is not allowed.
     """
     for attempts_left in reversed(range(ATTEMPTS_OF_A_SKETCH)):
         try:
-            _applied(workload, text, "space")
+            _applied(workload, text, "space", callees)
         except BadInput:
             if attempts_left == 0:
                 raise
@@ -85,18 +88,21 @@ def foreign_sketch(workload: Workload, text: str) -> Sketch:
     return steps_of(Sketch(text=text)).sketch
 
 
-def forbidden_in_record(workload: Workload, trace: Trace) -> str | None:
-    """What a workload and a trace that applies to it call or import and must not; None when all is well."""
-    callee = forbidden_callee(workload.module_json)
+def forbidden_in_record(workload: Workload, trace: Trace, callees: Collection[str] = ()) -> str | None:
+    """What a workload and a trace that applies to it call or import and must not; None when all is well.
+
+    They may call ``callees``.
+    """
+    callee = forbidden_callee(workload.module_json, callees)
     # Annotations are all that a trace can bring in, so one that has none of them is not applied once more.
     if callee is not None or not any(word in trace.text for word in ("pragma_import", "extern", "asm")):
         return callee
     schedule = Schedule(tvm.ir.load_json(workload.module_json))
     TvmTrace.apply_json_to_schedule(trace.as_json(), schedule)
-    return forbidden_callee(str(tvm.ir.save_json(schedule.mod)))
+    return forbidden_callee(str(tvm.ir.save_json(schedule.mod)), callees)
 
 
-def _applied(workload: Workload, text: str, field: str) -> Any:
+def _applied(workload: Workload, text: str, field: str, callees: Collection[str]) -> Any:
     try:
         steps = json.loads(text)
         steps_of(Trace(text=text))
@@ -107,11 +113,11 @@ def _applied(workload: Workload, text: str, field: str) -> Any:
         TvmTrace.apply_json_to_schedule(steps, schedule)
     except TVM_ERRORS as error:
         raise BadInput(field, f"a trace does not apply: {last_line(error)}", TRACE_FIX) from error
-    _refuse_forbidden_calls(str(tvm.ir.save_json(schedule.mod)), field)
+    _refuse_forbidden_calls(str(tvm.ir.save_json(schedule.mod)), field, callees)
     return schedule
 
 
-def _refuse_forbidden_calls(module_json: str, field: str) -> None:
-    callee = forbidden_callee(module_json)
+def _refuse_forbidden_calls(module_json: str, field: str, callees: Collection[str]) -> None:
+    callee = forbidden_callee(module_json, callees)
     if callee is not None:
         raise BadInput(field, f"it calls {callee}, which is not allowed.", CALLEE_FIX)

@@ -92,6 +92,17 @@ def test_a_call_into_the_host_is_refused_by_name(alice, callee, named):
     assert named in refused(alice, calling_json(callee))["detail"]
 
 
+@pytest.mark.parametrize(("callee", "name"), [("extern", "system"), ("packed", "runtime.ProcessSpawn")])
+def test_what_one_tenant_may_call_no_other_may_and_nothing_else(app_with, store, callee, name):
+    app = app_with(callees={"alice": (name,)})
+    alice, bob = person_of(app, store, "alice"), person_of(app, store, "bob")
+    assert name.rpartition(".")[2] in refused(bob, calling_json(callee))["detail"]
+    refused(alice, calling_json("packed" if callee == "extern" else "extern"))
+    body = {"module": calling_json(callee), "target": TARGET}
+    answer = alice.post("/v1/jobs", json=body)
+    assert answer.status_code == 202, answer.text
+
+
 def test_code_in_a_pragma_is_refused(alice):
     assert "pragma_import_llvm" in refused(alice, pragma_json())["detail"]
 

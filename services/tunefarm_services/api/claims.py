@@ -7,7 +7,7 @@ from tunefarm_schemas.record import RecordKey, RecordStatus, TuningRecord
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.workload import Workload
 from tunefarm_services.api.bodies.record import DatabaseBody, ExportBody, PublishBody
-from tunefarm_services.api.intake_messages import DatabaseEntries, DatabaseEntry, DatabaseText
+from tunefarm_services.api.intake_messages import DatabaseEntries, DatabaseEntry, DatabaseQuestion, DatabaseText
 from tunefarm_services.api.modules import target_question, trace_text, understood
 from tunefarm_services.api.parts import Parts
 from tunefarm_services.api.views.report import ExportedDatabase, ImportReport, RefusedLine
@@ -42,7 +42,9 @@ def publish(parts: Parts, tenant: str, body: PublishBody) -> tuple[TuningRecord,
 
 def import_database(parts: Parts, tenant: str, body: DatabaseBody) -> ImportReport:
     """Keep every usable line of a TVM database as a claim. Raises BadInput where reading it ends the child."""
-    entries = parts.intake.read_database(DatabaseText(workloads=body.workloads, records=body.records))
+    text = DatabaseText(workloads=body.workloads, records=body.records)
+    callees = parts.settings.callees.get(tenant, ())
+    entries = parts.intake.read_database(DatabaseQuestion(database=text, callees=callees))
     known = recognised(parts.store, tenant, entries.workloads, parts.intake.same, with_schedules=True)
     by_id = {given.workload_id: workload for given, workload in zip(entries.workloads, known, strict=True)}
     taken: list[str] = []

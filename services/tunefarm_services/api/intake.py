@@ -11,6 +11,7 @@ from tunefarm_schemas.frozen import Frozen
 from tunefarm_services.api.confined_call import confined_call
 from tunefarm_services.api.intake_messages import (
     DatabaseEntries,
+    DatabaseQuestion,
     DatabaseText,
     ModuleAnswer,
     ModuleQuestion,
@@ -50,7 +51,7 @@ class Intake(Protocol):
     def knows_target(self, question: TargetText) -> bool:
         """Whether ``target`` answers without a child."""
 
-    def read_database(self, question: DatabaseText) -> DatabaseEntries:
+    def read_database(self, question: DatabaseQuestion) -> DatabaseEntries:
         """What is usable of a TVM database."""
 
     def write_database(self, question: DatabaseEntries) -> DatabaseText:
@@ -110,7 +111,7 @@ class ZygoteIntake:
         """Whether it was asked for before."""
         return question in self._targets
 
-    def read_database(self, question: DatabaseText) -> DatabaseEntries:
+    def read_database(self, question: DatabaseQuestion) -> DatabaseEntries:
         """What is usable of a TVM database."""
         return self._ask("read_database", question, DatabaseEntries, "records", self._settings.import_timeout_s)
 

@@ -27,6 +27,7 @@ from tunefarm_search.workload import functions_of
 from tunefarm_services.api.intake_messages import (
     DatabaseEntries,
     DatabaseEntry,
+    DatabaseQuestion,
     DatabaseRefusal,
     DatabaseText,
     ModuleAnswer,
@@ -60,9 +61,10 @@ def target(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
 
 
 def read_database(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
-    """Entry of a child: a ``DatabaseText`` in, ``DatabaseEntries`` out."""
-    text = DatabaseText.model_validate_json(payload)
-    answer(channel, lambda: _entries(parse_database(text.workloads, text.records)))
+    """Entry of a child: a ``DatabaseQuestion`` in, ``DatabaseEntries`` out."""
+    question = DatabaseQuestion.model_validate_json(payload)
+    text = question.database
+    answer(channel, lambda: _entries(parse_database(text.workloads, text.records), question.callees))
 
 
 def write_database(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
@@ -83,13 +85,14 @@ def understand(question: ModuleQuestion) -> ModuleAnswer:
     """
     chosen = understand_target(question.target) if isinstance(question.target, TargetText) else None
     known = question.target if isinstance(question.target, Target) else None
-    workloads = [each for module in question.modules for each in _workloads(module)]
+    callees = question.callees
+    workloads = [each for module in question.modules for each in _workloads(module, callees)]
     only = _only(workloads, question)
     return ModuleAnswer(
         workloads=tuple(workloads),
         target=chosen.target if chosen is not None else known,
-        sketches=tuple(foreign_sketch(only, text) for text in question.sketches) if only else (),
-        seed_traces=tuple(foreign_trace(only, text) for text in question.seed_traces) if only else (),
+        sketches=tuple(foreign_sketch(only, text, callees) for text in question.sketches) if only else (),
+        seed_traces=tuple(foreign_trace(only, text, callees) for text in question.seed_traces) if only else (),
         notes=() if chosen is None else chosen.notes,
     )
 
@@ -129,7 +132,7 @@ def _found_target(text: str, cores: int) -> CanonicalTarget:
         raise BadInput(refused.field, problem, fix) from refused
 
 
-def _workloads(text: ModuleText) -> list[UnderstoodWorkload]:
+def _workloads(text: ModuleText, callees: Sequence[str]) -> list[UnderstoodWorkload]:
     module = foreign_module(text.module_json)
     functions = functions_of(module)
     names: Sequence[str | None] = [text.function]
@@ -139,7 +142,8 @@ def _workloads(text: ModuleText) -> list[UnderstoodWorkload]:
         fix = f"Choose one as function, or set all_functions: {', '.join(sorted(functions))}."
         raise BadInput("function", f"the module has {len(functions)} functions.", fix)
     name = None if text.all_functions else text.name
-    return [UnderstoodWorkload(workload=foreign_workload(module, each, name), weight=text.weight) for each in names]
+    found = [foreign_workload(module, each, name, callees) for each in names]
+    return [UnderstoodWorkload(workload=workload, weight=text.weight) for workload in found]
 
 
 def _only(workloads: Sequence[UnderstoodWorkload], question: ModuleQuestion) -> Workload | None:
@@ -152,12 +156,12 @@ def _only(workloads: Sequence[UnderstoodWorkload], question: ModuleQuestion) -> 
     return workloads[0].workload
 
 
-def _entries(database: ParsedDatabase) -> DatabaseEntries:
+def _entries(database: ParsedDatabase, callees: Sequence[str]) -> DatabaseEntries:
     accepted, refused = [], [DatabaseRefusal(file=r.file, line=r.line, reason=r.reason) for r in database.refused]
     workloads: dict[str, Workload] = {}
     targets: dict[str, Target] = {}
     for line in database.accepted:
-        callee = forbidden_in_record(line.workload, line.trace)
+        callee = forbidden_in_record(line.workload, line.trace, callees)
         if callee is not None:
             reason = f"it calls {callee}, which is not allowed"
             refused.append(DatabaseRefusal(file="records", line=line.line, reason=reason))

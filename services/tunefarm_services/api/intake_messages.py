@@ -29,12 +29,16 @@ class TargetText(Frozen):
 
 
 class ModuleQuestion(Frozen):
-    """Modules to understand, with the target and the schedules that came along. Traces are JSON text."""
+    """Modules to understand, with the target and the schedules that came along. Traces are JSON text.
+
+    ``callees`` are functions outside of a module that it may call.
+    """
 
     modules: tuple[ModuleText, ...]
     target: TargetText | Target | None = None
     sketches: tuple[str, ...] = ()
     seed_traces: tuple[str, ...] = ()
+    callees: tuple[str, ...] = ()
 
 
 class UnderstoodWorkload(Frozen):
@@ -66,6 +70,13 @@ class DatabaseText(Frozen):
 
     workloads: str = Field(repr=False)
     records: str = Field(repr=False)
+
+
+class DatabaseQuestion(Frozen):
+    """A TVM database to understand. ``callees`` as in a ``ModuleQuestion``."""
+
+    database: DatabaseText
+    callees: tuple[str, ...] = ()
 
 
 class DatabaseEntry(Frozen):

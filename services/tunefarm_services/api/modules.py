@@ -99,6 +99,7 @@ def understood(
         target=target,
         sketches=tuple(sketches),
         seed_traces=tuple(seed_traces),
+        callees=parts.settings.callees.get(tenant, ()),
     )
     with parts.metrics.intake_seconds.labels(result="answered").time():
         answer = parts.intake.read(question)
