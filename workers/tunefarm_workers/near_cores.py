@@ -11,8 +11,8 @@ from typing import Final
 
 from tunefarm_workers.cpu_identity import may_be_moved_apart
 
-PATIENCE_S: Final = 12.0
-"""The longest that a host was seen to keep cores apart."""
+PATIENCE_S: Final = 5.0
+"""Hosts mostly keep cores apart for less, seldom for half a minute, which is longer than a short search takes."""
 _LOOK_S: Final = 0.1
 _MATTERS_S: Final = 500e-6
 """A kernel that takes longer shows no difference beyond the noise of its own."""
