@@ -45,7 +45,8 @@ def test_five_hundred_hostile_candidates_leave_nothing_behind(tmp_path: Path) ->
     complaints = [text for each, m in zip(hostile, mixed[::2], strict=True) if (text := complaint(each, m))]
     assert not complaints, "\n".join(complaints)
     neighbours = [each.name for each in hostile]
-    spoilt = [(at, neighbours[at], m) for at, m in enumerate(mixed[1::2]) if isinstance(m.result, Failed)]
+    goods = mixed[1::2]
+    spoilt = [(at, neighbours[at], m.result.failure) for at, m in enumerate(goods) if isinstance(m.result, Failed)]
     assert not spoilt, spoilt
     assert all(isinstance(m.result, Timing | Stopped) for m in after), after
     assert not forbidden.exists()
