@@ -59,19 +59,22 @@ def test_distant_cores_are_waited_for() -> None:
     assert host.naps == 7
 
 
-def test_after_a_wait_in_vain_there_is_none_until_they_were_near_again() -> None:
+def test_patience_is_for_all_together_and_grows_back_slowly() -> None:
     host = Host(10**6)
-    waiting = NearCores([0, 1], patience_s=1.0, sleep=host.sleep)
+    now_s = 100.0
+    waiting = NearCores([0, 1], host.sleep, lambda: now_s)
     assert not waiting.wait(SHORT_S, host.is_near)
+    assert 30 <= host.naps <= 31, "three seconds, a tenth at a time"
     naps = host.naps
-    assert 10 <= naps <= 12
     assert not waiting.wait(SHORT_S, host.is_near)
     assert host.naps == naps
-    host.naps_needed = 0
+    now_s += 20.0
+    assert not waiting.wait(SHORT_S, host.is_near)
+    assert 9 <= host.naps - naps <= 11
+    now_s += 1e6
+    host.naps_needed = host.naps + 25
     assert waiting.wait(SHORT_S, host.is_near)
-    host.naps_needed = naps + 3
-    assert waiting.wait(SHORT_S, host.is_near)
-    assert host.naps == naps + 3
+    assert host.naps == host.naps_needed
 
 
 def test_who_is_not_wanted_any_more_does_not_wait() -> None:
