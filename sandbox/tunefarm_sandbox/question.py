@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -38,6 +38,9 @@ def answer(channel: Channel, work: Callable[[], Frozen]) -> None:
     channel.send(result.model_dump_json().encode())
 
 
+_ASKED_AT_MOST: Final = 2
+
+
 def ask(
     server: ForkServer,
     entry: str,
@@ -64,21 +67,19 @@ def ask(
     if len(payload) > MAX_MESSAGE_BYTES:
         raise BadInput(field, "it is too large to be read at once.", fixes.too_large)
     confinement = Confinement.strict(readable=tuple(readable))
-    for is_last in (False, True):
+    for _ in range(_ASKED_AT_MOST):
         with server.fork(entry, payload, limits=limits, confinement=confinement) as child:
             try:
                 return _decoded(child.channel.receive(timeout_s), answer_type)
-            except ChannelClosed as closed:
-                ended = child.exit(2.0)
-                if not server.alive:
-                    raise ForkFailed("server_lost", "the fork server died before its child answered") from closed
-                if not is_last and _was_killed(ended):
-                    continue
-                problem = f"the process that read it {described(_how(ended), child.output())}"
-                raise BadInput(field, problem, fixes.ended) from closed
             except TimeoutError as late:
                 raise BadInput(field, f"reading it took longer than {timeout_s:g} s.", fixes.late) from late
-    raise AssertionError("unreachable")
+            except ChannelClosed:
+                ended, printed = child.exit(2.0), child.output()
+        if not server.alive:
+            raise ForkFailed("server_lost", "the fork server died before its child answered")
+        if not _was_killed(ended):
+            break
+    raise BadInput(field, f"the process that read it {described(_how(ended), printed)}", fixes.ended)
 
 
 def _was_killed(ended: Exit | None) -> bool:

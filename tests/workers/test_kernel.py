@@ -77,17 +77,9 @@ def test_a_write_beside_the_output_is_seen(held: HeldTask, function: object) -> 
     assert (found.reason, "outside of its output" in found.message) == (FailureReason.WRONG_RESULT, True)
 
 
-def test_a_write_to_an_input_is_seen_when_it_is_looked_for(held: HeldTask) -> None:
-    wrong = kernel(held, changing_its_input)
-    wrong.call()
-    assert wrong.overstepped(inputs=False) is None
-    found = wrong.overstepped()
-    assert found is not None
-    assert "to or beside an input" in found.message
-
-
-def test_a_write_beside_an_input_is_seen_when_it_is_looked_for(held: HeldTask) -> None:
-    wrong = kernel(held, beside_its_input)
+@pytest.mark.parametrize("function", [changing_its_input, beside_its_input])
+def test_a_write_to_or_beside_an_input_is_seen_when_it_is_looked_for(held: HeldTask, function: object) -> None:
+    wrong = kernel(held, function)
     wrong.call()
     assert wrong.overstepped(inputs=False) is None
     found = wrong.overstepped()

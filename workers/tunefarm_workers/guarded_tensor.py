@@ -29,15 +29,19 @@ def unwritten_byte(dtype: str) -> int:
 class GuardedTensor:
     """One tensor in memory that TVM allocated, as a caller's would be."""
 
-    def __init__(self, tensor: TensorArgument) -> None:
+    def __init__(self, tensor: TensorArgument, contents: "np.ndarray[Any, Any] | None" = None) -> None:
+        """Holds ``contents``, or without them something no kernel computes."""
         self._size_bytes = max(tensor.elements * numpy_type(tensor.dtype).itemsize, 1)
         self._unwritten = unwritten_byte(tensor.dtype)
         whole = tvm.runtime.empty((self._size_bytes + 2 * GUARD_BYTES,), "uint8")
         self._whole: np.ndarray[Any, Any] = np.from_dlpack(whole)
-        self._whole[:] = GUARD_VALUE
+        self._whole[:GUARD_BYTES] = self._whole[-GUARD_BYTES:] = GUARD_VALUE
         self._inside = self._whole[GUARD_BYTES:-GUARD_BYTES]
         self.tensor: Any = _view(tvm_ffi.from_dlpack(self._inside), tvm_ffi.Shape(list(tensor.shape)), tensor.dtype, 0)
-        self.clear()
+        if contents is None:
+            self.clear()
+        else:
+            self.fill(contents)
 
     def clear(self) -> None:
         """Overwrite the contents with something no kernel computes."""

@@ -135,9 +135,7 @@ class _Form:
         if not argument.tensor.is_output:
             assert array is not None, "an argument that is no output holds an input"
             return input_tensor(array, argument)
-        output = GuardedTensor(argument.tensor)
-        if array is not None:
-            output.fill(array)
+        output = GuardedTensor(argument.tensor, array)
         outputs.append(output)
         return output.tensor
 

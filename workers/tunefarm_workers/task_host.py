@@ -5,7 +5,6 @@ It never runs a kernel: a child forked after a parallel kernel ran would hang in
 
 import json
 import os
-import zlib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,7 +92,7 @@ def hold(order: HostOrder) -> HeldTask:
     require_fitting(arguments, order.input_specs, order.input_examples)
     inputs = _inputs(order, arguments, 0)
     tensors = tuple(
-        None if array is None or argument.tensor.is_output else _guarded(array, argument)
+        None if array is None or argument.tensor.is_output else GuardedTensor(argument.tensor, array)
         for argument, array in zip(arguments, inputs, strict=True)
     )
     return HeldTask(
@@ -105,12 +104,6 @@ def hold(order: HostOrder) -> HeldTask:
         first_tensors=tensors,
         first_checksums=tuple(0 if tensor is None else tensor.checksum() for tensor in tensors),
     )
-
-
-def _guarded(array: InputArray, argument: Argument) -> GuardedTensor:
-    tensor = GuardedTensor(argument.tensor)
-    tensor.fill(array)
-    return tensor
 
 
 def _inputs(order: HostOrder, arguments: tuple[Argument, ...], set_number: int) -> tuple[InputArray | None, ...]:
@@ -142,10 +135,3 @@ def input_tensor(array: InputArray, argument: Argument) -> Any:
         tensor = tvm.runtime.empty(argument.tensor.shape, "bool")
         return tensor.copyfrom(array.astype(np.bool_))
     return tvm.runtime.tensor(array)
-
-
-def checksum(tensor: Any) -> int:
-    """A number that changes when a kernel writes to its input; zero for no tensor."""
-    if tensor is None:
-        return 0
-    return zlib.crc32(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data)

@@ -31,9 +31,10 @@ from tunefarm_workers.celery_worker.blobs import Blobs, BlobsUnavailable
 from tunefarm_workers.celery_worker.celery_intake import Taker
 from tunefarm_workers.celery_worker.held_orders import Held
 from tunefarm_workers.celery_worker.hosted_farm import HostedFarm
-from tunefarm_workers.celery_worker.open_explorations import OpenExplorations, TaskNotThere
+from tunefarm_workers.celery_worker.open_explorations import OpenExplorations
 from tunefarm_workers.celery_worker.order_host import Send
-from tunefarm_workers.celery_worker.order_keeper import GIVE_BACK_S, LOOK_S, OrderKeeper
+from tunefarm_workers.celery_worker.order_keeper import OrderKeeper
+from tunefarm_workers.celery_worker.task_blob import TaskNotThere
 from tunefarm_workers.unverifiable import Unverifiable
 
 _COLLECT_S: Final = 0.5
@@ -139,17 +140,6 @@ class LaneHost(OrderKeeper):
             self._send(farm_id, Suspected(lane_id=self._lane_id, dispatch_ids=tuple(ids)))
         return self._device_trouble
 
-    def settle(self, grace_s: float) -> None:
-        """Finish what has begun, for up to ``grace_s`` seconds, and give the rest back."""
-        self._wait_until_empty(grace_s)
-        self._giving_back = True
-        rest = [held.ident for held in self._held.begun() if held.dispatch is not None]
-        if rest and self.crash is None:
-            self._farm.cancel(rest)
-        self._wait_until_empty(GIVE_BACK_S)
-        for held in self._held.all():
-            self._give_back(held)
-
     def close(self) -> None:
         """End the threads; the farm is its owner's to close."""
         self._ended.set()
@@ -157,21 +147,16 @@ class LaneHost(OrderKeeper):
         if self._results.is_alive():
             self._results.join(2 * _COLLECT_S)
 
-    def _wait_for_room(self, held: Held) -> bool:
-        with self._held.changed:
-            while (
-                self._takes_work
-                and not self._held.is_canceled(held)
-                and self._held.attempts_begun() >= self.room
-                and self.crash is None
-            ):
-                self._held.changed.wait(LOOK_S)
-            canceled, begin = self._held.is_canceled(held), self._takes_work and self.crash is None
-        if canceled:
-            self._answer_failed(held, FailureReason.CANCELED, "It was canceled.")
-        elif not begin:
-            self._give_back(held)
-        return begin and not canceled
+    def _busy(self) -> int:
+        return self._held.attempts_begun()
+
+    def _end_canceled(self, held: Held) -> None:
+        self._answer_failed(held, FailureReason.CANCELED, "It was canceled.")
+
+    def _break_off(self) -> None:
+        rest = [held.ident for held in self._held.begun() if held.dispatch is not None]
+        if rest and self.crash is None:
+            self._farm.cancel(rest)
 
     def _open(self, held: Held, task_digest: str) -> bool:
         try:

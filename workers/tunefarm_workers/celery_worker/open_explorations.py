@@ -6,21 +6,15 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from pydantic import ValidationError
-
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.measurement import MeasureTask
 from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.hosted_farm import HostedFarm
+from tunefarm_workers.celery_worker.task_blob import fetched_task
 
 MOST_OPEN: Final = 12
 """Each holds the inputs of its workload in memory."""
 _SETTLE_S: Final = 30.0
 _POLL_S: Final = 0.05
-
-
-class TaskNotThere(Exception):
-    """Raised when the blob of a task is missing, or is no task."""
 
 
 class OpenExplorations:
@@ -46,7 +40,7 @@ class OpenExplorations:
             if self._open.get(exploration_id) == task_digest:
                 self._open.move_to_end(exploration_id)
                 return
-            task = self._fetched(exploration_id, task_digest)
+            task = fetched_task(self._blobs, task_digest, exploration_id)
             if exploration_id in self._open:
                 self._close_settled(exploration_id)
             self._farm.open_task(task)
@@ -59,18 +53,6 @@ class OpenExplorations:
             if exploration_id in self._open and not self._in_use(exploration_id):
                 del self._open[exploration_id]
                 self._farm.close_task(exploration_id)
-
-    def _fetched(self, exploration_id: str, task_digest: str) -> MeasureTask:
-        content = self._blobs.get(task_digest)
-        if content is None:
-            raise TaskNotThere(task_digest)
-        try:
-            task = MeasureTask.model_validate_json(content)
-        except ValidationError as error:
-            raise TaskNotThere(f"{task_digest} is no task: {error}") from error
-        if task.exploration_id != exploration_id:
-            raise TaskNotThere(f"{task_digest} is the task of another exploration")
-        return task
 
     def _close_settled(self, exploration_id: str) -> None:
         """Close an exploration that another job opened with other inputs, once its attempts have ended."""

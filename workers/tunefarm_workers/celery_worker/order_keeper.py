@@ -1,6 +1,7 @@
 """What every host of orders does with those that are here, whatever it makes of them."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from typing import Final
 
@@ -11,14 +12,14 @@ from tunefarm_workers.celery_worker.blobs import BlobsUnavailable
 from tunefarm_workers.celery_worker.held_orders import Held, HeldOrders
 from tunefarm_workers.celery_worker.order_host import Send
 
-LOOK_S: Final = 0.25
-GIVE_BACK_S: Final = 2.0
+_LOOK_S: Final = 0.25
+_GIVE_BACK_S: Final = 2.0
 _BLOB_REST_S: Final = 5.0
 
 log = structlog.get_logger()
 
 
-class OrderKeeper:
+class OrderKeeper(ABC):
     """Tells farms what is here of theirs, and begins nothing while nothing may begin. Used from several threads.
 
     Attributes:
@@ -69,11 +70,49 @@ class OrderKeeper:
         """Why no work can be taken now: tasks cannot be fetched, or libraries not be stored. Empty when they can."""
         return self._blobs_trouble if time.monotonic() < self._blobs_away_until_s else ""
 
+    def settle(self, grace_s: float) -> None:
+        """Finish what has begun, for up to ``grace_s`` seconds, and give the rest back."""
+        self._wait_until_empty(grace_s)
+        self._giving_back = True
+        self._break_off()
+        self._wait_until_empty(_GIVE_BACK_S)
+        for held in self._held.all():
+            self._give_back(held)
+
+    @abstractmethod
+    def _busy(self) -> int:
+        """How many orders take room now."""
+
+    @abstractmethod
+    def _end_canceled(self, held: Held) -> None:
+        """End an order that was canceled before it began."""
+
+    @abstractmethod
+    def _break_off(self) -> None:
+        """End what goes on, for it was given its time."""
+
+    def _wait_for_room(self, held: Held) -> bool:
+        """Wait until an order may begin; False, and it is dealt with, when it may not any more."""
+        with self._held.changed:
+            while self._may_begin(held) and self._busy() >= self.room:
+                self._held.changed.wait(_LOOK_S)
+            if self._may_begin(held):
+                return True
+            canceled = self._held.is_canceled(held)
+        if canceled:
+            self._end_canceled(held)
+        else:
+            self._give_back(held)
+        return False
+
+    def _may_begin(self, held: Held) -> bool:
+        return self._takes_work and self.crash is None and not self._held.is_canceled(held)
+
     def _wait_until_empty(self, within_s: float) -> None:
         deadline_s = time.monotonic() + within_s
         with self._held.changed:
             while len(self._held) and self.crash is None and time.monotonic() < deadline_s:
-                self._held.changed.wait(LOOK_S)
+                self._held.changed.wait(_LOOK_S)
 
     def _suffer(self, away: BlobsUnavailable, held: Held) -> None:
         """The lane takes nothing for a while, since it cannot fetch or store what it works on."""

@@ -13,9 +13,9 @@ from tunefarm_schemas.farm_message import Cancellation, TaskMissing
 from tunefarm_workers.celery_worker.blobs import Blobs, BlobsUnavailable
 from tunefarm_workers.celery_worker.celery_intake import Taker
 from tunefarm_workers.celery_worker.held_orders import Held
-from tunefarm_workers.celery_worker.open_explorations import TaskNotThere
 from tunefarm_workers.celery_worker.order_host import Send
-from tunefarm_workers.celery_worker.order_keeper import GIVE_BACK_S, LOOK_S, OrderKeeper
+from tunefarm_workers.celery_worker.order_keeper import OrderKeeper
+from tunefarm_workers.celery_worker.task_blob import TaskNotThere
 from tunefarm_workers.child_answer import ChildFailed, canceled
 from tunefarm_workers.compile_lane.compile_messages import (
     COMPILE,
@@ -84,34 +84,19 @@ class CompileHost(OrderKeeper):
         if wanted:
             self._show()
 
-    def settle(self, grace_s: float) -> None:
-        """Finish what has begun, for up to ``grace_s`` seconds, and give the rest back."""
-        self._wait_until_empty(grace_s)
-        self._giving_back = True
-        self._wait_until_empty(GIVE_BACK_S)
-        for held in self._held.all():
-            self._give_back(held)
-
     def close(self) -> None:
         """End the threads; the compiler is its owner's to close."""
         self._giving_back = True
         self._builders.shutdown(wait=False, cancel_futures=True)
 
-    def _wait_for_room(self, held: Held) -> bool:
-        with self._held.changed:
-            while self._may_begin(held) and len(self._held.begun()) >= self.room:
-                self._held.changed.wait(LOOK_S)
-            if self._may_begin(held):
-                return True
-            canceled = self._held.is_canceled(held)
-        if canceled:
-            self._held.end(held, None)
-        else:
-            self._give_back(held)
-        return False
+    def _busy(self) -> int:
+        return len(self._held.begun())
 
-    def _may_begin(self, held: Held) -> bool:
-        return self._takes_work and self.crash is None and not self._held.is_canceled(held)
+    def _break_off(self) -> None:
+        """Whoever waits for a library asks whether it goes on, and sees that it does not."""
+
+    def _end_canceled(self, held: Held) -> None:
+        self._held.end(held, None)
 
     def _carry_out(self, held: Held, order: CompileMessage) -> None:
         """One order, on a thread of its own."""
@@ -158,10 +143,7 @@ class CompileHost(OrderKeeper):
     def _begun(self, wanted: CandidateWanted | ReferencesWanted) -> Build:
         if isinstance(wanted, ReferencesWanted):
             return self._compiler.references(wanted.target, wanted.threads)
-        task = self._tasks.task(wanted.task_digest)
-        if task.exploration_id != wanted.exploration_id:
-            raise TaskNotThere(f"{wanted.task_digest} is the task of another exploration")
-        return self._compiler.candidate(task, wanted.trace)
+        return self._compiler.candidate(self._tasks.task(wanted.task_digest, wanted.exploration_id), wanted.trace)
 
     def _awaited(
         self, build: Build, wanted: CandidateWanted | ReferencesWanted, held: Held

@@ -1,14 +1,17 @@
 """A library on a device with tensors to call it on."""
 
 import mmap
+import zlib
 from typing import Any
+
+import numpy as np
 
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_workers.device_session.bench import Bench
 from tunefarm_workers.device_session.session_messages import LibraryShape
 from tunefarm_workers.messages import Broken
 from tunefarm_workers.output_layout import OutputLayout
-from tunefarm_workers.task_host import HeldTask, checksum
+from tunefarm_workers.task_host import HeldTask
 
 
 class PlacedInputs:
@@ -18,7 +21,7 @@ class PlacedInputs:
         self.held = held
         self._bench = bench
         self._first = self._placed(0)
-        self._checksums = tuple(checksum(tensor) for tensor in self._first)
+        self._checksums = tuple(_checksum(tensor) for tensor in self._first)
 
     def of(self, set_number: int) -> tuple[Any, ...]:
         """One set of inputs by position; None for outputs."""
@@ -26,7 +29,7 @@ class PlacedInputs:
 
     def unchanged(self) -> bool:
         """Whether the first set is as it was."""
-        return all(checksum(tensor) == before for tensor, before in zip(self._first, self._checksums, strict=True))
+        return all(_checksum(tensor) == before for tensor, before in zip(self._first, self._checksums, strict=True))
 
     def _placed(self, set_number: int) -> tuple[Any, ...]:
         arrays = self.held.inputs(set_number)
@@ -98,3 +101,10 @@ class DeviceKernel:
         for position, tensor in zip(positions, packed, strict=True):
             tensors[position] = tensor
         return tensors
+
+
+def _checksum(tensor: Any) -> int:
+    """A number that changes when a kernel writes to its input; zero for no tensor."""
+    if tensor is None:
+        return 0
+    return zlib.crc32(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data)
