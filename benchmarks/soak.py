@@ -4,8 +4,9 @@
 
 starts ``tunefarm serve`` with its tuner, has clients read, follow and submit, has small jobs tuned one after the
 other, and samples resident memory and open descriptors of each process. A straight line through the samples has a 95%
-interval; where the interval of a line lies above zero the process grows, and the command fails. The store is one as it
-is after a while, for SQLite's cache of each connection grows with a small database until it is full.
+interval; where the interval of a line lies above zero the process grows, and the command fails. Store and processes are
+as they are after a while: the store is filled, and the first quarter, which is left out of the lines, goes ten times as
+fast, for caches and heaps grow until they are full and hold their holes.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from pydantic import SecretStr
 from benchmarks.load.filling import filled
 from benchmarks.process_family import ProcessSample, family_of
 from benchmarks.service_process import ServiceProcess
-from benchmarks.soak_figures import SoakFigures, plot_soak, role_figures, table
+from benchmarks.soak_figures import SETTLED_AFTER, SoakFigures, plot_soak, role_figures, table
 from tunefarm_services.settings import Settings
 
 _READS: Final = (
@@ -41,6 +42,8 @@ _READS: Final = (
 _OF_JOB: Final = ("", "/tasks", "/trials?page_size=20", "/records")
 _JOB_WITHIN_S: Final = 300.0
 _LONGEST_PROCESS_END_S: Final = 3.0
+_HURRY: Final = 10
+"""So many times as fast the clients go before the processes are held to be settled."""
 
 
 class Users:
@@ -49,7 +52,8 @@ class Users:
     def __init__(self, service: ServiceProcess, token: str, readers: int, pause_s: float, module_json: str) -> None:
         self._service = service
         self._token = token
-        self._pause_s = pause_s
+        self._calm_pause_s = pause_s
+        self._pause_s = pause_s / _HURRY
         self._module_json = module_json
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -64,6 +68,10 @@ class Users:
         """Begin."""
         for thread in self._threads:
             thread.start()
+
+    def calm_down(self) -> None:
+        """From now on, wait between requests for as long as was asked."""
+        self._pause_s = self._calm_pause_s
 
     def end(self) -> None:
         """Stop, and wait until everybody has."""
@@ -130,9 +138,12 @@ def soaked(options: argparse.Namespace, home: Path) -> tuple[SoakFigures, list[P
         users.start()
         try:
             ends_s = time.monotonic() + options.minutes * 60
+            settled_s = ends_s - (1 - SETTLED_AFTER) * options.minutes * 60
             while time.monotonic() < ends_s:
                 time.sleep(min(options.interval_s, max(ends_s - time.monotonic(), 0.0)))
                 samples += family_of(service.process)
+                if time.monotonic() >= settled_s:
+                    users.calm_down()
                 _show(options, ends_s, users)
         finally:
             users.end()
@@ -168,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--readers", type=int, default=8, help="clients that read")
-    parser.add_argument("--pause-s", type=float, default=0.25, help="how long each waits between requests")
+    parser.add_argument("--pause-s", type=float, default=0.25, help="how long each waits between requests, once settled")
     parser.add_argument("--interval-s", type=float, default=10.0, help="time between samples")
     parser.add_argument(
         "--database", default=None, help="URL of an empty PostgreSQL; SQLite in a new folder when absent"

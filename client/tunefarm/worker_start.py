@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from tunefarm.exit_code import ExitCode
 from tunefarm.installation import private_folder
+from tunefarm.one_heap import share_one_heap
 from tunefarm.scratch_folder import ScratchFolder
 from tunefarm.worker_blobs import WorkerBlobs
 from tunefarm_services.settings import Settings
@@ -20,6 +21,7 @@ def start_worker(given: Mapping[str, object], *, keep_trying: bool) -> int:
     Raises:
         BadInput, StoreError, ForkFailed: something here cannot be used.
     """
+    share_one_heap()
     worker = WorkerSettings.model_validate({**WorkerSettings().model_dump(), **given})
     settings = Settings()
     scratch = ScratchFolder.within(private_folder(settings, "scratch"))

@@ -5,6 +5,10 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
 
 import httpx
 import psutil
@@ -16,6 +20,7 @@ from tests.service.conftest import Service, module_json
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 
+HEAP_BYTES: Final = 64 << 20
 SOON_S = 20.0
 """Far longer than it takes; far shorter than what is cut short would take."""
 
@@ -57,6 +62,33 @@ def test_a_job_is_tuned_over_http_from_module_to_library(service: Service) -> No
     assert took_s < SOON_S
     assert not (service.home / "api.json").exists()
     print(f"ready {service.ready_s:.2f} s, ended {took_s:.2f} s")
+
+
+def test_all_threads_share_one_heap_so_that_a_service_of_months_does_not_grow(service: Service) -> None:
+    """What one thread frees in a heap of its own serves no other: 3 MB more after 100,000 requests, and growing."""
+    service.start()
+    with ThreadPoolExecutor(16) as many:
+        list(many.map(lambda _: service.get("/v1/jobs"), range(64)))
+    assert service.process is not None
+    api = psutil.Process(service.process.pid)
+    (tuner,) = [child for child in api.children() if "tuner" in child.cmdline()]
+    assert api.num_threads() > 2
+    assert tuner.num_threads() > 1
+    for process in (api, tuner):
+        assert heaps_of_threads(process) == 0, process.cmdline()
+
+
+def heaps_of_threads(process: psutil.Process) -> int:
+    """The GNU library's heap of a thread is 64 MiB of addresses from a multiple of 64 MiB, the first part in use."""
+    maps = [line.split() for line in Path(f"/proc/{process.pid}/maps").read_text().splitlines()]
+    regions = [(*(int(end, 16) for end in words[0].split("-")), words[1], len(words) > 5) for words in maps]
+    return sum(
+        used_mode == "rw-p"
+        and rest_mode == "---p"
+        and not (has_name or rest_has_name)
+        and (used_until == rest_begin and begin % HEAP_BYTES == 0 and end - begin == HEAP_BYTES)
+        for (begin, used_until, used_mode, has_name), (rest_begin, end, rest_mode, rest_has_name) in pairwise(regions)
+    )
 
 
 def summary_of(service: Service, job_id: str) -> dict:

@@ -38,9 +38,11 @@ def serve(
     Without further settings everything stays on this machine: SQLite under TUNEFARM_HOME, and this host's processor
     measures. With TUNEFARM_DATABASE_URL and TUNEFARM_BROKER_URL the same command is a farm for many.
     """
+    from tunefarm.one_heap import share_one_heap
     from tunefarm.serving.service_process import run_service
     from tunefarm_services.settings import Settings
 
+    share_one_heap()
     listening = Listening(host, port, tls_certificate, tls_key, allow_plain_http)
     words = None if no_tuner else ([] if jobs_at_once is None else ["--jobs-at-once", str(jobs_at_once)])
     run_service(Settings(), listening, processes or _fitting(with_tuner=not no_tuner), words)

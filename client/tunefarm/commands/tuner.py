@@ -25,10 +25,12 @@ def tuner(
     import threading
 
     from tunefarm.interruption import Interruption
+    from tunefarm.one_heap import share_one_heap
     from tunefarm.serving.tuner_process import run_tuner
     from tunefarm_services.telemetry.telemetry import telemetry_of
     from tunefarm_services.tuner.settings import TunerSettings
 
+    share_one_heap()
     settings = TunerSettings()
     if jobs_at_once is not None:
         settings = settings.model_copy(update={"jobs_at_once": jobs_at_once})
