@@ -179,7 +179,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--readers", type=int, default=8, help="clients that read")
-    parser.add_argument("--pause-s", type=float, default=0.25, help="how long each waits between requests, once settled")
+    parser.add_argument(
+        "--pause-s", type=float, default=0.25, help="how long each waits between requests, once settled"
+    )
     parser.add_argument("--interval-s", type=float, default=10.0, help="time between samples")
     parser.add_argument(
         "--database", default=None, help="URL of an empty PostgreSQL; SQLite in a new folder when absent"

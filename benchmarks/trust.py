@@ -1,6 +1,6 @@
 """Whether a record's latency is what its artifact takes in the hands of whoever loads it.
 
-``python -m benchmarks.trust --workloads te:GMM builtin:dense:1x4096x2048 --processes 20`` tunes each workload over an
+``python -m benchmarks.trust --workloads te:GMM builtin:dense:1x4096x4096 --processes 20`` tunes each workload over an
 empty store, writes its artifact, and times that artifact in fresh processes: TVM's runtime and its own time evaluator,
 the threads of the target, each on a core of its own and near to each other, the fastest of three rounds, as in the
 protocol of the record. A record is trusted when the median of the processes is within the tolerance of it, or inside
@@ -35,7 +35,7 @@ WORKLOADS: Final = (
     "builtin:matmul:32x32x32",
     "builtin:dense:1x4096x4096",
 )
-"""TVM's own suite, one function of a few microseconds, and one whose weight of 64 MiB does not fit a cache that it may share."""
+"""TVM's own suite, one function of a few microseconds, and one whose weight of 64 MiB fits no cache."""
 
 TOLERANCE: Final = 0.05
 WIDEST_INTERVAL: Final = 0.10
