@@ -62,8 +62,11 @@ class TimingFarm(InstantFarm):
     def __init__(self, latencies_s: Iterable[float]) -> None:
         super().__init__()
         self._latencies_s = iter(latencies_s)
+        self.exported: list[str] = []
 
     def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
+        assert order.trace is not None
+        self.exported.append(order.trace.text)
         exported = super().export(order, on_wait)
         assert isinstance(exported, Exported)
         took_s = tuple(islice(self._latencies_s, order.processes))
@@ -75,7 +78,7 @@ class TimingFarm(InstantFarm):
     [
         pytest.param([1e-9] * 6 + [9e-9], [], 1e-9, id="alike but for one"),
         pytest.param([1e-9] * 5 + [2e-9] * 2, [2e-9] * 8, 2e-9, id="far apart"),
-        pytest.param([1.0] * 7, [0.5] * 8, 0.5, id="slower than before"),
+        pytest.param([1.0] * 7, [0.95] * 8, 0.95, id="slower than before"),
     ],
 )
 def test_more_processes_are_timed_where_seven_leave_doubt(
@@ -88,6 +91,31 @@ def test_more_processes_are_timed_where_seven_leave_doubt(
     assert record.latency_s == latency_s
     assert record.interval_s == (min(few_s + more_s), max(few_s + more_s))
     assert f"in {len(few_s + more_s)} fresh processes" in record.status_reason
+
+
+TWO_KINDS_S = [1.0] * 7 + [2.0] * 8
+
+
+@pytest.mark.parametrize(
+    ("second_s", "is_second"),
+    [
+        pytest.param([1.4] * 15, True, id="the second is faster on the whole, though not in every process"),
+        pytest.param([1.7] * 15, False, id="the second is slower on the whole"),
+    ],
+)
+def test_a_schedule_that_is_fast_in_some_processes_only_has_to_be_so_on_the_whole(
+    store: Store, tuner: Tuner, second_s: list[float], is_second: bool
+) -> None:
+    farm = TimingFarm(TWO_KINDS_S + second_s)
+    job = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: farm):
+        wait_finished(store, job)
+    (record,) = store.records(TENANT)
+    assert len(set(farm.exported)) == 2
+    first, second = farm.exported[0], farm.exported[2]
+    assert record.trace.text == (second if is_second else first)
+    shipped_s = second_s if is_second else TWO_KINDS_S
+    assert record.interval_s == (min(shipped_s), max(shipped_s))
 
 
 def test_verification_begins_again(store: Store, tuner: Tuner) -> None:
