@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.trust --workloads te:GMM builtin:dense:1x4096x4096 --processes 20`` tunes each workload over an
 empty store, writes its artifact, and times that artifact in fresh processes: TVM's runtime and its own time evaluator,
-the threads of the target, each on a core of its own and near to each other, the fastest of three rounds, as in the
+the threads of the target, each on a core of its own and near to each other, the fastest of six rounds, as in the
 protocol of the record. A record is trusted when the median of the processes is within the tolerance of it, or inside
 its interval where that is at most 10% wide. What a round before all that says, in whatever state the host is, stands
 beside it. A table goes to standard error, JSON to standard output. The exit status is 1 when a record is not trusted.
@@ -39,7 +39,6 @@ WORKLOADS: Final = (
 
 TOLERANCE: Final = 0.05
 WIDEST_INTERVAL: Final = 0.10
-ROUNDS: Final = 3
 SAMPLE_S: Final = 0.01
 SAMPLES: Final = 9
 TUNING_TIMEOUT_S: Final = 3600.0
@@ -133,6 +132,7 @@ def time_artifact(folder: Path) -> list[float]:
 
     from tunefarm_workers.core_distance import CoreDistance
     from tunefarm_workers.core_sharing import doze
+    from tunefarm_workers.loaded_library import ROUNDS
     from tunefarm_workers.near_cores import NearCores
     from tunefarm_workers.runtime_paths import runtime_paths
     from tunefarm_workers.thread_cores import cores_for

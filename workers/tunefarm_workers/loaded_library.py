@@ -12,7 +12,9 @@ from tunefarm_workers.runtime_library import Held, Runtime
 from tunefarm_workers.sampling import calm_samples, middle
 from tunefarm_workers.thread_cores import place_on_cores
 
-ROUNDS = 3
+ROUNDS = 6
+"""After each doze about half of the slow states of a processor are gone; three rounds of a softmax were all slow in
+three of twenty processes."""
 AS_LIKELY = 1.05
 
 
@@ -62,10 +64,11 @@ class LoadedLibrary:
         return self._distance is None or self._distance.is_near()
 
     def samples_s(self) -> Sequence[float]:
-        """Seconds per call by the whole protocol, the fastest of three rounds.
+        """Seconds per call by the whole protocol, the fastest of several rounds.
 
-        In one round two threads may share a physical core, and nothing here tells. A round that takes no longer than
-        the likely latency, where one is known, is enough.
+        In one round two threads may share a physical core, or a processor be slow at this one kernel until it has slept
+        once, and nothing here tells. A round that takes no longer than the likely latency, where one is known, is
+        enough.
         """
         enough_s = AS_LIKELY * (self._order.likely_s or 0.0)
         rounds = [self._round()]
