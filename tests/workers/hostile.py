@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 import tunefarm_workers.candidate as candidate
+import tunefarm_workers.comparison_child as comparison_child
 from tunefarm_workers.call_timer import CallTimer
 
 PREFIX = "misdeed:"
@@ -21,7 +22,7 @@ def arm() -> None:
     from tunefarm_workers.preload import preload
 
     preload()
-    candidate.replay = replay
+    candidate.replay = comparison_child.replay = replay
     candidate.CallTimer = HostileTimer
 
 
@@ -35,6 +36,8 @@ def replay(module: Any, trace_text: str | None) -> Any:
             pass
     if _misdeed == "sleep while building":
         time.sleep(1000)
+    if _misdeed == "segfault while building":
+        ctypes.string_at(0)
     if _misdeed == "eat memory while building":
         _eat()
     return module

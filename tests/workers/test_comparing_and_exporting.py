@@ -37,6 +37,20 @@ def test_schedules_are_compared_with_the_untuned_function_in_one_process(running
     assert wrong.failure.reason is FailureReason.WRONG_RESULT
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_schedule_that_crashes_the_compiler_costs_no_other_its_place(running: RunningFarm, place: int) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    traces: list[Trace | None] = [workloads.tiled(module), None]
+    traces.insert(place, misdeed("segfault while building"))
+    order = ComparisonOrder(exploration_id=opened, traces=tuple(traces), seconds_each=0.05)
+    results = list(running.farm.compare(order).results)
+    crashed = results.pop(place)
+    assert isinstance(crashed, Failed)
+    assert crashed.failure.reason is FailureReason.CRASH
+    assert all(isinstance(result, Timing) for result in results), results
+
+
 def test_an_exported_library_is_as_fast_in_fresh_processes_as_it_was_measured(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)

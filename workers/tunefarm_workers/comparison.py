@@ -53,7 +53,7 @@ class ComparisonOwner(Protocol):
 class RunningComparison:
     """Compiles all schedules in one child, checks each, and has them timed in rounds on a quiet device.
 
-    A schedule that takes the child down is left out, and the others begin again.
+    A schedule that takes the child down is found out, by compiling them one after the other, and left out.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class RunningComparison:
         self._rounds: dict[int, list[tuple[float, ...]]] = {}
         self._timed = False
         self._kills = 0
+        self._side_by_side = True
         self._child: Child | None = None
         self._memory: SharedMemory
         self.computes = True
@@ -199,6 +200,7 @@ class RunningComparison:
         plan = ComparisonPlan(
             traces=tuple(None if trace is None else trace.text for trace in traces),
             cold_cache=PROTOCOLS[self.task.order.protocol_id].cold_cache,
+            side_by_side=self._side_by_side,
         )
         return self.task.server.fork(
             "tunefarm_workers.comparison_child:run",
@@ -246,6 +248,10 @@ class RunningComparison:
     def _lose(self, failure: TrialFailure) -> None:
         """Leave out the schedule the child was busy with, and begin again with the rest."""
         self._quiet_device.release(self)
+        if self._compiled < len(self._entrants) and self._side_by_side:
+            self._side_by_side = False  # then it shows which one that is
+            self.begin_again(self.task)
+            return
         if self._compiled < len(self._entrants):
             self._results[self._entrants[self._compiled]] = Failed(failure=failure)
         else:

@@ -3,7 +3,10 @@
 import math
 import mmap
 import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import tvm_ffi
 
@@ -15,7 +18,7 @@ from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.kernel import Kernel
 from tunefarm_workers.messages import Broken, ComparisonPlan, Compiled, Round, RoundOrder
 from tunefarm_workers.scheduled_module import build_in_place, replay
-from tunefarm_workers.shipped_module import ship
+from tunefarm_workers.shipped_module import ShippedModule, ship
 from tunefarm_workers.task_host import held_task
 from tunefarm_workers.thread_placement import place_threads
 
@@ -27,14 +30,17 @@ _SAMPLES_A_ROUND = 15
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Entry: compile and check every schedule of the plan, then time one round for each ``RoundOrder``.
 
+    The schedules are compiled before any runs, for threads of kernels spin for a while after each call.
+
     ``descriptors`` holds the shared memory for the outputs: all sets of inputs of the first schedule, then of the next.
     """
     plan = ComparisonPlan.model_validate_json(payload)
     memory = mmap.mmap(descriptors[0], 0)
-    place_threads(held_task().order.num_cores)
+    libraries = _libraries(plan)
+    place_threads(held_task().order.num_cores)  # which ties the threads that this one starts from here on to one core
     entrants: list[_Entrant | None] = []
-    for index, trace in enumerate(plan.traces):
-        entrant, failure = _enter(trace, index, memory, plan)
+    for index, library in enumerate(libraries):
+        entrant, failure = _enter(library, index, memory, plan)
         entrants.append(entrant)
         channel.send(Compiled(index=index, failure=failure).model_dump_json().encode())
     turn = 0
@@ -53,9 +59,21 @@ class _Entrant:
     calls: int
 
 
-def _enter(
-    trace: str | None, index: int, memory: mmap.mmap, plan: ComparisonPlan
-) -> tuple[_Entrant | None, Broken | None]:
+@dataclass(frozen=True)
+class _Library:
+    shipped: ShippedModule
+    module: Any
+
+
+def _libraries(plan: ComparisonPlan) -> Iterable[_Library | Broken]:
+    """All of them, or each when it is asked for."""
+    if not plan.side_by_side:
+        return map(_compile, plan.traces)
+    with ThreadPoolExecutor(held_task().order.num_cores) as threads:
+        return list(threads.map(_compile, plan.traces))
+
+
+def _compile(trace: str | None) -> _Library | Broken:
     stage = FailureReason.INVALID_SCHEDULE
     held = held_task()
     try:
@@ -63,15 +81,30 @@ def _enter(
         stage = FailureReason.BUILD_ERROR
         shipped = ship(scheduled, held.order.abi)
         module = build_in_place(shipped.module, held.target)
-        stage = FailureReason.RUN_ERROR
-        kernel = Kernel(held, shipped, module)
+        module[shipped.entry]  # now is when machine code is made
+    except Exception as error:  # noqa: BLE001 - whatever a schedule raises is its result
+        return broken(stage, error)
+    return _Library(shipped, module)
+
+
+def _enter(
+    library: _Library | Broken, index: int, memory: mmap.mmap, plan: ComparisonPlan
+) -> tuple[_Entrant | None, Broken | None]:
+    if isinstance(library, Broken):
+        return None, library
+    try:
+        kernel = Kernel(held_task(), library.shipped, library.module)
         failure = _check(kernel, index, memory)
         timer = CallTimer(
-            module, shipped.entry, kernel.arguments, tvm_ffi.get_global_func(EVALUATOR), cold_cache=plan.cold_cache
+            library.module,
+            library.shipped.entry,
+            kernel.arguments,
+            tvm_ffi.get_global_func(EVALUATOR),
+            cold_cache=plan.cold_cache,
         )
         timer.call()
     except Exception as error:  # noqa: BLE001 - whatever a schedule raises is its result
-        return None, broken(stage, error)
+        return None, broken(FailureReason.RUN_ERROR, error)
     calls = max(1, math.ceil(_SAMPLE_S / max(timer.seconds_per_call(1), 1e-9)))
     return (_Entrant(kernel, timer, calls), None) if failure is None else (None, failure)
 

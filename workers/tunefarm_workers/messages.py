@@ -139,10 +139,14 @@ FromReference = Annotated[ReferenceStep | ReferenceBroken | ReferenceTimed, Fiel
 
 
 class ComparisonPlan(Frozen):
-    """Schedules to be timed in turn in one process."""
+    """Schedules to be timed in turn in one process.
+
+    Side by side they are compiled sooner; one after the other, it shows which of them took the process down.
+    """
 
     traces: tuple[str | None, ...] = Field(repr=False)
     cold_cache: bool
+    side_by_side: bool
 
 
 class Compiled(Frozen):
