@@ -37,7 +37,7 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     plan = ComparisonPlan.model_validate_json(payload)
     memory = mmap.mmap(descriptors[0], 0)
     libraries = _libraries(plan)
-    place_threads(held_task().order.num_cores)  # which ties the threads that this one starts from here on to one core
+    place_threads(held_task().order.num_cores)  # not before: threads that compile may run where this one may
     entrants: list[_Entrant | None] = []
     for index, library in enumerate(libraries):
         entrant, failure = _enter(library, index, memory, plan)
