@@ -78,6 +78,25 @@ def test_all_threads_share_one_heap_so_that_a_service_of_months_does_not_grow(se
         assert heaps_of_threads(process) == 0, process.cmdline()
 
 
+def test_garbage_is_collected_although_nothing_is_asked() -> None:
+    program = """
+import gc, time, weakref
+from tunefarm.serving.api_server import collect_now_and_then
+
+class Cycle:
+    def __init__(self):
+        self.itself = self
+
+gc.disable()
+left = weakref.ref(Cycle())
+assert left() is not None
+collect_now_and_then(every_s=0.05)
+while left() is not None:
+    time.sleep(0.02)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=SOON_S)
+
+
 def heaps_of_threads(process: psutil.Process) -> int:
     """The GNU library's heap of a thread is 64 MiB of addresses from a multiple of 64 MiB, the first part in use."""
     maps = [line.split() for line in Path(f"/proc/{process.pid}/maps").read_text().splitlines()]
