@@ -117,7 +117,7 @@ class RunningComparison:
         except ValueError:
             self._lose(TrialFailure(reason=FailureReason.CRASH, message="The child sent something that is no message."))
             return
-        if isinstance(said, Compiled) and self._compiled < len(self._entrants):
+        if isinstance(said, Compiled) and self._is_compiling:
             self._take_compiled(said)
         elif isinstance(said, Round) and self._is_whole(said):
             self._spent_each_s += silence_s / len(self._asked)
@@ -136,7 +136,7 @@ class RunningComparison:
             self._kills += 1
             self.begin_again(self.task)
             return
-        doing = "building or running" if self._compiled < len(self._entrants) else "running"
+        doing = "building or running" if self._is_compiling else "running"
         self._lose(failure_of_death(death, doing, self.child.output()))
 
     def go(self) -> None:
@@ -210,6 +210,11 @@ class RunningComparison:
             descriptors=[self._memory.descriptor],
         )
 
+    @property
+    def _is_compiling(self) -> bool:
+        """Whether a schedule is still to be compiled or checked."""
+        return self._compiled < len(self._entrants)
+
     def _take_compiled(self, said: Compiled) -> None:
         index = self._entrants[self._compiled]
         self._compiled += 1
@@ -247,12 +252,12 @@ class RunningComparison:
 
     def _lose(self, failure: TrialFailure) -> None:
         """Leave out the schedule the child was busy with, and begin again with the rest."""
-        self._quiet_device.release(self)
-        if self._compiled < len(self._entrants) and self._side_by_side:
+        if self._is_compiling and self._side_by_side:
             self._side_by_side = False  # then it shows which one that is
             self.begin_again(self.task)
             return
-        if self._compiled < len(self._entrants):
+        self._quiet_device.release(self)
+        if self._is_compiling:
             self._results[self._entrants[self._compiled]] = Failed(failure=failure)
         else:
             for index in self._entrants:

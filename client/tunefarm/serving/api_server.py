@@ -60,7 +60,8 @@ def collect_now_and_then(every_s: float = COLLECT_EVERY_S) -> None:
     """Collect all garbage every few seconds from now on, beside whatever else this process does.
 
     Left to itself Python looks through what is older only after thousands of requests, each of which leaves cycles, and
-    the heap keeps the size of the largest heap of garbage for good. What is left to look through takes a millisecond.
+    the heap keeps the size of the largest heap of garbage for good. A look through what is left takes a tenth of a
+    millisecond.
     """
 
     def collect() -> None:

@@ -16,18 +16,19 @@ class KnownTasks:
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
-        self._known: OrderedDict[str, MeasureTask] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], MeasureTask] = OrderedDict()
         self._lock = threading.Lock()
 
     def task(self, task_digest: str, exploration_id: str) -> MeasureTask:
         """The task of an exploration. Raises TaskNotThere, BlobsUnavailable."""
+        key = (task_digest, exploration_id)  # a digest that is known is not the task of whoever names it
         with self._lock:
-            if task_digest in self._known:
-                self._known.move_to_end(task_digest)
-                return self._known[task_digest]
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
         fetched = fetched_task(self._blobs, task_digest, exploration_id)
         with self._lock:
-            self._known[task_digest] = fetched
+            self._known[key] = fetched
             while len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
         return fetched
