@@ -73,7 +73,7 @@ def test_all_threads_share_one_heap_so_that_a_service_of_months_does_not_grow(se
     api = psutil.Process(service.process.pid)
     (tuner,) = [child for child in api.children() if "tuner" in child.cmdline()]
     assert api.num_threads() > 2
-    assert tuner.num_threads() > 1
+    service.wait(lambda: tuner.num_threads() > 1)
     for process in (api, tuner):
         assert heaps_of_threads(process) == 0, process.cmdline()
 
