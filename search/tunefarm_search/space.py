@@ -16,6 +16,7 @@ from tunefarm_schemas.trace import Sketch, Space, Trace
 from tunefarm_schemas.workload import Abi
 from tunefarm_search.decisions import SketchSpace, sketch_space
 from tunefarm_search.intrinsics import load_intrinsics
+from tunefarm_search.streamed_reduction import StreamedReduction
 from tunefarm_search.target import tvm_target
 from tunefarm_search.tvm_errors import TVM_ERRORS
 from tunefarm_search.tvm_trace import steps_of, trace_of
@@ -116,6 +117,8 @@ def _context(module: Any, target: Target, abi: Abi) -> Any:
     load_intrinsics(target.kind, str(for_tvm.attrs.get("mtriple", "")) if target.kind == "llvm" else "")
     name = _named_rules(for_tvm)
     rules: Any = list(meta_schedule.schedule_rule.ScheduleRule.create(name)) if name else "from-target"
+    if name == "llvm":
+        rules.insert(_before_tiling(rules), StreamedReduction())
     if name == "llvm" and stores_bfloat16(module):
         rules = [_without_vectors(rule) for rule in rules]
     steps: Any = list(meta_schedule.postproc.Postproc.create(name)) if name else None
@@ -135,6 +138,11 @@ def stores_bfloat16(module: Any) -> bool:
     for function in module.functions.values():
         tvm_ffi.structural_walk(function.body, (tvm.s_tir.SBlock, blocks.append), order="post")
     return any(str(region.source.dtype) == "bfloat16" for block in blocks for region in block.writes)
+
+
+def _before_tiling(rules: Sequence[Any]) -> int:
+    tiles = meta_schedule.schedule_rule.MultiLevelTiling
+    return next(number for number, rule in enumerate(rules) if isinstance(rule, tiles))
 
 
 def _without_vectors(rule: Any) -> Any:

@@ -1,0 +1,132 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te
+
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Space
+from tunefarm_search.decisions import SketchSpace
+from tunefarm_search.scheduling import Point, Scheduled, Scheduler
+from tunefarm_search.space import SearchSpace, search_space
+from tunefarm_search.target import canonical_target, tvm_target
+from tunefarm_workers.scheduled_module import build_in_place, replay
+
+TARGET = canonical_target({"kind": "llvm", "num-cores": 2}).target
+REDUCED = 768
+RESULTS = 96
+
+
+def dense(rows: int = 1, *, along: bool = True, dtype: str = "float32", out: str = "float32") -> list[Any]:
+    """One row or several times a matrix whose rows lie along the reduction, or across it."""
+    data = te.placeholder((rows, REDUCED), dtype, name="data")
+    weight = te.placeholder((RESULTS, REDUCED) if along else (REDUCED, RESULTS), dtype, name="weight")
+    k = te.reduce_axis((0, REDUCED), name="k")
+
+    def product(i: Any, j: Any) -> Any:
+        return data[i, k].astype(out) * (weight[j, k] if along else weight[k, j]).astype(out)
+
+    return [data, weight, te.compute((rows, RESULTS), lambda i, j: te.sum(product(i, j), axis=k), name="dense")]
+
+
+def with_epilogue(rows: int = 1) -> list[Any]:
+    data, weight, product = dense(rows)
+    bias = te.placeholder((RESULTS,), name="bias")
+    zero = tvm.tirx.const(0, "float32")
+    relu = te.compute((rows, RESULTS), lambda i, j: tvm.tirx.max(product[i, j] + bias[j], zero), name="relu")
+    return [data, weight, bias, relu]
+
+
+def normalized() -> list[Any]:
+    """What follows is a sum over all results, which fits into no loop over them."""
+    data, weight, product = dense()
+    j = te.reduce_axis((0, RESULTS), name="j")
+    return [data, weight, te.compute((1,), lambda i: te.sum(product[i, j] * product[i, j], axis=j), name="squares")]
+
+
+def per_batch() -> list[Any]:
+    data = te.placeholder((3, REDUCED), name="data")
+    weight = te.placeholder((3, RESULTS, REDUCED), name="weight")
+    k = te.reduce_axis((0, REDUCED), name="k")
+    sums = te.compute((3, RESULTS), lambda b, j: te.sum(data[b, k] * weight[b, j, k], axis=k), name="dense")
+    return [data, weight, sums]
+
+
+def irregular() -> list[Any]:
+    """A reduction that TVM cannot take apart, for it knows no neutral way to join its parts."""
+    data = te.placeholder((1, REDUCED), name="data")
+    weight = te.placeholder((RESULTS, REDUCED), name="weight")
+    k = te.reduce_axis((0, REDUCED), name="k")
+    join = te.comm_reducer(lambda x, y: x * y + x, lambda dtype: tvm.tirx.const(0, dtype), name="join")
+    return [data, weight, te.compute((1, RESULTS), lambda i, j: join(data[i, k] * weight[j, k], axis=k), name="dense")]
+
+
+def space_of(tensors: list[Any], target: Target, abi: Any = "stable") -> SearchSpace:
+    function = te.create_prim_func(tensors).with_attr("layout_free_buffers", [1])
+    return search_space(tvm.IRModule({"main": function}), target, abi, Space())
+
+
+def streamed(space: SearchSpace) -> list[SketchSpace]:
+    return [sketch for sketch in space.sketches if "RFactor" in sketch.steps.sketch.text]
+
+
+def scheduled(space: SearchSpace, sketch: SketchSpace) -> list[Any]:
+    """The module for each way to decide the first tile."""
+    scheduler = Scheduler(space)
+    tile = next(at for at, column in enumerate(sketch.columns) if column.kind == "tile")
+    modules = []
+    for row in range(len(sketch.columns[tile].table)):
+        point = tuple(row if at == tile else 0 for at in range(len(sketch.columns)))
+        found = scheduler.apply(Point(sketch.number, point))
+        assert isinstance(found, Scheduled), found
+        modules.append(replay(space.module, found.trace.text))
+    return modules
+
+
+def called(module: Any, arrays: list[Any]) -> Any:
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    build_in_place(module, tvm_target(TARGET))["main"](*tensors)
+    return tensors[-1].numpy()
+
+
+@pytest.mark.parametrize(
+    ("tensors", "expected"),
+    [
+        (dense(), 1),
+        (dense(dtype="int8", out="int32"), 1),
+        (with_epilogue(), 1),
+        (per_batch(), 1),
+        (dense(rows=4), 0),
+        (dense(along=False), 0),
+        (irregular(), 0),
+    ],
+    ids=["dense", "int8", "epilogue", "per_batch", "several_rows", "across", "irregular"],
+)
+def test_what_is_read_once_along_its_reduction_can_be_summed_in_vectors(
+    tensors: list[Any], expected: int, target: Target
+) -> None:
+    space = space_of(tensors, target)
+    assert len(streamed(space)) == expected
+    assert len(space.sketches) > expected
+
+
+@pytest.mark.parametrize("abi", ["stable", "packed"])
+@pytest.mark.parametrize(
+    "tensors", [dense(), with_epilogue(), per_batch(), normalized()], ids=lambda tensors: tensors[-1].op.name
+)
+def test_sums_in_vectors_are_right_however_many_there_are(tensors: list[Any], abi: str, target: Target) -> None:
+    space = space_of(tensors, target, abi)
+    random = np.random.default_rng(1)
+    arrays = [random.standard_normal([int(n) for n in tensor.shape]).astype("float32") for tensor in tensors]
+    expected = called(space.module, arrays)
+    modules = [module for sketch in streamed(space) for module in scheduled(space, sketch)]
+    assert len(modules) > 8
+    for module in modules:
+        np.testing.assert_allclose(called(module, arrays), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_what_is_made_of_a_sum_is_made_where_the_sum_is(target: Target) -> None:
+    space = space_of(with_epilogue(), target)
+    (sketch,) = streamed(space)
+    assert {str(module).count("T.parallel(") for module in scheduled(space, sketch)} == {1}
