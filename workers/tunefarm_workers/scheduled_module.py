@@ -6,6 +6,8 @@ from typing import Any, Final
 import tvm
 from tvm.s_tir.schedule import Trace as TvmTrace
 
+from tunefarm_workers.aligned_stack import pipeline_for
+
 _NO_CHECKS: Final = "tirx.disable_assert"
 
 
@@ -28,7 +30,7 @@ def target_of(canonical: str) -> Any:
 
 def build_scheduled(module: tvm.IRModule, target: Any) -> Any:
     """The runtime module for a scheduled module, as it is shipped."""
-    return tvm.tirx.build(module, target=target)
+    return tvm.tirx.build(module, target=target, pipeline=pipeline_for(target))
 
 
 def build_in_place(module: tvm.IRModule, target: Any) -> Any:
