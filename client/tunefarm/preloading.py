@@ -26,8 +26,5 @@ def load_intake() -> None:
 
 def load_search() -> None:
     """Load only what searches, for tuners whose candidates are measured by workers."""
-    from tunefarm_search.intrinsics import load_intrinsics
-
-    load_intrinsics("llvm")
     for name in MODULES[1:]:
         importlib.import_module(name)

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import tvm
 from tvm.s_tir import Schedule
-from tvm.s_tir.schedule import Trace as TvmTrace
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.trace import Sketch, Trace
 from tunefarm_schemas.workload import Workload
 from tunefarm_search.callees import forbidden_callee, foreign_node
+from tunefarm_search.intrinsics import apply_steps
 from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm_trace import steps_of, trace_of
 from tunefarm_search.workload import workload_of
@@ -98,7 +98,7 @@ def forbidden_in_record(workload: Workload, trace: Trace, callees: Collection[st
     if callee is not None or not any(word in trace.text for word in ("pragma_import", "extern", "asm")):
         return callee
     schedule = Schedule(tvm.ir.load_json(workload.module_json))
-    TvmTrace.apply_json_to_schedule(trace.as_json(), schedule)
+    apply_steps(trace.as_json(), schedule)
     return forbidden_callee(str(tvm.ir.save_json(schedule.mod)), callees)
 
 
@@ -110,7 +110,7 @@ def _applied(workload: Workload, text: str, field: str, callees: Collection[str]
         raise BadInput(field, f"it is not a trace: {last_line(error)}.", TRACE_FIX) from error
     schedule = Schedule(tvm.ir.load_json(workload.module_json))
     try:
-        TvmTrace.apply_json_to_schedule(steps, schedule)
+        apply_steps(steps, schedule)
     except TVM_ERRORS as error:
         raise BadInput(field, f"a trace does not apply: {last_line(error)}", TRACE_FIX) from error
     _refuse_forbidden_calls(str(tvm.ir.save_json(schedule.mod)), field, callees)

@@ -5,10 +5,10 @@ import json
 from dataclasses import dataclass
 
 import tvm
-from tvm.s_tir.schedule import Trace as TvmTrace
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.trace import Trace
+from tunefarm_search.intrinsics import apply_steps
 from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
 
 
@@ -36,7 +36,7 @@ def schedule_view(module_json: str, trace: Trace) -> ScheduleView:
     module = tvm.ir.load_json(module_json)
     schedule = tvm.s_tir.Schedule(module)
     try:
-        TvmTrace.apply_json_to_schedule(json.loads(trace.text), schedule)
+        apply_steps(json.loads(trace.text), schedule)
     except TVM_ERRORS as error:
         raise BadInput("trace", f"does not fit the workload: {last_line(error)}.", "Check the record.") from error
     before, after = str(module.script()), str(schedule.mod.script())

@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm.s_tir.schedule import Trace as TvmTrace
 
 from tunefarm_schemas.trace import Trace
+from tunefarm_search.intrinsics import apply_steps
 from tunefarm_search.space import SearchSpace
 from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm_trace import plain, steps_of, trace_of
@@ -76,7 +77,7 @@ class Scheduler:
         schedule = tvm.s_tir.Schedule(self._space.module, seed=1)
         try:
             steps = json.loads(trace.text)
-            TvmTrace.apply_json_to_schedule(steps, schedule)
+            apply_steps(steps, schedule)
         except TVM_ERRORS as error:
             return Rejected("instruction", last_line(error))
         point = self.point_of(trace)
@@ -96,7 +97,7 @@ class Scheduler:
     def module_of(self, trace: Trace) -> Any:
         """The scheduled module of a trace that is known to fit."""
         schedule = tvm.s_tir.Schedule(self._space.module, seed=1)
-        TvmTrace.apply_json_to_schedule(json.loads(trace.text), schedule)
+        apply_steps(json.loads(trace.text), schedule)
         return schedule.mod
 
     def _finished(self, schedule: Any, point: Point | None) -> Scheduled | Rejected:
@@ -116,7 +117,7 @@ class Scheduler:
             first = {c.instruction: sketch.steps.decisions[c.instruction] for c in sketch.columns}
             steps = json.loads(sketch.steps.sketch.text)[0]
             schedule = tvm.s_tir.Schedule(self._space.module, seed=1)
-            TvmTrace.apply_json_to_schedule([steps, [[n, value] for n, value in first.items()]], schedule)
+            apply_steps([steps, [[n, value] for n, value in first.items()]], schedule)
             instructions = schedule.trace.insts
             self._instructions[number] = (instructions, {n: instructions[n] for n in first})
         return self._instructions[number]

@@ -8,14 +8,13 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm.s_tir import meta_schedule
-from tvm.s_tir.schedule import Trace as TvmTrace
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Sketch, Space, Trace
 from tunefarm_schemas.workload import Abi
 from tunefarm_search.decisions import SketchSpace, sketch_space
-from tunefarm_search.intrinsics import load_intrinsics
+from tunefarm_search.intrinsics import apply_steps, leave_intrinsics_out, load_intrinsics_for
 from tunefarm_search.streamed_reduction import StreamedReduction
 from tunefarm_search.target import tvm_target
 from tunefarm_search.tvm_errors import TVM_ERRORS
@@ -87,6 +86,7 @@ def sketches_of(schedule_function: Callable[[Any], Any], module: Any, target: Ta
     Raises:
         BadInput: if the function fails or gives no schedule.
     """
+    load_intrinsics_for(target)
     found: dict[str, Sketch] = {}
     for seed in range(1, RUNS_OF_A_SCHEDULE_FUNCTION + 1):
         schedule = tvm.s_tir.Schedule(module, seed=seed)
@@ -114,8 +114,11 @@ def _context(module: Any, target: Target, abi: Abi) -> Any:
     the tensor core rules do not compile.
     """
     for_tvm = tvm_target(target)
-    load_intrinsics(target.kind, str(for_tvm.attrs.get("mtriple", "")) if target.kind == "llvm" else "")
     name = _named_rules(for_tvm)
+    if name == "llvm":
+        leave_intrinsics_out()
+    else:
+        load_intrinsics_for(target)
     rules: Any = list(meta_schedule.schedule_rule.ScheduleRule.create(name)) if name else "from-target"
     if name == "llvm":
         rules.insert(_before_tiling(rules), StreamedReduction())
@@ -182,7 +185,7 @@ def _filled(module: Any, sketch: Sketch) -> list[Trace]:
     for seed in range(1, 5):
         schedule = tvm.s_tir.Schedule(module, seed=seed)
         try:
-            TvmTrace.apply_json_to_schedule(json.loads(sketch.text), schedule)
+            apply_steps(json.loads(sketch.text), schedule)
             return [trace_of(schedule)]
         except TVM_ERRORS:
             continue

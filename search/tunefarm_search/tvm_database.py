@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import tvm
-from tvm.s_tir.schedule import Trace as TvmTrace
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import canonical_json
@@ -21,7 +20,7 @@ from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Workload
 from tunefarm_search.asked_forms import MARK, Form, forms_of, hash_of, workload_of_form
-from tunefarm_search.intrinsics import load_intrinsics
+from tunefarm_search.intrinsics import apply_steps
 from tunefarm_search.target import canonical_target
 from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
 from tunefarm_search.workload import workload_of
@@ -212,10 +211,9 @@ def _target(value: Any) -> Target:
 
 
 def _replayed(workload: Workload, target: Target, steps: Any) -> Trace:
-    load_intrinsics(target.kind, str(json.loads(target.canonical).get("mtriple", "")))
     schedule = tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
     try:
-        TvmTrace.apply_json_to_schedule(steps, schedule)
+        apply_steps(steps, schedule, target.kind, str(json.loads(target.canonical).get("mtriple", "")))
     except TVM_ERRORS as error:
         raise _Refused(f"its trace does not replay: {last_line(error)}") from error
     return Trace.from_json(steps)

@@ -5,7 +5,7 @@ from itertools import count
 import tvm
 
 from tests.workers.hostile import PREFIX
-from tests.workers.workloads import dispatch, task
+from tests.workers.workloads import TARGET, dispatch, task
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.measurement import Failed, Measurement, Purpose
 from tunefarm_schemas.trace import Trace
@@ -22,9 +22,9 @@ class RunningFarm:
         self._numbers = count()
         self._opened = count()
 
-    def open(self, module: tvm.IRModule, abi: str = "stable") -> str:
+    def open(self, module: tvm.IRModule, abi: str = "stable", target: str = TARGET) -> str:
         exploration_id = f"exploration-{next(self._opened)}"
-        self.farm.open_task(task(module, exploration_id, abi=abi))
+        self.farm.open_task(task(module, exploration_id, abi=abi, target=target))
         return exploration_id
 
     def submit(self, exploration_id: str, trace: Trace, purpose: Purpose = Purpose.SEARCH) -> int:

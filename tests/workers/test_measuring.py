@@ -8,6 +8,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.measurement import Purpose, Stopped, Timing
 from tunefarm_schemas.trace import Trace
+from tunefarm_workers.cpu_identity import own_processor
 
 
 def test_a_good_schedule_is_timed_and_checked_on_three_sets_of_inputs(running: RunningFarm) -> None:
@@ -22,6 +23,15 @@ def test_a_good_schedule_is_timed_and_checked_on_three_sets_of_inputs(running: R
     assert measured.stages.build_s > 0
     assert measured.peak_memory_bytes > 0
     assert measured.device_fingerprint == running.farm.device.fingerprint
+
+
+@pytest.mark.skipif(own_processor().x86_level < 4, reason="the intrinsic is one of x86-64-v4")
+def test_a_schedule_may_name_intrinsics_that_nothing_else_loads(running: RunningFarm) -> None:
+    module = workloads.dense_in_bytes()
+    opened = running.open(module, target='{"kind":"llvm","mcpu":"x86-64-v4","num-cores":2}')
+    measured = running.measure(opened, workloads.tensorized(module, "dot_16x4_avx512"))
+    assert isinstance(measured.result, Timing), measured
+    assert measured.inputs_checked == 3
 
 
 def test_a_loser_is_stopped_early_with_a_lower_bound(running: RunningFarm) -> None:

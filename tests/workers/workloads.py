@@ -8,6 +8,7 @@ from tvm import te
 
 from tunefarm_schemas.measurement import Candidate, CandidateOrigin, Dispatch, MeasureTask, Purpose
 from tunefarm_schemas.trace import Trace
+from tunefarm_search.intrinsics import load_intrinsics
 from tunefarm_search.tvm_trace import trace_of
 
 TARGET = '{"kind":"llvm","num-cores":2}'
@@ -148,6 +149,38 @@ def _rewrite_layout(schedule: Any, block: Any, module: tvm.IRModule) -> None:
 
     del block, module
     assert RewriteLayout().apply(schedule)
+
+
+def dense_in_bytes() -> tvm.IRModule:
+    """A layer of batch one whose weight lies as instructions for sixteen sums of four bytes take it."""
+    data = te.placeholder((1, 64), "uint8", name="X")
+    weight = te.placeholder((4, 16, 16, 4), "int8", name="W")
+    axis = te.reduce_axis((0, 64), name="k")
+
+    def product(i: Any, j: Any) -> Any:
+        return data[i, axis].astype("int32") * weight[j // 16, axis // 4, j % 16, axis % 4].astype("int32")
+
+    return tvm.IRModule(
+        {
+            "main": te.create_prim_func(
+                [data, weight, te.compute((1, 64), lambda i, j: te.sum(product(i, j), axis=axis), name="C")]
+            )
+        }
+    )
+
+
+def tensorized(module: tvm.IRModule, intrinsic: str) -> Trace:
+    """A schedule for ``dense_in_bytes`` with ``intrinsic`` for its innermost loops."""
+    load_intrinsics("llvm")
+    schedule = tvm.s_tir.Schedule(module)
+    block = schedule.get_sblock("C")
+    row, column, reduced = schedule.get_loops(block)
+    columns, lanes = schedule.split(column, [None, 16])
+    steps, bytes_each = schedule.split(reduced, [None, 4])
+    schedule.reorder(row, columns, steps, lanes, bytes_each)
+    schedule.decompose_reduction(block, steps)
+    schedule.tensorize(lanes, intrinsic)
+    return trace_of(schedule)
 
 
 def task(module: tvm.IRModule, exploration_id: str, *, abi: str = "stable", target: str = TARGET) -> MeasureTask:

@@ -13,7 +13,6 @@ import tunefarm_workers.link_child
 import tunefarm_workers.reference
 import tunefarm_workers.reference_kernels
 import tunefarm_workers.task_host  # noqa: F401
-from tunefarm_search.intrinsics import load_intrinsics
 from tunefarm_workers.warm_compiler import warm_compiler
 
 PRELOAD: Final = "tunefarm_workers.preload:preload"
@@ -21,5 +20,4 @@ PRELOAD: Final = "tunefarm_workers.preload:preload"
 
 def preload() -> None:
     """Load what candidates for this host need. Runs no kernel: a process that forks must not."""
-    load_intrinsics("llvm")
     warm_compiler()

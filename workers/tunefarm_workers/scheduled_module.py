@@ -4,22 +4,24 @@ import json
 from typing import Any, Final
 
 import tvm
-from tvm.s_tir.schedule import Trace as TvmTrace
 
+from tunefarm_search.intrinsics import apply_steps
 from tunefarm_workers.aligned_stack import pipeline_for
 
 _NO_CHECKS: Final = "tirx.disable_assert"
 
 
-def replay(module: tvm.IRModule, trace_text: str | None) -> tvm.IRModule:
+def replay(module: tvm.IRModule, trace_text: str | None, target_kind: str = "llvm") -> tvm.IRModule:
     """``module`` with a trace's instructions applied; the module itself when there is no trace.
+
+    ``target_kind`` tells where intrinsics come from that the trace names.
 
     Raises whatever TVM raises for a trace that does not fit.
     """
     if trace_text is None:
         return module
     schedule = tvm.s_tir.Schedule(module)
-    TvmTrace.apply_json_to_schedule(json.loads(trace_text), schedule)
+    apply_steps(json.loads(trace_text), schedule, target_kind)
     return schedule.mod
 
 

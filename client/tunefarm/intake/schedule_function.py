@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tvm.s_tir import Schedule
-from tvm.s_tir.schedule import Trace as TvmTrace
 
 from tunefarm.intake.intake_request import ScheduleSource, SeedSource
 from tunefarm.intake.user_file import describe, user_object
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.trace import Trace
+from tunefarm_search.intrinsics import apply_steps, load_intrinsics
 from tunefarm_search.tvm_trace import trace_of
 
 SEED_FIELD: Final = "seed_traces"
@@ -62,6 +62,7 @@ def trace_of_function(function: Callable[[Any], Any], module: Any) -> Trace:
     Raises:
         BadInput: the function fails.
     """
+    load_intrinsics("llvm")
     schedule = Schedule(module)
     try:
         returned = function(schedule)
@@ -77,6 +78,6 @@ def _apply(source: SeedSource, schedule: Any) -> None:
     except (ValueError, RecursionError) as error:
         raise BadInput(SEED_FIELD, f"{source.name} is not JSON ({error}).", SEED_FIX) from error
     try:
-        TvmTrace.apply_json_to_schedule(value, schedule)
+        apply_steps(value, schedule)
     except Exception as error:
         raise BadInput(SEED_FIELD, f"{source.name} does not apply: {describe(error)}.", SEED_FIX) from error

@@ -13,6 +13,7 @@ from tvm.s_tir import meta_schedule
 
 from tunefarm_schemas.measurement import CandidateOrigin, Failed, Stopped, Timing
 from tunefarm_search.boosting import xgboost_module
+from tunefarm_search.intrinsics import load_intrinsics_for
 from tunefarm_search.space import SearchSpace
 from tunefarm_search.strategy.picker import Picker
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
@@ -98,6 +99,7 @@ def _cost_model(seed: int) -> Any:
 
 
 def _context(space: SearchSpace, seed: int, population: int) -> Any:
+    load_intrinsics_for(space.target)
     generator = meta_schedule.space_generator.PostOrderApply(
         sch_rules="from-target", postprocs=list(space.postprocessors), mutator_probs="from-target"
     )

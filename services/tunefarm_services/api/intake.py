@@ -22,7 +22,7 @@ from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.same_workload import SameAnswer, SameQuestion
 
 CHILD: Final = "tunefarm_services.api.intake_child"
-PRELOAD: Final = ("tvm", f"{CHILD}:load")
+PRELOAD: Final = ("tvm", CHILD)
 
 TARGETS_KEPT: Final = 256
 

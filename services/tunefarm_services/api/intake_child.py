@@ -20,7 +20,6 @@ from tunefarm_search.foreign_input import (
     foreign_workload,
 )
 from tunefarm_search.host_cores import usable_physical_cores
-from tunefarm_search.intrinsics import load_intrinsics
 from tunefarm_search.target import CanonicalTarget, canonical_target, host_target
 from tunefarm_search.tvm_database import ParsedDatabase, export_database, parse_database
 from tunefarm_search.workload import functions_of
@@ -43,11 +42,6 @@ from tunefarm_services.same_workload import SameQuestion, compared
 KINDS: Final = ("llvm", "cuda", "rocm", "metal", "vulkan", "opencl")
 REFUSED_ATTRIBUTES: Final = frozenset({"cl-opt", "libs", "options", "runtime", "system-lib", "link-params", "jit"})
 """Attributes of targets that reach into the compiler's own command line or load code."""
-
-
-def load() -> None:
-    """Load, into the zygote, what its children need. Runs nothing."""
-    load_intrinsics("llvm")
 
 
 def read(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import tvm
 
-from tunefarm_search.intrinsics import load_intrinsics
 from tunefarm_workers.scheduled_module import replay
 
 _PROCESSORS = {"llvm", "c"}
@@ -18,9 +17,7 @@ def scheduled_for(module: tvm.IRModule, trace_text: str | None, target: Any) -> 
     for functions that nobody tuned. Raises whatever TVM raises for a trace that does not fit.
     """
     kind = str(target.kind.name)
-    if trace_text is not None and '"Tensorize"' in trace_text:
-        load_intrinsics(kind)
-    scheduled = replay(module, trace_text)
+    scheduled = replay(module, trace_text, kind)
     if kind in _PROCESSORS or (trace_text is not None and json.loads(trace_text)[0]):
         return scheduled
     return scheduled if "threadIdx" in scheduled.script() else spread_over_threads(scheduled, target)
