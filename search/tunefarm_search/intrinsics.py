@@ -36,7 +36,12 @@ def load_intrinsics(kind: str, triple: str = "") -> None:
 
 def load_intrinsics_for(target: Target) -> None:
     """Load those that TVM's rules for the target may name."""
-    load_intrinsics(target.kind, str(json.loads(target.canonical).get("mtriple", "")))
+    load_intrinsics(target.kind, triple_of(target))
+
+
+def triple_of(target: Target) -> str:
+    """LLVM's triple of a target; empty for this host's."""
+    return str(json.loads(target.canonical).get("mtriple", ""))
 
 
 def apply_steps(steps: Any, schedule: Any, kind: str = "llvm", triple: str = "") -> None:

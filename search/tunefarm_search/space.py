@@ -119,17 +119,24 @@ def _context(module: Any, target: Target, abi: Abi) -> Any:
         leave_intrinsics_out()
     else:
         load_intrinsics_for(target)
-    rules: Any = list(meta_schedule.schedule_rule.ScheduleRule.create(name)) if name else "from-target"
-    if name == "llvm":
-        rules.insert(_before_tiling(rules), StreamedReduction())
-    if name == "llvm" and stores_bfloat16(module):
-        rules = [_without_vectors(rule) for rule in rules]
+    rules = _rules(name, module)
     steps: Any = list(meta_schedule.postproc.Postproc.create(name)) if name else None
     if steps is None:
         steps = list(_tune_context(module, for_tvm, rules, "from-target").space_generator.postprocs)
     if abi == "stable":
         steps = [step for step in steps if not isinstance(step, meta_schedule.postproc.RewriteLayout)]
     return _tune_context(module, for_tvm, rules, steps)
+
+
+def _rules(name: str | None, module: Any) -> Any:
+    """The rules that go by a name, with ours for processors; without one, TVM's choice for the target."""
+    if name is None:
+        return "from-target"
+    rules = list(meta_schedule.schedule_rule.ScheduleRule.create(name))
+    if name != "llvm":
+        return rules
+    rules.insert(_before_tiling(rules), StreamedReduction())
+    return [_without_vectors(rule) for rule in rules] if stores_bfloat16(module) else rules
 
 
 def stores_bfloat16(module: Any) -> bool:

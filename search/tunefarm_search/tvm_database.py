@@ -20,7 +20,7 @@ from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Workload
 from tunefarm_search.asked_forms import MARK, Form, forms_of, hash_of, workload_of_form
-from tunefarm_search.intrinsics import apply_steps
+from tunefarm_search.intrinsics import apply_steps, triple_of
 from tunefarm_search.target import canonical_target
 from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
 from tunefarm_search.workload import workload_of
@@ -213,7 +213,7 @@ def _target(value: Any) -> Target:
 def _replayed(workload: Workload, target: Target, steps: Any) -> Trace:
     schedule = tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
     try:
-        apply_steps(steps, schedule, target.kind, str(json.loads(target.canonical).get("mtriple", "")))
+        apply_steps(steps, schedule, target.kind, triple_of(target))
     except TVM_ERRORS as error:
         raise _Refused(f"its trace does not replay: {last_line(error)}") from error
     return Trace.from_json(steps)

@@ -15,7 +15,7 @@ from tvm.target.codegen import llvm_get_system_triple
 
 _NAME: Final = "tunefarm_aligned_stack"
 _ARCHITECTURES: Final = ("x86_64", "i386", "i686")
-"""Of the architectures with vectors longer than sixteen bytes, the ones this was seen to work on."""
+"""x86 has vectors longer than sixteen bytes. Only the wider of its two forms was tried."""
 _PARALLEL: Final = 1
 """``ForKind.kParallel``."""
 
