@@ -3,10 +3,9 @@
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import psutil
@@ -15,7 +14,6 @@ from tests.acceptance.command import Ended, Tunefarm
 from tests.faults.orphans import GONE_S, running_children
 from tests.faults.trials import Trials, assert_kept
 
-LEASE_GONE_S = 30.0
 RUN_S = 150.0
 MOST_SEARCH_DEATHS = 2
 """One more and the job is given up as poisoned, by design."""
@@ -23,7 +21,10 @@ MOST_SEARCH_DEATHS = 2
 
 @dataclass
 class Killer:
-    """Starts a command again and again, and kills a random process of it after a random time."""
+    """Starts a command again and again, and kills a random process of it after a random time.
+
+    A job goes on at once: whoever resumes it sees that its owner is dead, and does not wait for the lease to end.
+    """
 
     tunefarm: Tunefarm
     command: tuple[str, ...]
@@ -52,20 +53,7 @@ class Killer:
         if before.unfinished_job is None:
             fresh = ["--fresh", "--seed", str(len(self.victims))] if before.documents else []
             return self.tunefarm.begun(*self.command, *fresh, "--json")
-        return self._resumed(before.unfinished_job)
-
-    def _resumed(self, job: str) -> "subprocess.Popen[str]":
-        """The job's next run, as soon as the lease of the killed one is over."""
-        deadline_s = time.monotonic() + LEASE_GONE_S
-        while self._lease_left_s(job) > 0:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.2)
-        return self.tunefarm.begun("tune", "--resume", job, "--json")
-
-    def _lease_left_s(self, job: str) -> float:
-        with closing(sqlite3.connect(self.tunefarm.database, timeout=30)) as connection:
-            row = connection.execute("SELECT lease_expires_at FROM jobs WHERE job_id = ?", (job,)).fetchone()
-        return 0.0 if row is None or row[0] is None else float(row[0]) - time.time()
+        return self.tunefarm.begun("tune", "--resume", before.unfinished_job, "--json")
 
     def _strike(self, process: "subprocess.Popen[str]") -> None:
         victims = self._candidates(process.pid)
