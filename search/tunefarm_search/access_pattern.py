@@ -16,10 +16,12 @@ class BufferAccess:
     """How one buffer is indexed.
 
     Attributes:
+        name: of the buffer.
         extents: shape of the buffer.
         strides: for each dimension of the buffer, the mean step of its index for each iterator of the block.
     """
 
+    name: str
     element_bytes: int
     extents: tuple[int, ...]
     strides: tuple[tuple[float, ...], ...]
@@ -79,6 +81,15 @@ def access_pattern(module: Any, block_name: str) -> AccessPattern | None:
     return AccessPattern(tuple(extents), spatial, reads, writes, conditions)
 
 
+def buffer_written(module: Any, block_name: str) -> str:
+    """The name of the first buffer that a block of ``main`` writes; empty where there is no such block."""
+    schedule = tvm.s_tir.Schedule(module)
+    try:
+        return str(schedule.get(schedule.get_sblock(block_name, func_name="main")).writes[0].source.name)
+    except (ValueError, TypeError, RuntimeError):
+        return ""
+
+
 def _stride_conditions(
     expression: Any, variables: Sequence[Any], seen: set[int] | None = None
 ) -> Iterator[StrideCondition]:
@@ -120,7 +131,8 @@ def _access(region: Any, variables: Sequence[Any], extents: Sequence[int]) -> Bu
             values[position] = max(extent - 1, 1)
             steps.append(abs(_evaluate(dimension.min, variables, values) - start) / max(extent - 1, 1))
         strides.append(tuple(steps))
-    return BufferAccess(max(1, np.dtype(_numpy_name(str(region.source.dtype))).itemsize), shape, tuple(strides))
+    element_bytes = max(1, np.dtype(_numpy_name(str(region.source.dtype))).itemsize)
+    return BufferAccess(str(region.source.name), element_bytes, shape, tuple(strides))
 
 
 def _numpy_name(dtype: str) -> str:

@@ -12,7 +12,6 @@ from tunefarm_search.loop_nest import FloatArray, LoopNest, loop_nests
 from tunefarm_search.nest_model import Machine, NestCost, nest_cost
 from tunefarm_search.space import SearchSpace
 from tunefarm_search.target import tvm_target
-from tunefarm_search.unrolling import unroll_steps
 
 FeatureArray = npt.NDArray[np.float32]
 
@@ -66,12 +65,7 @@ class FeatureExtractor:
         return values, prior
 
     def _costs(self, sketch: int, rows: Rows) -> list[NestCost]:
-        space = self._sketches[sketch]
-        steps = unroll_steps(space, rows)
-        return [
-            nest_cost(nest, nest.extents(space, rows), steps, nest.shared_at(space, rows), self._machine)
-            for nest in self._nests[sketch]
-        ]
+        return [nest_cost(nest, self._sketches[sketch], rows, self._machine) for nest in self._nests[sketch]]
 
     def _decided(self, sketch: SketchSpace, rows: Rows) -> dict[str, FloatArray]:
         """The decisions themselves: logarithms of factors, values of choices, locations."""

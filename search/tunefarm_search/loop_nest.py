@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tunefarm_search.access_pattern import AccessPattern, access_pattern
+from tunefarm_search.access_pattern import AccessPattern, access_pattern, buffer_written
 from tunefarm_search.decisions import Rows, SketchSpace
 from tunefarm_search.tvm_trace import Instruction
 
@@ -29,18 +29,31 @@ class LoopPart:
 
 
 @dataclass(frozen=True)
+class Producer:
+    """A block that a decision puts into one of the loops of a block that reads from it.
+
+    Attributes:
+        column: of the sketch; it decides where.
+        buffer: name of what the block writes.
+    """
+
+    column: int
+    buffer: str
+
+
+@dataclass(frozen=True)
 class LoopNest:
     """Loops around one block, from the outermost inwards.
 
     Attributes:
         guests: the loops that some other block is put into, by number.
-        locations: the columns of a sketch that decide into which loops other blocks are put.
+        producers: the blocks for which decisions tell into which loops they are put.
     """
 
     pattern: AccessPattern
     parts: tuple[LoopPart, ...]
     guests: tuple[int, ...] = ()
-    locations: tuple[int, ...] = ()
+    producers: tuple[Producer, ...] = ()
 
     def extents(self, sketch: SketchSpace, rows: Rows) -> FloatArray:
         """Extent of each loop at each point; shape [points, parts]."""
@@ -52,19 +65,24 @@ class LoopNest:
                 found[:, number] = sketch.columns[part.column].table[rows[:, part.column], part.level]
         return found
 
-    def shared_at(self, sketch: SketchSpace, rows: Rows) -> FloatArray:
-        """The outermost loop that holds another block as well, by number; the number of loops for none. [points].
+    def places(self, sketch: SketchSpace, rows: Rows) -> npt.NDArray[np.int64]:
+        """Into which loop each producer is put, by number; -1 for none, -2 for into each read. [points, producers].
 
         No block is put into a loop of one iteration, but into the next one outside of it, or to where no loop is.
         """
-        found = np.full(len(rows), float(min(self.guests, default=len(self.parts))))
         going = np.where(self.extents(sketch, rows) > 1, np.arange(len(self.parts)), -1)
         outwards = np.maximum.accumulate(going, axis=1)
-        for column in self.locations:
-            wanted = np.minimum(sketch.columns[column].table[rows[:, column], 0], len(self.parts) - 1)
-            place = np.where(wanted >= 0, outwards[np.arange(len(rows)), wanted], -1)
-            found = np.where(place >= 0, np.minimum(found, place), found)
+        found = np.empty((len(rows), len(self.producers)), np.int64)
+        for number, producer in enumerate(self.producers):
+            wanted = np.minimum(sketch.columns[producer.column].table[rows[:, producer.column], 0], len(self.parts) - 1)
+            found[:, number] = np.where(wanted >= 0, outwards[np.arange(len(rows)), wanted], wanted)
         return found
+
+    def shared_at(self, places: npt.NDArray[np.int64]) -> FloatArray:
+        """The outermost loop that holds another block as well, by number; the number of loops for none. [points]."""
+        loops = np.where(places >= 0, places, len(self.parts))
+        first = min(self.guests, default=len(self.parts))
+        return np.asarray(np.minimum(loops.min(axis=1, initial=len(self.parts)), first), np.float64)
 
     @cached_property
     def boundaries(self) -> tuple[int, ...]:
@@ -112,18 +130,30 @@ def loop_nests(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
     column_of = {column.instruction: number for number, column in enumerate(sketch.columns)}
     for number, step in enumerate(sketch.steps.instructions):
         _follow(tracker, module, step, column_of.get(number), sketch)
-    locations = tuple(number for number, column in enumerate(sketch.columns) if column.kind == "location")
+    producers = tuple(
+        Producer(number, buffer_written(module, _located_block(sketch, column.instruction)))
+        for number, column in enumerate(sketch.columns)
+        if column.kind == "location"
+    )
     nests = [
         LoopNest(
             tracker.patterns[block],
             tuple(part for _, parts in loops for part in parts),
             _guests(tracker, loops),
-            locations,
+            producers,
         )
         for block, loops in tracker.nests.items()
     ]
     tiled = [nest for nest in nests if any(part.column is not None for part in nest.parts)]
     return tuple(sorted(tiled, key=lambda nest: -nest.pattern.iterations))
+
+
+def _located_block(sketch: SketchSpace, instruction: int) -> str:
+    """The name of the block whose location an instruction samples; empty where a trace does not tell."""
+    steps = sketch.steps.instructions
+    wanted = steps[instruction].inputs[0]
+    named = (step.attributes[0] for step in steps[:instruction] if step.kind == "GetSBlock" and wanted in step.outputs)
+    return str(next(named, ""))
 
 
 def _follow(tracker: _Tracker, module: Any, step: Instruction, column: int | None, sketch: SketchSpace) -> None:

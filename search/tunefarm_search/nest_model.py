@@ -6,20 +6,37 @@ High-Performance Matrix Multiplication" (ACM TOMS 2008), and Low et al., "Analyt
 High-Performance BLIS" (ACM TOMS 2016), for any tensor contraction.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from tunefarm_search.access_pattern import BufferAccess
+from tunefarm_search.decisions import Rows, SketchSpace
+from tunefarm_search.footprint import LINE_BYTES, elements, lines, vectors
+from tunefarm_search.innermost_body import InnermostBody, innermost_body
 from tunefarm_search.loop_nest import FloatArray, LoopNest
-from tunefarm_search.unrolling import unrolled
+from tunefarm_search.unrolling import unroll_steps, unrolled
 
-LINE_BYTES = 64
-MULTIPLY_ADDS_PER_CYCLE = 2.0
+BYTES_MULTIPLIED_PER_CYCLE = 64
 LOADS_PER_CYCLE = 2.0
 LATENCY_CYCLES = 4.0
-LINE_FROM_SECOND_LEVEL_CYCLES = 4.0
-LINE_FROM_BEYOND_CYCLES = 14.0
+SPILL_CYCLES = 4.0
+"""For each result too many for the registers."""
+SPILLING_CYCLES = 0.5
+"""For each result, where there are too many."""
+LONG_BODY = 128
+"""A body of more operations is not scheduled well: what it loads early must be put aside."""
+LONG_BODY_CYCLES = 0.5
+"""For each operation, where a body is twice as long."""
+COPIED_CYCLES = 1.5
+"""For a vector of padding, or of another input, that is computed before it is read."""
+INLINED_CYCLES = 0.5
+"""For a load that computes it instead."""
+LINE_FROM_SECOND_LEVEL_CYCLES = 0.5
+LINE_FROM_BEYOND_CYCLES = 2.0
+"""What lies in order is fetched ahead while the arithmetic goes on, so these are rates, not latencies."""
 
 
 @dataclass(frozen=True)
@@ -45,26 +62,25 @@ class NestCost:
     named: dict[str, FloatArray]
 
 
-def nest_cost(
-    nest: LoopNest, extents: FloatArray, unroll_steps: FloatArray, shared_at: FloatArray, machine: Machine
-) -> NestCost:
-    """Estimate a nest for loop extents of shape [points, loops].
-
-    ``unroll_steps`` are the steps that may be unrolled, ``shared_at`` says which loop is the outermost that holds
-    another block as well; both of shape [points].
-    """
-    tiles = _inner_tiles(nest, extents)
-    body = _body(nest, extents, tiles[len(nest.parts) - nest.inner_spatial], machine)
-    bodies = unrolled(nest, extents, unroll_steps)
-    traffic = _traffic(nest, extents, tiles, machine)
-    parallel = _parallel(nest, extents, shared_at, machine)
+def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine) -> NestCost:
+    """Estimate a nest at points of one sketch."""
+    extents, steps, places = nest.extents(sketch, rows), unroll_steps(sketch, rows), nest.places(sketch, rows)
+    lanes = max(1, machine.vector_bytes // nest.pattern.writes[0].element_bytes)
+    body = innermost_body(nest, extents, steps, lanes)
+    bodies = unrolled(nest, extents, steps)
+    arithmetic = _arithmetic(nest, body, bodies["skipped"], lanes, machine)
+    traffic = _traffic(nest, extents, _inner_tiles(nest, extents), machine)
+    producing = _producing(nest, extents, places, arithmetic["loads"], lanes)
+    parallel = _parallel(nest, extents, nest.shared_at(places), machine)
     imbalance = np.ceil(parallel / machine.cores) * machine.cores / parallel
     memory = traffic["first_lines"] * LINE_FROM_SECOND_LEVEL_CYCLES + traffic["second_lines"] * LINE_FROM_BEYOND_CYCLES
-    cycles = (body["cycles"] / bodies["skipped"] + memory) * imbalance / machine.cores
+    busy = arithmetic["cycles"] + producing["producing_cycles"]
+    cycles = np.maximum(busy, memory) * imbalance / machine.cores
     named = {
-        **body,
+        **arithmetic,
         **traffic,
         **bodies,
+        **producing,
         "parallel": parallel,
         "imbalance": imbalance,
         "memory_cycles": memory,
@@ -75,59 +91,55 @@ def nest_cost(
 
 def _inner_tiles(nest: LoopNest, extents: FloatArray) -> dict[int, FloatArray]:
     """For each boundary: how far each iterator goes inside it; shape [points, iterators]."""
-    wanted = {0, *nest.boundaries, len(nest.parts) - nest.inner_spatial}
     inside = np.ones((len(extents), len(nest.pattern.extents)))
     tiles = {}
     for place in range(len(nest.parts), -1, -1):
         if place < len(nest.parts):
             inside[:, nest.parts[place].iterator] *= extents[:, place]
-        if place in wanted:
+        if place in {0, *nest.boundaries}:
             tiles[place] = inside.copy()
     return tiles
 
 
-def _body(nest: LoopNest, extents: FloatArray, tile: FloatArray, machine: Machine) -> dict[str, FloatArray]:
-    """Cycles of arithmetic and loads, from the tile that is kept in registers."""
-    points = len(extents)
-    output = nest.pattern.writes[0]
-    lanes = max(1, machine.vector_bytes // output.element_bytes)
-    vector, iterator = _vector(nest, extents, output)
-    per_row = np.ceil(vector / lanes)
-    inner = tile.prod(axis=1)
-    accumulators = inner / vector * per_row
-    loads = np.zeros(points)
+def _arithmetic(
+    nest: LoopNest, body: InnermostBody, skipped: FloatArray, lanes: int, machine: Machine
+) -> dict[str, FloatArray]:
+    """Cycles of arithmetic and loads, from what is kept in registers, less the steps that are skipped."""
+    per_row = np.ceil(body.vector / lanes)
+    one_step = np.where(np.array(nest.pattern.spatial), body.tile, 1.0)
+    inner = one_step.prod(axis=1)
+    loads = np.zeros(len(inner))
     for read in nest.pattern.reads:
-        loads += _loads(read, tile, iterator, vector, per_row)
-    start = len(nest.parts) - nest.inner_spatial
-    reuse = extents[:, start - nest.inner_reduction : start].prod(axis=1)
+        loads += _loads(read, one_step, nest.parts[-1].iterator, body.vector, per_row)
+    accumulators = body.accumulators
     spilled = np.maximum(accumulators - (machine.vector_registers - 2), 0)
-    write_back = 2 * accumulators / reuse + 2 * spilled
-    arithmetic = accumulators / MULTIPLY_ADDS_PER_CYCLE
-    step = np.maximum(np.maximum(arithmetic, (loads + write_back) / LOADS_PER_CYCLE), LATENCY_CYCLES) + 1.0
+    multiplied = accumulators * machine.vector_bytes / BYTES_MULTIPLIED_PER_CYCLE
+    step = np.maximum(np.maximum(multiplied, loads / LOADS_PER_CYCLE), LATENCY_CYCLES)
+    step += 2 * accumulators / body.reuse
+    step += SPILL_CYCLES * spilled + SPILLING_CYCLES * accumulators * (spilled > 0)
+    step += LONG_BODY_CYCLES * accumulators * np.maximum(body.operations / skipped / LONG_BODY - 1, 0)
+    rounds = nest.pattern.iterations / inner / skipped
     return {
-        "vector": vector,
-        "lane_use": vector / (per_row * lanes),
+        "vector": body.vector,
+        "lane_use": body.vector / (per_row * lanes),
         "inner": inner,
         "accumulators": accumulators,
+        "operations": body.operations,
+        "loads": loads * rounds,
         "loads_per_operation": loads / accumulators,
-        "reuse": reuse,
+        "reduced": body.reduced,
+        "reuse": body.reuse,
         "spilled": spilled + 1,
-        "cycles": nest.pattern.iterations / inner * step,
+        "cycles_per_operation": step / accumulators,
+        "cycles": rounds * step,
     }
-
-
-def _vector(nest: LoopNest, extents: FloatArray, output: BufferAccess) -> tuple[FloatArray, int]:
-    """How many elements the innermost loop writes side by side, and its iterator."""
-    last = nest.parts[-1]
-    contiguous = nest.inner_spatial > 0 and bool(output.strides) and output.strides[-1][last.iterator] == 1
-    return (extents[:, -1] if contiguous else np.ones(len(extents))), last.iterator
 
 
 def _loads(read: BufferAccess, tile: FloatArray, iterator: int, vector: FloatArray, per_row: FloatArray) -> FloatArray:
     """Load instructions for one buffer in one step of the innermost reduction."""
     without = tile.copy()
     without[:, iterator] = 1
-    rows = _elements(read, without)
+    rows = elements(read, without)
     touched = [dimension for dimension, steps in enumerate(read.strides) if steps[iterator] > 0]
     if not touched:
         return rows
@@ -135,31 +147,36 @@ def _loads(read: BufferAccess, tile: FloatArray, iterator: int, vector: FloatArr
     return rows * (per_row if side_by_side else vector)
 
 
-def _elements(access: BufferAccess, tile: FloatArray) -> FloatArray:
-    """How many elements of a buffer a tile touches."""
-    count = np.ones(len(tile))
-    for extent, steps in zip(access.extents, access.strides, strict=True):
-        count *= _span(extent, steps, tile)
-    return count
+def _producing(
+    nest: LoopNest, extents: FloatArray, places: npt.NDArray[np.int64], loads: FloatArray, lanes: int
+) -> dict[str, FloatArray]:
+    """What the producers cost where decisions put them: again for each iteration of the loops around them.
+
+    One that is in no loop of this nest writes all of its buffer before any of it is read.
+    """
+    copied, cycles = np.zeros(len(extents)), np.zeros(len(extents))
+    for place, producer in zip(places.T, nest.producers, strict=True):
+        for read in (read for read in nest.pattern.reads if read.name == producer.buffer):
+            filled = _filled(nest, extents, place, read, lanes)
+            whole_lines = math.prod(read.extents) * read.element_bytes / LINE_BYTES
+            copied += np.where(place == -2, loads, filled)
+            cycles += np.where(place == -2, INLINED_CYCLES * loads, COPIED_CYCLES * filled)
+            cycles += np.where(place == -1, 2 * LINE_FROM_BEYOND_CYCLES * whole_lines, 0)
+    return {"copied": copied, "producing_cycles": cycles}
 
 
-def _span(extent: int, steps: tuple[float, ...], tile: FloatArray) -> FloatArray:
-    reach = np.ones(len(tile))
-    for iterator, step in enumerate(steps):
-        if step > 0:
-            reach += step * (tile[:, iterator] - 1)
-    return np.minimum(reach, extent)
-
-
-def _lines(access: BufferAccess, tile: FloatArray) -> FloatArray:
-    """How many cache lines of a buffer a tile touches."""
-    if not access.extents:
-        return np.ones(len(tile))
-    count = np.ones(len(tile))
-    for extent, steps in zip(access.extents[:-1], access.strides[:-1], strict=True):
-        count *= _span(extent, steps, tile)
-    last = _span(access.extents[-1], access.strides[-1], tile) * access.element_bytes
-    return count * np.maximum(np.ceil(last / LINE_BYTES), 1)
+def _filled(
+    nest: LoopNest, extents: FloatArray, place: npt.NDArray[np.int64], read: BufferAccess, lanes: int
+) -> FloatArray:
+    """How many vectors fill what each iteration of the loop at ``place`` reads, or the buffer where that is no loop."""
+    filled = np.full(len(extents), math.prod(read.extents[:-1]) * math.ceil(read.extents[-1] / lanes), np.float64)
+    for number in np.unique(place[place >= 0]):
+        here = np.flatnonzero(place == number)
+        inside = np.ones((len(here), len(nest.pattern.extents)))
+        for inner in range(number + 1, len(nest.parts)):
+            inside[:, nest.parts[inner].iterator] *= extents[here, inner]
+        filled[here] = vectors(read, inside, lanes) * extents[here, : number + 1].prod(axis=1)
+    return filled
 
 
 def _traffic(
@@ -172,14 +189,14 @@ def _traffic(
     settled = {"first_lines": np.zeros(points, bool), "second_lines": np.zeros(points, bool)}
     named: dict[str, FloatArray] = {}
     for place in (0, *nest.boundaries):
-        lines = sum((_lines(access, tiles[place]) for access in buffers), np.zeros(points))
+        touched = sum((lines(access, tiles[place]) for access in buffers), np.zeros(points))
         trips = extents[:, :place].prod(axis=1)
         for cache, size in (("first_lines", machine.first_cache_bytes), ("second_lines", machine.second_cache_bytes)):
-            fits = ~settled[cache] & ((lines * LINE_BYTES <= 0.8 * size) | (place == len(nest.parts)))
-            moved[cache] += np.where(fits, lines * trips, 0)
+            fits = ~settled[cache] & ((touched * LINE_BYTES <= 0.8 * size) | (place == len(nest.parts)))
+            moved[cache] += np.where(fits, touched * trips, 0)
             settled[cache] |= fits
         if 0 < place < len(nest.parts) and len(named) < 6:
-            named[f"footprint_{len(named)}"] = lines
+            named[f"footprint_{len(named)}"] = touched
     return {**named, **moved}
 
 

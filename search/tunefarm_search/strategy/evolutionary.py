@@ -190,15 +190,21 @@ class EvolutionaryStrategy:
                 yield from self._wishes(near, order, score, build_s, CandidateOrigin.NEIGHBOUR)
 
     def _is_a_leap(self, near: Population, point: Point) -> npt.NDArray[np.bool_]:
-        """Which neighbours have another sketch than ``point``, or another choice; shape [neighbours].
+        """Which neighbours have another sketch than ``point``, another choice, or a block now in none of the loops.
 
         There are few of them, and the worth of a sketch, or of how far to unroll, hangs on all tiles. What the model
         learned elsewhere says little about them here, so they are tried first.
         """
-        columns = self._space.sketches[point.sketch].columns
-        chosen = [number for number, column in enumerate(columns) if column.kind == "choice"]
-        otherwise = (near.rows[:, chosen] != point.row[chosen]).any(axis=1)
-        return np.asarray(otherwise | (near.sketch != point.sketch))
+        leaps = np.asarray(near.sketch != point.sketch)
+        same = np.flatnonzero(~leaps)
+        for number, column in enumerate(self._space.sketches[point.sketch].columns):
+            rows = near.rows[same, number]
+            is_other = rows != point.rows[number]
+            if column.kind == "choice":
+                leaps[same] |= is_other
+            elif column.kind == "location":
+                leaps[same] |= is_other & (column.table[rows, 0] < 0)
+        return leaps
 
     def _evolved_wishes(self) -> Iterator[Wish]:
         population = self._unseen(self._evolved())

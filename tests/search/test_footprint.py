@@ -1,0 +1,52 @@
+"""What is said of a tile is what counting its accesses one by one gives."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tunefarm_search.access_pattern import BufferAccess
+from tunefarm_search.footprint import LINE_BYTES, elements, lines, vectors
+
+LANES = 16
+STRIDED_WINDOW = BufferAccess("image", 4, (64, 64), ((2.0, 1.0, 0.0), (0.0, 0.0, 1.0)))
+"""Rows ``2 * h + kernel``, columns ``c``: the input of a convolution with a stride of two."""
+SPREAD_COLUMNS = BufferAccess("image", 4, (64, 64), ((0.0, 0.0, 1.0), (2.0, 1.0, 0.0)))
+"""The same along the columns."""
+
+
+def touched(access: BufferAccess, tile: tuple[int, ...]) -> set[tuple[int, ...]]:
+    found = set()
+    for step in product(*(range(extent) for extent in tile)):
+        places = [sum(int(s) * n for s, n in zip(steps, step, strict=True)) for steps in access.strides]
+        found.add(tuple(places))
+    return found
+
+
+TILES = [(1, 1, 1), (4, 1, 1), (4, 2, 1), (4, 3, 2), (1, 3, 16), (8, 1, 33), (2, 2, 64), (5, 7, 3)]
+
+
+@pytest.mark.parametrize("access", [STRIDED_WINDOW, SPREAD_COLUMNS], ids=["rows", "columns"])
+@pytest.mark.parametrize("tile", TILES)
+def test_a_stride_leaves_elements_out(access: BufferAccess, tile: tuple[int, ...]) -> None:
+    inside = {
+        place for place in touched(access, tile) if all(p < e for p, e in zip(place, access.extents, strict=True))
+    }
+    if len(inside) < len(touched(access, tile)):
+        pytest.skip("the tile is larger than the buffer")
+    assert elements(access, np.array([tile], float)) == [len(inside)]
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_lines_are_those_of_the_elements(tile: tuple[int, ...]) -> None:
+    per_line = LINE_BYTES // STRIDED_WINDOW.element_bytes
+    counted = {(row, column // per_line) for row, column in touched(STRIDED_WINDOW, tile)}
+    assert lines(STRIDED_WINDOW, np.array([tile], float)) == [len(counted)]
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_a_box_is_filled_row_by_row(tile: tuple[int, ...]) -> None:
+    rows = [row for row, _ in touched(STRIDED_WINDOW, tile)]
+    columns = [column for _, column in touched(STRIDED_WINDOW, tile)]
+    height, width = max(rows) - min(rows) + 1, max(columns) - min(columns) + 1
+    assert vectors(STRIDED_WINDOW, np.array([tile], float), LANES) == [height * -(-width // LANES)]

@@ -1,0 +1,86 @@
+"""The analytical estimate against recorded latencies, and what it says of copies against the compiler's own loops."""
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import tvm
+
+from tests.search.conftest import te_workload
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Space
+from tunefarm_search.features import FeatureExtractor
+from tunefarm_search.population import Breeder, features_of
+from tunefarm_search.rank_accuracy import rank_accuracy
+from tunefarm_search.replay_table import ReplayTable
+from tunefarm_search.scheduling import Point, Scheduled, Scheduler
+from tunefarm_search.space import search_space
+
+LOOP = re.compile(r"in (?:T\.grid\(([\d, ]+)\)|(?:T\.(?:parallel|vectorized|serial|unroll)|range)\((\d+)[,)])")
+
+
+def estimated(table: ReplayTable) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The estimate of each recorded point, higher for faster, and its latency in seconds."""
+    space = search_space(tvm.ir.load_json(table.module_json), table.target, "stable", table.space)
+    scheduler, extractor = Scheduler(space), FeatureExtractor(space)
+    points, latencies = [], []
+    for trace, trial in zip(table.traces(), table.trials, strict=True):
+        point = scheduler.point_of(trace)
+        if point is not None and trial.latency_s is not None:
+            points.append(point)
+            latencies.append(trial.latency_s)
+    population = Breeder(space.sketches, np.random.default_rng(0)).of_points(points)
+    return features_of(population, space.sketches, extractor)[1], np.array(latencies)
+
+
+@pytest.mark.parametrize(
+    ("name", "all_of_them", "the_good", "first"),
+    [("convolution_table", 0.8, 0.5, 5), ("pool_table", 0.6, 0.2, 20), ("transposed_convolution_table", 0.6, 0.0, 5)],
+)
+def test_before_anything_is_measured_the_fast_are_told_from_the_slow(
+    name: str, all_of_them: float, the_good: float, first: int, request: pytest.FixtureRequest
+) -> None:
+    """Also among the good, within half again of the best, and one of the ``first`` it names is nearly the best."""
+    prior, latencies = estimated(request.getfixturevalue(name))
+    whole = rank_accuracy(prior, 1 / latencies)
+    good = latencies < 1.5 * latencies.min()
+    among_good = rank_accuracy(prior[good], 1 / latencies[good])
+    assert whole is not None
+    assert among_good is not None
+    assert whole.rank_correlation > all_of_them
+    assert among_good.rank_correlation > the_good
+    assert latencies[np.argsort(-prior)[:first]].min() < 1.05 * latencies.min()
+
+
+def copied_elements(module: tvm.IRModule, block: str) -> int:
+    """How many elements a block computes in all, by the loops around it."""
+    around: list[tuple[int, int]] = []
+    for line in module["main"].script().splitlines():
+        indent = len(line) - len(line.lstrip())
+        around = [(other, count) for other, count in around if other < indent]
+        if found := LOOP.search(line):
+            around.append((indent, int(np.prod([int(n) for n in (found[1] or found[2]).split(",")]))))
+        if f'sblock("{block}")' in line:
+            return int(np.prod([count for _, count in around], dtype=np.int64))
+    raise AssertionError(f"the module has no block {block}")
+
+
+def test_what_a_producer_computes_again_is_foreseen(target: Target) -> None:
+    space = search_space(tvm.ir.load_json(te_workload("C2D").module_json), target, "stable", Space())
+    scheduler, random, extractor = Scheduler(space), np.random.default_rng(4), FeatureExtractor(space)
+    place, channels, seen = extractor.names.index("nest0.copied"), 3, set()
+    for sketch in space.sketches:
+        points = [Point(sketch.number, tuple(row.tolist())) for row in sketch.sample(random, 24)]
+        features, _ = features_of(Breeder(space.sketches, random).of_points(points), space.sketches, extractor)
+        (location,) = (number for number, column in enumerate(sketch.columns) if column.kind == "location")
+        for point, foreseen in zip(points, 2.0 ** features[:, place], strict=True):
+            is_inlined = sketch.columns[location].table[point.rows[location], 0] == -2
+            scheduled = scheduler.apply(point)
+            if is_inlined or not isinstance(scheduled, Scheduled) or scheduled.point != point:
+                continue
+            elements = copied_elements(scheduler.module_of(scheduled.trace), "PadInput")
+            # Each vector holds the channels that the loop reads: one or all three.
+            assert elements / foreseen == pytest.approx(1) or elements / foreseen == pytest.approx(channels), point
+            seen.add(elements)
+    assert len(seen) > 8
