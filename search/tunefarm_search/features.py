@@ -57,11 +57,11 @@ class FeatureExtractor:
         costs = self._costs(sketch, rows)
         for number, cost in enumerate(costs[:NESTS]):
             for name, column in cost.named.items():
-                values[:, self._place[f"nest{number}.{name}"]] = np.log2(np.maximum(column, 1e-6))
+                values[:, self._place[f"loops{number}.{name}"]] = np.log2(np.maximum(column, 1e-6))
         if not costs or not self._has_prior:
             return values, np.full(len(rows), np.nan)
         prior = -np.log2(sum((cost.cycles for cost in costs), np.zeros(len(rows))) + 1.0)
-        values[:, self._place["prior"]] = prior
+        values[:, self._place["estimate"]] = prior
         return values, prior
 
     def _costs(self, sketch: int, rows: Rows) -> list[NestCost]:
@@ -85,13 +85,13 @@ class FeatureExtractor:
         return found
 
     def _all_names(self) -> tuple[str, ...]:
-        names: dict[str, None] = {"prior": None}
+        names: dict[str, None] = {"estimate": None}
         for number, sketch in enumerate(self._sketches):
             one = sketch.sample(np.random.default_rng(0), 1)
             names.update(dict.fromkeys(self._decided(sketch, one)))
             names.update(dict.fromkeys(self._structure[number]))
             for place, cost in enumerate(self._costs(number, one)[:NESTS]):
-                names.update(dict.fromkeys(f"nest{place}.{name}" for name in cost.named))
+                names.update(dict.fromkeys(f"loops{place}.{name}" for name in cost.named))
         return tuple(names)
 
 

@@ -47,7 +47,7 @@ def innermost_body(nest: LoopNest, extents: FloatArray, steps: FloatArray, lanes
     """
     growing = _GrowingBody(nest, extents, lanes)
     innermost = len(nest.parts) - 1
-    for place in range(innermost - bool(nest.inner_spatial), -1, -1):
+    for place in range(innermost - nest.ends_in_results, -1, -1):
         growing.reach(nest.parts[place].iterator, extents[:, place], steps)
     return growing.body()
 
@@ -61,8 +61,8 @@ class _GrowingBody:
         self._lanes = lanes
         ones = np.ones(len(extents))
         strides = nest.pattern.writes[0].strides
-        self._is_side_by_side = nest.inner_spatial > 0 and bool(strides) and strides[-1][self._last] == 1
-        self._innermost = extents[:, -1] if nest.inner_spatial else ones
+        self._is_side_by_side = nest.ends_in_results and bool(strides) and strides[-1][self._last] == 1
+        self._innermost = extents[:, -1] if nest.ends_in_results else ones
         self._tile = np.ones((len(extents), len(self._spatial)))
         self._tile[:, self._last] = self._innermost
         self._elements, self._scalar_steps, self._reuse = self._innermost, ones, ones

@@ -91,25 +91,10 @@ class LoopNest:
         kinds = [(spatial[part.iterator], part.level) for part in self.parts]
         return (*[n for n in range(1, len(kinds)) if kinds[n] != kinds[n - 1]], len(kinds))
 
-    @cached_property
-    def inner_spatial(self) -> int:
-        """How many loops lie inside the innermost reduction loop."""
-        count = 0
-        for part in reversed(self.parts):
-            if not self.pattern.spatial[part.iterator]:
-                break
-            count += 1
-        return count
-
-    @cached_property
-    def inner_reduction(self) -> int:
-        """How many reduction loops directly surround those."""
-        count = 0
-        for part in reversed(self.parts[: len(self.parts) - self.inner_spatial]):
-            if self.pattern.spatial[part.iterator]:
-                break
-            count += 1
-        return count
+    @property
+    def ends_in_results(self) -> bool:
+        """Whether the innermost loop runs over results, so that it may become a vector."""
+        return self.pattern.spatial[self.parts[-1].iterator]
 
 
 @dataclass

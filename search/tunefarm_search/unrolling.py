@@ -34,7 +34,7 @@ def unrolled(nest: LoopNest, extents: FloatArray, steps: FloatArray) -> dict[str
     inside = np.ones((len(extents), len(nest.pattern.extents)))
     body = np.ones(len(extents))
     goes_on = np.ones(len(extents), bool)
-    for place in range(len(nest.parts) - 1 - bool(nest.inner_spatial), -1, -1):
+    for place in range(len(nest.parts) - 1 - nest.ends_in_results, -1, -1):
         goes_on &= body * extents[:, place] <= steps
         taken = np.where(goes_on, extents[:, place], 1.0)
         body *= taken

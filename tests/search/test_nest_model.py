@@ -69,7 +69,7 @@ def copied_elements(module: tvm.IRModule, block: str) -> int:
 def test_what_a_producer_computes_again_is_foreseen(target: Target) -> None:
     space = search_space(tvm.ir.load_json(te_workload("C2D").module_json), target, "stable", Space())
     scheduler, random, extractor = Scheduler(space), np.random.default_rng(4), FeatureExtractor(space)
-    place, channels, seen = extractor.names.index("nest0.copied"), 3, set()
+    place, channels, seen = extractor.names.index("loops0.copied"), 3, set()
     for sketch in space.sketches:
         points = [Point(sketch.number, tuple(row.tolist())) for row in sketch.sample(random, 24)]
         features, _ = features_of(Breeder(space.sketches, random).of_points(points), space.sketches, extractor)

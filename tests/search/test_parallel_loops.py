@@ -35,7 +35,7 @@ def test_as_many_iterations_are_shared_as_foreseen(name: str, target: Target) ->
     space = search_space(tvm.ir.load_json(te_workload(name).module_json), target, "stable", Space())
     scheduler, random = Scheduler(space), np.random.default_rng(2)
     extractor = FeatureExtractor(space)
-    place = extractor.names.index("nest0.parallel")
+    place = extractor.names.index("loops0.parallel")
     seen: set[int] = set()
     for sketch in space.sketches:
         points = [Point(sketch.number, tuple(row.tolist())) for row in sketch.sample(random, 16)]
