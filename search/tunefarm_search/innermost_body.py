@@ -23,7 +23,8 @@ class InnermostBody:
         tile: how far each iterator goes inside; shape [points, iterators].
         vector: how many elements are written side by side.
         operations: on vectors, in the whole body.
-        accumulators: registers that hold results.
+        results: elements of the output that are written.
+        accumulators: registers that hold them.
         reduced: steps of reductions inside the body.
         reuse: steps of reductions before results go to memory.
     """
@@ -31,6 +32,7 @@ class InnermostBody:
     tile: FloatArray
     vector: FloatArray
     operations: FloatArray
+    results: FloatArray
     accumulators: FloatArray
     reduced: FloatArray
     reuse: FloatArray
@@ -94,6 +96,7 @@ class _GrowingBody:
             tile=self._tile,
             vector=vector,
             operations=self._operations(self._elements, self._row),
+            results=results,
             accumulators=results / vector * np.ceil(vector / self._lanes),
             reduced=self._elements / results,
             reuse=self._reuse,

@@ -65,12 +65,13 @@ class LoopNest:
                 found[:, number] = sketch.columns[part.column].table[rows[:, part.column], part.level]
         return found
 
-    def places(self, sketch: SketchSpace, rows: Rows) -> npt.NDArray[np.int64]:
+    def places(self, sketch: SketchSpace, rows: Rows, extents: FloatArray) -> npt.NDArray[np.int64]:
         """Into which loop each producer is put, by number; -1 for none, -2 for into each read. [points, producers].
 
+        ``extents`` are those of the loops at these points.
         No block is put into a loop of one iteration, but into the next one outside of it, or to where no loop is.
         """
-        going = np.where(self.extents(sketch, rows) > 1, np.arange(len(self.parts)), -1)
+        going = np.where(extents > 1, np.arange(len(self.parts)), -1)
         outwards = np.maximum.accumulate(going, axis=1)
         found = np.empty((len(rows), len(self.producers)), np.int64)
         for number, producer in enumerate(self.producers):
@@ -115,11 +116,12 @@ def loop_nests(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
     column_of = {column.instruction: number for number, column in enumerate(sketch.columns)}
     for number, step in enumerate(sketch.steps.instructions):
         _follow(tracker, module, step, column_of.get(number), sketch)
-    producers = tuple(
-        Producer(number, buffer_written(module, _located_block(sketch, column.instruction)))
-        for number, column in enumerate(sketch.columns)
-        if column.kind == "location"
-    )
+    tiled = {
+        block: loops
+        for block, loops in tracker.nests.items()
+        if any(part.column is not None for _, parts in loops for part in parts)
+    }
+    producers = _producers(module, sketch) if tiled else ()
     nests = [
         LoopNest(
             tracker.patterns[block],
@@ -127,10 +129,17 @@ def loop_nests(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
             _guests(tracker, loops),
             producers,
         )
-        for block, loops in tracker.nests.items()
+        for block, loops in tiled.items()
     ]
-    tiled = [nest for nest in nests if any(part.column is not None for part in nest.parts)]
-    return tuple(sorted(tiled, key=lambda nest: -nest.pattern.iterations))
+    return tuple(sorted(nests, key=lambda nest: -nest.pattern.iterations))
+
+
+def _producers(module: Any, sketch: SketchSpace) -> tuple[Producer, ...]:
+    return tuple(
+        Producer(number, buffer_written(module, _located_block(sketch, column.instruction)))
+        for number, column in enumerate(sketch.columns)
+        if column.kind == "location"
+    )
 
 
 def _located_block(sketch: SketchSpace, instruction: int) -> str:

@@ -64,13 +64,15 @@ class NestCost:
 
 def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine) -> NestCost:
     """Estimate a nest at points of one sketch."""
-    extents, steps, places = nest.extents(sketch, rows), unroll_steps(sketch, rows), nest.places(sketch, rows)
+    extents, steps = nest.extents(sketch, rows), unroll_steps(sketch, rows)
+    places = nest.places(sketch, rows, extents)
     lanes = max(1, machine.vector_bytes // nest.pattern.writes[0].element_bytes)
     body = innermost_body(nest, extents, steps, lanes)
     bodies = unrolled(nest, extents, steps)
     arithmetic = _arithmetic(nest, body, bodies["skipped"], lanes, machine)
-    traffic = _traffic(nest, extents, _inner_tiles(nest, extents), machine)
-    producing = _producing(nest, extents, places, arithmetic["loads"], lanes)
+    tiles = _inner_tiles(nest, extents, {0, *nest.boundaries, *(places[places >= 0] + 1).tolist()})
+    traffic = _traffic(nest, extents, tiles, machine)
+    producing = _producing(nest, extents, tiles, places, arithmetic["loads"], lanes)
     parallel = _parallel(nest, extents, nest.shared_at(places), machine)
     imbalance = np.ceil(parallel / machine.cores) * machine.cores / parallel
     memory = traffic["first_lines"] * LINE_FROM_SECOND_LEVEL_CYCLES + traffic["second_lines"] * LINE_FROM_BEYOND_CYCLES
@@ -89,14 +91,14 @@ def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine)
     return NestCost(cycles, named)
 
 
-def _inner_tiles(nest: LoopNest, extents: FloatArray) -> dict[int, FloatArray]:
-    """For each boundary: how far each iterator goes inside it; shape [points, iterators]."""
+def _inner_tiles(nest: LoopNest, extents: FloatArray, wanted: set[int]) -> dict[int, FloatArray]:
+    """For each number: how far each iterator goes in that loop and those inside of it; shape [points, iterators]."""
     inside = np.ones((len(extents), len(nest.pattern.extents)))
     tiles = {}
     for place in range(len(nest.parts), -1, -1):
         if place < len(nest.parts):
             inside[:, nest.parts[place].iterator] *= extents[:, place]
-        if place in {0, *nest.boundaries}:
+        if place in wanted:
             tiles[place] = inside.copy()
     return tiles
 
@@ -107,8 +109,7 @@ def _arithmetic(
     """Cycles of arithmetic and loads, from what is kept in registers, less the steps that are skipped."""
     per_row = np.ceil(body.vector / lanes)
     one_step = np.where(np.array(nest.pattern.spatial), body.tile, 1.0)
-    inner = one_step.prod(axis=1)
-    loads = np.zeros(len(inner))
+    loads = np.zeros(len(one_step))
     for read in nest.pattern.reads:
         loads += _loads(read, one_step, nest.parts[-1].iterator, body.vector, per_row)
     accumulators = body.accumulators
@@ -118,11 +119,11 @@ def _arithmetic(
     step += 2 * accumulators / body.reuse
     step += SPILL_CYCLES * spilled + SPILLING_CYCLES * accumulators * (spilled > 0)
     step += LONG_BODY_CYCLES * accumulators * np.maximum(body.operations / skipped / LONG_BODY - 1, 0)
-    rounds = nest.pattern.iterations / inner / skipped
+    rounds = nest.pattern.iterations / body.results / skipped
     return {
         "vector": body.vector,
         "lane_use": body.vector / (per_row * lanes),
-        "inner": inner,
+        "inner": body.results,
         "accumulators": accumulators,
         "operations": body.operations,
         "loads": loads * rounds,
@@ -148,7 +149,12 @@ def _loads(read: BufferAccess, tile: FloatArray, iterator: int, vector: FloatArr
 
 
 def _producing(
-    nest: LoopNest, extents: FloatArray, places: npt.NDArray[np.int64], loads: FloatArray, lanes: int
+    nest: LoopNest,
+    extents: FloatArray,
+    tiles: dict[int, FloatArray],
+    places: npt.NDArray[np.int64],
+    loads: FloatArray,
+    lanes: int,
 ) -> dict[str, FloatArray]:
     """What the producers cost where decisions put them: again for each iteration of the loops around them.
 
@@ -157,7 +163,7 @@ def _producing(
     copied, cycles = np.zeros(len(extents)), np.zeros(len(extents))
     for place, producer in zip(places.T, nest.producers, strict=True):
         for read in (read for read in nest.pattern.reads if read.name == producer.buffer):
-            filled = _filled(nest, extents, place, read, lanes)
+            filled = _filled(extents, tiles, place, read, lanes)
             whole_lines = math.prod(read.extents) * read.element_bytes / LINE_BYTES
             copied += np.where(place == -2, loads, filled)
             cycles += np.where(place == -2, INLINED_CYCLES * loads, COPIED_CYCLES * filled)
@@ -166,16 +172,13 @@ def _producing(
 
 
 def _filled(
-    nest: LoopNest, extents: FloatArray, place: npt.NDArray[np.int64], read: BufferAccess, lanes: int
+    extents: FloatArray, tiles: dict[int, FloatArray], place: npt.NDArray[np.int64], read: BufferAccess, lanes: int
 ) -> FloatArray:
     """How many vectors fill what each iteration of the loop at ``place`` reads, or the buffer where that is no loop."""
     filled = np.full(len(extents), math.prod(read.extents[:-1]) * math.ceil(read.extents[-1] / lanes), np.float64)
     for number in np.unique(place[place >= 0]):
         here = np.flatnonzero(place == number)
-        inside = np.ones((len(here), len(nest.pattern.extents)))
-        for inner in range(number + 1, len(nest.parts)):
-            inside[:, nest.parts[inner].iterator] *= extents[here, inner]
-        filled[here] = vectors(read, inside, lanes) * extents[here, : number + 1].prod(axis=1)
+        filled[here] = vectors(read, tiles[number + 1][here], lanes) * extents[here, : number + 1].prod(axis=1)
     return filled
 
 

@@ -29,12 +29,7 @@ TILES = [(1, 1, 1), (4, 1, 1), (4, 2, 1), (4, 3, 2), (1, 3, 16), (8, 1, 33), (2,
 @pytest.mark.parametrize("access", [STRIDED_WINDOW, SPREAD_COLUMNS], ids=["rows", "columns"])
 @pytest.mark.parametrize("tile", TILES)
 def test_a_stride_leaves_elements_out(access: BufferAccess, tile: tuple[int, ...]) -> None:
-    inside = {
-        place for place in touched(access, tile) if all(p < e for p, e in zip(place, access.extents, strict=True))
-    }
-    if len(inside) < len(touched(access, tile)):
-        pytest.skip("the tile is larger than the buffer")
-    assert elements(access, np.array([tile], float)) == [len(inside)]
+    assert elements(access, np.array([tile], float)) == [len(touched(access, tile))]
 
 
 @pytest.mark.parametrize("tile", TILES)

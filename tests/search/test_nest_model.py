@@ -8,6 +8,7 @@ import pytest
 import tvm
 
 from tests.search.conftest import te_workload
+from tests.search.script_loops import iterations_around
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space
 from tunefarm_search.features import FeatureExtractor
@@ -53,19 +54,6 @@ def test_before_anything_is_measured_the_fast_are_told_from_the_slow(
     assert latencies[np.argsort(-prior)[:first]].min() < 1.05 * latencies.min()
 
 
-def copied_elements(module: tvm.IRModule, block: str) -> int:
-    """How many elements a block computes in all, by the loops around it."""
-    around: list[tuple[int, int]] = []
-    for line in module["main"].script().splitlines():
-        indent = len(line) - len(line.lstrip())
-        around = [(other, count) for other, count in around if other < indent]
-        if found := LOOP.search(line):
-            around.append((indent, int(np.prod([int(n) for n in (found[1] or found[2]).split(",")]))))
-        if f'sblock("{block}")' in line:
-            return int(np.prod([count for _, count in around], dtype=np.int64))
-    raise AssertionError(f"the module has no block {block}")
-
-
 def test_what_a_producer_computes_again_is_foreseen(target: Target) -> None:
     space = search_space(tvm.ir.load_json(te_workload("C2D").module_json), target, "stable", Space())
     scheduler, random, extractor = Scheduler(space), np.random.default_rng(4), FeatureExtractor(space)
@@ -79,7 +67,8 @@ def test_what_a_producer_computes_again_is_foreseen(target: Target) -> None:
             scheduled = scheduler.apply(point)
             if is_inlined or not isinstance(scheduled, Scheduled) or scheduled.point != point:
                 continue
-            elements = copied_elements(scheduler.module_of(scheduled.trace), "PadInput")
+            module = scheduler.module_of(scheduled.trace)
+            elements = iterations_around(module, LOOP, lambda line: 'sblock("PadInput")' in line)
             # Each vector holds the channels that the loop reads: one or all three.
             assert elements / foreseen == pytest.approx(1) or elements / foreseen == pytest.approx(channels), point
             seen.add(elements)

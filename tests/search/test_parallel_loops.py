@@ -7,6 +7,7 @@ import pytest
 import tvm
 
 from tests.search.conftest import te_workload
+from tests.search.script_loops import iterations_around
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space
 from tunefarm_search.features import FeatureExtractor
@@ -19,15 +20,7 @@ PARALLEL = re.compile(r"T\.parallel\((\d+)")
 
 def threads_share(module: tvm.IRModule) -> int:
     """Iterations of the parallel loop around the update of a sum; 1 where there is none."""
-    around: list[tuple[int, int]] = []
-    for line in module["main"].script().splitlines():
-        indent = len(line) - len(line.lstrip())
-        around = [(other, count) for other, count in around if other < indent]
-        if found := PARALLEL.search(line):
-            around.append((indent, int(found[1])))
-        if "_update" in line and "sblock(" in line:
-            return int(np.prod([count for _, count in around], dtype=np.int64))
-    raise AssertionError("the module has no sum")
+    return iterations_around(module, PARALLEL, lambda line: "_update" in line and "sblock(" in line)
 
 
 @pytest.mark.parametrize("name", ["GMM", "C2D", "DEP"])
