@@ -14,7 +14,7 @@ class Pairing(Frozen):
     """One (workload, seed) of the comparison.
 
     ``ours`` ran for as many trials as ``stock``. ``longer`` is a second run with a larger budget, made only where
-    ``ours`` did not reach stock's result. ``retimed`` and ``longer_retimed`` each come from one process.
+    ``ours`` did not reach stock's result. ``retimed`` and ``longer_retimed`` each come from the same few processes.
     """
 
     workload: str

@@ -15,7 +15,7 @@ from tvm.s_tir.schedule import Schedule, Trace
 from tvm.target import Target
 
 from benchmarks.host_target import host_target
-from benchmarks.retimed import RetimeAnswer, Retimed, RetimeOrder
+from benchmarks.retimed import RetimeAnswer, RetimeOrder, of_samples
 from benchmarks.workload_module import workload_module
 from tunefarm_workers.core_sharing import TRIES, CoreSharing
 from tunefarm_workers.spread_kernels import core_sharing
@@ -112,13 +112,7 @@ def retime(order: RetimeOrder) -> RetimeAnswer:
     samples = time_in_turn(libraries, placed, order.rounds, order.sample_s, sharing)
     return RetimeAnswer(
         schedules=tuple(
-            Retimed(
-                name=schedule.name,
-                latency_s=float(numpy.median(times)),
-                deviation_s=float(numpy.median(numpy.abs(numpy.array(times) - numpy.median(times)))),
-                samples_s=tuple(times),
-                agrees=agreement,
-            )
+            of_samples(schedule.name, times, agrees=agreement)
             for schedule, times, agreement in zip(order.schedules, samples, agreements, strict=True)
         )
     )

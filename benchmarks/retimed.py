@@ -1,9 +1,15 @@
-"""Schedules of one workload, timed again beside each other in one process."""
+"""Schedules of one workload, timed again beside each other in a few processes."""
 
 import sys
+from collections.abc import Sequence
+from statistics import median
 
 from benchmarks.child_process import run_command
 from tunefarm_schemas.frozen import Frozen
+
+PROCESSES = 3
+"""Where a process has its machine code and its temporary buffers decides by up to a factor of 1.8 how fast some kernels
+are, for as long as it lives."""
 
 
 class NamedSchedule(Frozen):
@@ -19,7 +25,7 @@ class RetimeOrder(Frozen):
     workload: str
     cores: int
     schedules: tuple[NamedSchedule, ...]
-    rounds: int = 21
+    rounds: int = 7
     sample_s: float = 0.005
 
 
@@ -48,11 +54,22 @@ class RetimeAnswer(Frozen):
 
 
 def retime(order: RetimeOrder, *, timeout_s: float) -> RetimeAnswer:
-    """Time the schedules in a process made for it, with no other work of ours on the machine.
+    """Time the schedules in processes made for it, with no other work of ours on the machine.
 
     Raises:
-        CommandFailed: the process fails, for example because a schedule crashes.
+        CommandFailed: a process fails, for example because a schedule crashes.
     """
+    return _together([_in_process(order, timeout_s) for _ in range(PROCESSES)])
+
+
+def of_samples(name: str, samples_s: Sequence[float], *, agrees: bool) -> Retimed:
+    """What the times of one schedule say."""
+    latency_s = median(samples_s)
+    deviation_s = median(abs(sample_s - latency_s) for sample_s in samples_s)
+    return Retimed(name=name, latency_s=latency_s, deviation_s=deviation_s, samples_s=tuple(samples_s), agrees=agrees)
+
+
+def _in_process(order: RetimeOrder, timeout_s: float) -> RetimeAnswer:
     finished = run_command(
         [sys.executable, "-m", "benchmarks.retime"],
         cores=order.cores,
@@ -61,3 +78,12 @@ def retime(order: RetimeOrder, *, timeout_s: float) -> RetimeAnswer:
         timeout_s=timeout_s,
     )
     return RetimeAnswer.model_validate(finished.last_json())
+
+
+def _together(answers: Sequence[RetimeAnswer]) -> RetimeAnswer:
+    """The samples of all processes; right is what is right in each of them."""
+    schedules = []
+    for same in zip(*(answer.schedules for answer in answers), strict=True):
+        samples_s = [sample_s for retimed in same for sample_s in retimed.samples_s]
+        schedules.append(of_samples(same[0].name, samples_s, agrees=all(retimed.agrees for retimed in same)))
+    return RetimeAnswer(schedules=tuple(schedules))

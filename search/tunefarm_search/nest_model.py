@@ -30,8 +30,12 @@ LONG_BODY = 128
 """A body of more operations is not scheduled well: what it loads early must be put aside."""
 LONG_BODY_CYCLES = 0.5
 """For each operation, where a body is twice as long."""
-COPIED_CYCLES = 1.5
+COPIED_CYCLES = 1.0
 """For a vector of padding, or of another input, that is computed before it is read."""
+COPIED_AT_ONCE = 64
+"""So many vectors are computed without loops, and are still in the first cache when they are read."""
+COPIED_IN_LOOPS_CYCLES = 5.0
+"""For a vector, where it is more of them: loops over rows and their edges, and a way to the second cache and back."""
 INLINED_CYCLES = 0.5
 """For a load that computes it instead."""
 LINE_FROM_SECOND_LEVEL_CYCLES = 0.5
@@ -160,26 +164,34 @@ def _producing(
 
     One that is in no loop of this nest writes all of its buffer before any of it is read.
     """
-    copied, cycles = np.zeros(len(extents)), np.zeros(len(extents))
+    copied, cycles, at_once = np.zeros(len(extents)), np.zeros(len(extents)), np.zeros(len(extents))
     for place, producer in zip(places.T, nest.producers, strict=True):
         for read in (read for read in nest.pattern.reads if read.name == producer.buffer):
-            filled = _filled(extents, tiles, place, read, lanes)
+            times = _times(extents, place)
+            box = _box(tiles, place, read, lanes)
+            filled = box * times
+            each_cycles = np.where(box <= COPIED_AT_ONCE, COPIED_CYCLES, COPIED_IN_LOOPS_CYCLES)
             whole_lines = math.prod(read.extents) * read.element_bytes / LINE_BYTES
             copied += np.where(place == -2, loads, filled)
-            cycles += np.where(place == -2, INLINED_CYCLES * loads, COPIED_CYCLES * filled)
+            at_once += np.where(place == -2, 0.0, box)
+            cycles += np.where(place == -2, INLINED_CYCLES * loads, each_cycles * filled)
             cycles += np.where(place == -1, 2 * LINE_FROM_BEYOND_CYCLES * whole_lines, 0)
-    return {"copied": copied, "producing_cycles": cycles}
+    return {"copied": copied, "copied_at_once": at_once, "producing_cycles": cycles}
 
 
-def _filled(
-    extents: FloatArray, tiles: dict[int, FloatArray], place: npt.NDArray[np.int64], read: BufferAccess, lanes: int
-) -> FloatArray:
-    """How many vectors fill what each iteration of the loop at ``place`` reads, or the buffer where that is no loop."""
-    filled = np.full(len(extents), math.prod(read.extents[:-1]) * math.ceil(read.extents[-1] / lanes), np.float64)
+def _times(extents: FloatArray, place: npt.NDArray[np.int64]) -> FloatArray:
+    """How often the loop at ``place`` goes round, with all loops around it; once where that is no loop."""
+    rounds = np.concatenate([np.ones((len(extents), 1)), extents.cumprod(axis=1)], axis=1)
+    return np.asarray(rounds[np.arange(len(extents)), np.maximum(place + 1, 0)])
+
+
+def _box(tiles: dict[int, FloatArray], place: npt.NDArray[np.int64], read: BufferAccess, lanes: int) -> FloatArray:
+    """How many vectors fill what one iteration of the loop at ``place`` reads, or the buffer where that is no loop."""
+    box = np.full(len(place), math.prod(read.extents[:-1]) * math.ceil(read.extents[-1] / lanes), np.float64)
     for number in np.unique(place[place >= 0]):
         here = np.flatnonzero(place == number)
-        filled[here] = vectors(read, tiles[number + 1][here], lanes) * extents[here, : number + 1].prod(axis=1)
-    return filled
+        box[here] = vectors(read, tiles[number + 1][here], lanes)
+    return box
 
 
 def _traffic(

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import tvm
 import tvm_ffi
+from tvm.s_tir.analysis import estimate_tir_flops
 from tvm.s_tir.schedule import Trace as TvmTrace
 
 from tunefarm_schemas.trace import Trace
@@ -15,6 +16,10 @@ from tunefarm_search.intrinsics import apply_steps
 from tunefarm_search.space import SearchSpace
 from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm_trace import plain, steps_of, trace_of
+
+MOST_REPEATED = 500.0
+"""So many times the function's arithmetic are hopeless. A hundred times need not be: the compiler takes work that
+repeats out of one or two loops."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +46,9 @@ class Scheduled:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A point that gives no schedule. ``reason`` is ``postprocessor`` or ``instruction``."""
+    """A point that gives no schedule worth measuring."""
 
-    reason: Literal["postprocessor", "instruction"]
+    reason: Literal["postprocessor", "instruction", "repeated_arithmetic"]
     message: str
 
 
@@ -53,6 +58,7 @@ class Scheduler:
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
         self._instructions: dict[int, tuple[Any, dict[int, Any]]] = {}
+        self._operations = _operations(space.module)
 
     def apply(self, point: Point, seed: int = 1) -> Scheduled | Rejected:
         """Fill the sketch in with the point's decisions and run the postprocessors.
@@ -70,6 +76,9 @@ class Scheduler:
         except TVM_ERRORS as error:
             return Rejected("instruction", last_line(error))
         moved = point if actual is None else Point(point.sketch, tuple(actual.tolist()))
+        repeated = _operations(schedule.mod) / self._operations if self._operations else 0.0
+        if repeated > MOST_REPEATED:
+            return Rejected("repeated_arithmetic", f"does {repeated:.0f} times the arithmetic of the function")
         return self._finished(schedule, moved)
 
     def replay(self, trace: Trace) -> Scheduled | Rejected:
@@ -121,6 +130,14 @@ class Scheduler:
             instructions = schedule.trace.insts
             self._instructions[number] = (instructions, {n: instructions[n] for n in first})
         return self._instructions[number]
+
+
+def _operations(module: Any) -> float:
+    """Arithmetic operations, by TVM's count of them; 0 where it cannot tell."""
+    try:
+        return float(estimate_tir_flops(module))
+    except TVM_ERRORS:
+        return 0.0
 
 
 def steps_of_schedule(schedule: Any) -> dict[int, Any]:

@@ -1,15 +1,17 @@
 import math
+import re
 
 import numpy as np
 import pytest
 import tvm
+from tvm.s_tir.analysis import estimate_tir_flops
 
 from tests.search.conftest import te_workload
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space
 from tunefarm_search.factorization import MOST_ROWS, factorizations, prime_powers
 from tunefarm_search.population import Breeder
-from tunefarm_search.scheduling import Point, Rejected, Scheduled, Scheduler
+from tunefarm_search.scheduling import MOST_REPEATED, Point, Rejected, Scheduled, Scheduler
 from tunefarm_search.space import SearchSpace, search_space
 
 TE_WORKLOADS = ("C1D", "C2D", "C3D", "GMM", "GRP", "DIL", "DEP", "T2D", "CAP", "NRM", "SFM", "CBR", "TBG")
@@ -114,4 +116,19 @@ def test_every_workload_of_tvm_yields_a_space_with_valid_points(name: str, targe
         for row in sketch.sample(random, 3).tolist()
     ]
     assert any(isinstance(applied, Scheduled) for applied in fitting)
-    assert all(r.reason == "postprocessor" for r in fitting if isinstance(r, Rejected))
+    assert all(r.reason != "instruction" for r in fitting if isinstance(r, Rejected))
+
+
+def test_what_repeats_the_arithmetic_hundreds_of_times_is_not_measured(target: Target) -> None:
+    module = tvm.ir.load_json(te_workload("SFM").module_json)
+    space = search_space(module, target, "stable", Space())
+    scheduler, random = Scheduler(space), np.random.default_rng(0)
+    points = [Point(s.number, tuple(row)) for s in space.sketches for row in s.sample(random, 40).tolist()]
+    applied = [scheduler.apply(point) for point in points]
+    left_out = [one for one in applied if isinstance(one, Rejected) and one.reason == "repeated_arithmetic"]
+    kept = [estimate_tir_flops(scheduler.module_of(one.trace)) for one in applied if isinstance(one, Scheduled)]
+    assert left_out
+    assert re.fullmatch(r"does \d{3,} times the arithmetic of the function", left_out[0].message)
+    once = estimate_tir_flops(module)
+    assert max(kept) <= MOST_REPEATED * once
+    assert max(kept) > 50 * once, "what the compiler may take out of a loop is measured"
