@@ -8,7 +8,7 @@ from benchmarks.child_process import run_command
 from tunefarm_schemas.frozen import Frozen
 
 PROCESSES = 3
-"""Where a process has its machine code and its temporary buffers decides by up to a factor of 1.8 how fast some kernels
+"""Where a process has its machine code and its temporary buffers decides by up to a factor of two how fast some kernels
 are, for as long as it lives."""
 
 

@@ -116,7 +116,8 @@ def test_every_workload_of_tvm_yields_a_space_with_valid_points(name: str, targe
         for row in sketch.sample(random, 3).tolist()
     ]
     assert any(isinstance(applied, Scheduled) for applied in fitting)
-    assert all(r.reason != "instruction" for r in fitting if isinstance(r, Rejected))
+    reasons = {applied.reason for applied in fitting if isinstance(applied, Rejected)}
+    assert reasons <= ({"postprocessor", "repeated_arithmetic"} if name == "SFM" else {"postprocessor"})
 
 
 def test_what_repeats_the_arithmetic_hundreds_of_times_is_not_measured(target: Target) -> None:
