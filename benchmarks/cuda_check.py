@@ -17,6 +17,7 @@ from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.device import HOT_CACHE
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_search.tvm_loading import LOAD_TVM
 from tunefarm_workers.cuda.cuda_farm import CudaFarm
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
 from tunefarm_workers.cuda.gpu_target import target_of_gpu
@@ -75,7 +76,7 @@ def run(settings: CudaSettings, trials: int, extent: int) -> CudaCheck:
     """Tune both functions. Raises ``BadInput`` when the device cannot be used."""
     from tunefarm_search.target import canonical_target, host_target
 
-    with ForkServer.start(["tvm", PRELOAD]) as zygote, tempfile.TemporaryDirectory(prefix="cuda-check-") as folder:
+    with ForkServer.start([LOAD_TVM, PRELOAD]) as zygote, tempfile.TemporaryDirectory(prefix="cuda-check-") as folder:
         if not zygote.ready(_READY_S):
             raise BadInput("device", f"the fork server did not start: {zygote.failure}.", "Install what it names.")
         farm = CudaFarm(zygote, settings, scratch=Path(folder))

@@ -2,6 +2,8 @@
 
 from typing import Final
 
-PRELOAD: Final = ("tvm", "tunefarm.preloading:load")
-PRELOAD_TO_SEARCH: Final = ("tvm", "tunefarm.preloading:load_search")
-PRELOAD_TO_SEND: Final = ("tvm", "tunefarm.preloading:load_intake")
+from tunefarm_search.tvm_loading import LOAD_TVM
+
+PRELOAD: Final = (LOAD_TVM, "tunefarm.preloading:load")
+PRELOAD_TO_SEARCH: Final = (LOAD_TVM, "tunefarm.preloading:load_search")
+PRELOAD_TO_SEND: Final = (LOAD_TVM, "tunefarm.preloading:load_intake")

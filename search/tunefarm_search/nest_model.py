@@ -203,8 +203,12 @@ def _traffic(
     moved = {"first_lines": np.zeros(points), "second_lines": np.zeros(points)}
     settled = {"first_lines": np.zeros(points, bool), "second_lines": np.zeros(points, bool)}
     named: dict[str, FloatArray] = {}
-    for place in (0, *nest.boundaries):
-        touched = sum((lines(access, tiles[place]) for access in buffers), np.zeros(points))
+    outwards = (0, *nest.boundaries)
+    together = np.concatenate(
+        [tiles[place] for place in outwards]
+    )  # one pass over all tiles costs little more than one
+    touched_at = sum((lines(access, together) for access in buffers), np.zeros(len(together)))
+    for place, touched in zip(outwards, touched_at.reshape(len(outwards), points), strict=True):
         trips = extents[:, :place].prod(axis=1)
         for cache, size in (("first_lines", machine.first_cache_bytes), ("second_lines", machine.second_cache_bytes)):
             fits = ~settled[cache] & ((touched * LINE_BYTES <= 0.8 * size) | (place == len(nest.parts)))

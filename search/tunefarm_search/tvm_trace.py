@@ -3,25 +3,37 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
+
+import tvm
+import tvm_ffi
 
 from tunefarm_schemas.frozen import canonical_json
 from tunefarm_schemas.trace import Sketch, Trace
 
 SAMPLING_KINDS = frozenset({"SamplePerfectTile", "SamplePartitionedTile", "SampleCategorical", "SampleComputeLocation"})
+_NATIVE = frozenset({bool, int, float, str, type(None)})
 
 
 def plain(value: Any) -> Any:
     """A value of TVM's containers and constants as one of JSON's."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value if type(value) in {bool, int, float, type(None)} else _scalar(value)
-    name = type(value).__name__
+    kind = type(value)
+    if kind is tvm_ffi.Array:
+        return [plain(item) for item in value[:]]  # a slice is taken at once, items one by one take four times as long
+    if kind in _NATIVE:
+        return value
+    if isinstance(value, bool | int | float | str):
+        return _scalar(value)
+    name = kind.__name__
     if name == "IntImm":
         return int(value.value)
     if name == "FloatImm":
         return float(value.value)
     if name == "StringImm":
         return str(value.value)
+    if name == "IndexMap":
+        return str(tvm.ir.save_json(value))
     if hasattr(value, "items"):
         return {str(key): plain(item) for key, item in value.items()}
     return [plain(item) for item in value]
@@ -34,8 +46,16 @@ def _scalar(value: Any) -> Any:
 
 
 def trace_of(schedule: Any) -> Trace:
-    """The trace of a TVM schedule, its decisions and its postprocessors' instructions included."""
-    return Trace.from_json(plain(schedule.trace.as_json()))
+    """The trace of a TVM schedule, its decisions and its postprocessors' instructions included.
+
+    What TVM's own ``Trace.as_json`` describes, by the function that it calls: it would look at each value once more.
+    """
+    return Trace.from_json(plain(_trace_as_json()(schedule.trace, False)))
+
+
+@cache
+def _trace_as_json() -> Any:
+    return tvm_ffi.get_global_func("s_tir.schedule.TraceAsJSON")
 
 
 @dataclass(frozen=True)

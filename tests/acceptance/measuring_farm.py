@@ -23,6 +23,7 @@ from tunefarm_schemas.measurement import (
     Purpose,
 )
 from tunefarm_schemas.trace import Trace
+from tunefarm_search.tvm_loading import LOAD_TVM
 from tunefarm_workers.farm_settings import FarmSettings
 from tunefarm_workers.local_farm import LocalFarm
 from tunefarm_workers.preload import PRELOAD
@@ -35,7 +36,7 @@ WAIT_S = 60.0
 @contextmanager
 def measuring_farm(scratch: Path, module: tvm.IRModule, settings: FarmSettings = SETTINGS) -> Iterator[LocalFarm]:
     """A farm over a zygote of its own, with one exploration opened."""
-    with ForkServer.start(["tvm", PRELOAD]) as zygote:
+    with ForkServer.start([LOAD_TVM, PRELOAD]) as zygote:
         farm = LocalFarm(zygote, scratch=scratch, settings=settings)
         try:
             farm.open_task(

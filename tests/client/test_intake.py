@@ -17,13 +17,14 @@ from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.processor import architecture_named
 from tunefarm_schemas.target_preset import NAMED_TARGETS, NamedTarget
+from tunefarm_search.tvm_loading import LOAD_TVM
 
 Understand = Callable[..., IntakeAnswer]
 
 
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[ForkServer]:
-    with ForkServer.start(("tvm", "tunefarm.intake.child")) as server:
+    with ForkServer.start((LOAD_TVM, "tunefarm.intake.child")) as server:
         yield server
 
 

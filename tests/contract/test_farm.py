@@ -28,6 +28,7 @@ from tunefarm_schemas.measurement import (
     Timing,
 )
 from tunefarm_schemas.trace import Trace
+from tunefarm_search.tvm_loading import LOAD_TVM
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.celery_farm import CeleryFarm
@@ -49,7 +50,7 @@ def open_farm(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cal
     home: Path = tmp_path_factory.mktemp("home")
     with ExitStack() as parts:
         if request.param == "local":
-            zygote = parts.enter_context(ForkServer.start(["tvm", PRELOAD]))
+            zygote = parts.enter_context(ForkServer.start([LOAD_TVM, PRELOAD]))
             yield lambda: LocalFarm(zygote, scratch=home / uuid4().hex, settings=SETTINGS)
             return
         server = parts.enter_context(RedisServer())

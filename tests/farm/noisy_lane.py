@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_search.tvm_loading import LOAD_TVM
 from tunefarm_workers import preload as real
 from tunefarm_workers import reference_kernels
 from tunefarm_workers.call_timer import CallTimer
@@ -19,7 +20,7 @@ from tunefarm_workers.celery_worker.settings import WorkerSettings
 from tunefarm_workers.farm_settings import FarmSettings
 from tunefarm_workers.local_farm import LocalFarm
 
-PRELOAD: Final = ("tvm", "tests.farm.noisy_lane:preload")
+PRELOAD: Final = (LOAD_TVM, "tests.farm.noisy_lane:preload")
 NOISE: Final = "TVM_TEST_NOISE"
 """The environment variable that names the file of the noise; one of those that a fork server inherits."""
 CHECK_EVERY_S: Final = 0.5

@@ -8,6 +8,7 @@ from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_sandbox.limits import Limits
 from tunefarm_sandbox.question import Answer
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_search.tvm_loading import LOAD_TVM
 from tunefarm_services.api.confined_call import confined_call
 from tunefarm_services.api.intake_messages import (
     DatabaseEntries,
@@ -22,7 +23,7 @@ from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.same_workload import SameAnswer, SameQuestion
 
 CHILD: Final = "tunefarm_services.api.intake_child"
-PRELOAD: Final = ("tvm", CHILD)
+PRELOAD: Final = (LOAD_TVM, CHILD)
 
 TARGETS_KEPT: Final = 256
 

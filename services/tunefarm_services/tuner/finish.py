@@ -143,17 +143,24 @@ class Finisher:
         mean_s = statistics.fmean(exported.process_latencies_s)
         if compared_s >= mean_s or (standing is not None and second == standing.trace):
             return first, exported
-        instead = self._export(run, compared_s, second)
+        instead = self._export(run, compared_s, second, worth_s=mean_s)
         if isinstance(instead, Exported) and statistics.fmean(instead.process_latencies_s) < mean_s:
             return second, instead
         return first, exported
 
-    def _export(self, run: ExplorationRun, compared_s: float, trace: Trace) -> ExportResult:
-        """The library of ``trace``, timed in more processes where a few of them leave doubt."""
+    def _export(
+        self, run: ExplorationRun, compared_s: float, trace: Trace, worth_s: float = float("inf")
+    ) -> ExportResult:
+        """The library of ``trace``, timed in more processes where a few of them leave doubt.
+
+        A few are enough where their mean is not below ``worth_s``.
+        """
         likely_s = min([compared_s, *run.latencies_of(trace)])
         order = ExportOrder(exploration_id=run.exploration_id, trace=trace, likely_s=likely_s)
         exported = self._farm.export(order, self._on_wait)
-        if not isinstance(exported, Exported) or not _leaves_doubt(exported.process_latencies_s, compared_s, likely_s):
+        if not isinstance(exported, Exported) or statistics.fmean(exported.process_latencies_s) >= worth_s:
+            return exported
+        if not _leaves_doubt(exported.process_latencies_s, compared_s, likely_s):
             return exported
         more = self._farm.export(order.model_copy(update={"processes": MORE_PROCESSES}), self._on_wait)
         if not isinstance(more, Exported):

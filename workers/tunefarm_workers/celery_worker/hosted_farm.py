@@ -18,6 +18,7 @@ from tunefarm_schemas.measurement import (
     MeasureTask,
 )
 from tunefarm_schemas.processor import Processor
+from tunefarm_search.tvm_loading import LOAD_TVM
 from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 
@@ -89,7 +90,7 @@ MAKERS: Final = {
     "cuda": "tunefarm_workers.cuda.lane:build",
     "rpc": "tunefarm_workers.gateway.lane:build",
 }
-PRELOAD: Final = ("tvm", "tunefarm_workers.preload:preload")
+PRELOAD: Final = (LOAD_TVM, "tunefarm_workers.preload:preload")
 """What the fork server loads, unless the maker's module has a PRELOAD of its own."""
 
 

@@ -6,6 +6,7 @@ from typing import Final
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.device import Device, ReferenceKernelTimes
 from tunefarm_schemas.frozen import digest
+from tunefarm_search.tvm_loading import LOAD_TVM
 from tunefarm_workers.celery_worker.lane_opening import LaneContext
 from tunefarm_workers.celery_worker.order_host import HostedLane
 from tunefarm_workers.compile_lane.compile_host import CompileHost
@@ -21,7 +22,7 @@ from tunefarm_workers.device_session.session_messages import Toolchain
 from tunefarm_workers.host_name import host_name
 from tunefarm_workers.settings_of_environment import settings_of_environment
 
-PRELOAD: Final = ("tvm", SESSION_PRELOAD)
+PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD)
 KIND: Final = "compile"
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_search.tvm_loading import LOAD_TVM
 from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 from tunefarm_workers.compile_lane.elsewhere import elsewhere
@@ -14,7 +15,7 @@ from tunefarm_workers.device_session.known_device import KnownDevice
 from tunefarm_workers.device_session.preload import PRELOAD as SESSION_PRELOAD
 from tunefarm_workers.settings_of_environment import settings_of_environment
 
-PRELOAD: Final = ("tvm", SESSION_PRELOAD)
+PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD)
 
 
 def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> CudaFarm:

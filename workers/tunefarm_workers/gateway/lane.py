@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_search.tvm_loading import LOAD_TVM
 from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 from tunefarm_workers.compile_lane.elsewhere import elsewhere
@@ -13,7 +14,7 @@ from tunefarm_workers.gateway.gateway_farm import GatewayFarm, board_fingerprint
 from tunefarm_workers.gateway.gateway_settings import GatewaySettings
 from tunefarm_workers.settings_of_environment import settings_of_environment
 
-PRELOAD: Final = ("tvm", SESSION_PRELOAD)
+PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD)
 
 
 def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> GatewayFarm:
