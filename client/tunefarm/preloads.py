@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from tunefarm_search.tvm_loading import LOAD_TVM
-
+LOAD_TVM: Final = "tunefarm_search.tvm_loading:load"
+"""Said here as well: what shows help and reads options imports nothing of the search."""
 PRELOAD: Final = (LOAD_TVM, "tunefarm.preloading:load")
 PRELOAD_TO_SEARCH: Final = (LOAD_TVM, "tunefarm.preloading:load_search")
 PRELOAD_TO_SEND: Final = (LOAD_TVM, "tunefarm.preloading:load_intake")
