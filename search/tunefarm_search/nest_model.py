@@ -204,9 +204,8 @@ def _traffic(
     settled = {"first_lines": np.zeros(points, bool), "second_lines": np.zeros(points, bool)}
     named: dict[str, FloatArray] = {}
     outwards = (0, *nest.boundaries)
-    together = np.concatenate(
-        [tiles[place] for place in outwards]
-    )  # one pass over all tiles costs little more than one
+    # One pass over the tiles of all places costs little more than one over those of a single place.
+    together = np.concatenate([tiles[place] for place in outwards])
     touched_at = sum((lines(access, together) for access in buffers), np.zeros(len(together)))
     for place, touched in zip(outwards, touched_at.reshape(len(outwards), points), strict=True):
         trips = extents[:, :place].prod(axis=1)
