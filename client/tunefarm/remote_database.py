@@ -19,10 +19,9 @@ from tunefarm.client import Client
 from tunefarm.remote.api_error import ApiError
 from tunefarm.remote.tvm_workload import is_same, target_attributes, target_of, workloads_of
 from tunefarm_schemas import record as ours
-from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Workload as OurWorkload
 from tunefarm_search.tvm_errors import TVM_ERRORS
-from tunefarm_search.tvm_trace import plain
+from tunefarm_search.tvm_trace import trace_from_tvm
 
 CACHED_FOR_S: Final = 60.0
 MOST_ANSWERS: Final = 100
@@ -81,7 +80,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
         self._client.records.publish(
             workload.module_json,
             target=target_attributes(record.target),
-            trace=Trace.from_json(plain(record.trace.as_json())),
+            trace=trace_from_tvm(record.trace),
             latency_s=latency_s,
             name=workload.name,
         )

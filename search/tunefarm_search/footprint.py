@@ -46,13 +46,10 @@ def _rows(access: BufferAccess, tile: FloatArray) -> FloatArray:
 def _touched(extents: tuple[int, ...], strides: tuple[tuple[float, ...], ...], tile: FloatArray) -> FloatArray:
     count = np.ones(len(tile))
     for extent, steps in zip(extents, strides, strict=True):
-        moving = [(iterator, step) for iterator, step in enumerate(steps) if step > 0]
-        if len(moving) == 1 and moving[0][1] >= 1:  # as most are: it touches one element with each move
-            count *= np.minimum(tile[:, moving[0][0]], extent)
-        elif moving:
-            length, moves = np.ones(len(tile)), np.ones(len(tile))
-            for iterator, step in moving:
+        length, moves = np.ones(len(tile)), np.ones(len(tile))
+        for iterator, step in enumerate(steps):
+            if step > 0:
                 length += step * (tile[:, iterator] - 1)
                 moves *= tile[:, iterator]
-            count *= np.minimum(np.minimum(length, moves), extent)
+        count *= np.minimum(np.minimum(length, moves), extent)
     return count

@@ -46,11 +46,16 @@ def _scalar(value: Any) -> Any:
 
 
 def trace_of(schedule: Any) -> Trace:
-    """The trace of a TVM schedule, its decisions and its postprocessors' instructions included.
+    """The trace of a TVM schedule, its decisions and its postprocessors' instructions included."""
+    return trace_from_tvm(schedule.trace)
+
+
+def trace_from_tvm(trace: Any) -> Trace:
+    """A trace of TVM's as data.
 
     What TVM's own ``Trace.as_json`` describes, by the function that it calls: it would look at each value once more.
     """
-    return Trace.from_json(plain(_trace_as_json()(schedule.trace, False)))
+    return Trace.from_json(plain(_trace_as_json()(trace, False)))
 
 
 @cache
