@@ -8,7 +8,6 @@ import ssl
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -265,17 +264,14 @@ class PostgreSQL:
         # As the image's own entry does it.
         given = ["-U", "tunefarm", f"--pwfile={self._root / 'password'}", "--auth=scram-sha-256", "--data-checksums"]
         subprocess.run([programs / "initdb", "-D", data, "--no-sync", "-E", "UTF8", *given], check=True, **quiet)
-        config = f"config_file={self._root / 'postgresql.conf'}"
-        self._process = subprocess.Popen([programs / "postgres", "-D", data, "-c", config], **quiet)
-        socket = self._root / f".s.PGSQL.{port}"
-        deadline = time.monotonic() + 90
-        while not socket.exists() and time.monotonic() < deadline and self._process.poll() is None:
-            time.sleep(0.05)
+        options = f"-c config_file={self._root / 'postgresql.conf'}"
+        self._control = [programs / "pg_ctl", "-D", data, "--wait", "--timeout", "90", "--silent"]
+        self._quiet = quiet
+        subprocess.run([*self._control, "start", "--options", options], check=True, **quiet)
         environment = {**os.environ, "PGPASSWORD": self.password}
         created = [programs / "createdb", "-h", self._root, "-p", str(port), "-U", "tunefarm", "tunefarm"]
         subprocess.run(created, check=True, env=environment)
 
     def stop(self) -> None:
-        self._process.send_signal(2)
-        self._process.wait(timeout=60)
+        subprocess.run([*self._control, "stop"], check=True, **self._quiet)
         shutil.rmtree(self._root, ignore_errors=True)
