@@ -21,7 +21,10 @@ class Trials:
     """What was measured, by exploration, candidate and attempt."""
     best_latency_s: dict[str, float]
     sent_again: list[tuple[str, int]]
-    """Candidates sent a second time although their first attempt has a result that stands."""
+    """Candidates that another owner of the job sent although their first attempt has a result that stands.
+
+    The same owner may: what a device gave just before it was found to have become slower is measured once more.
+    """
     doubled: list[tuple[Any, ...]]
     """Trials of traces that were tried again although what they gave before stands."""
     search_deaths: int
@@ -39,8 +42,10 @@ class Trials:
         measured = ask("SELECT exploration_id, candidate_number, attempt, document FROM measurements")
         best = ask("SELECT exploration_id, best_latency_s FROM explorations")
         again = ask(
-            "SELECT d.exploration_id, d.candidate_number FROM dispatches d JOIN measurements m USING "
-            "(tenant, exploration_id, candidate_number, purpose) WHERE d.attempt = 2 AND m.attempt = 1 AND NOT "
+            "SELECT d.exploration_id, d.candidate_number FROM dispatches d JOIN dispatches first USING "
+            "(tenant, exploration_id, candidate_number, purpose) JOIN measurements m USING "
+            "(tenant, exploration_id, candidate_number, purpose) WHERE d.attempt = 2 AND first.attempt = 1 AND "
+            "m.attempt = 1 AND d.fence > first.fence AND NOT "
             "coalesce(m.failure_reason IN ('canceled', 'device_lost', 'build_timeout', 'run_timeout'), false)"
         )
         doubled = ask(
