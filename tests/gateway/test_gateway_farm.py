@@ -89,7 +89,7 @@ def test_a_board_that_stays_away_fails_what_waits_for_it_and_is_tried_again(farm
 
 
 def test_a_board_in_quarantine_is_looked_at_although_nobody_asks_for_it(farm_of: FarmOf) -> None:
-    running = farm_of()
+    running = farm_of(check_every_s=1.0)  # a busy host may make the board look slow when it is first looked at
     lane = running.farm._lane
 
     def lose() -> None:
@@ -98,9 +98,9 @@ def test_a_board_in_quarantine_is_looked_at_although_nobody_asks_for_it(farm_of:
 
     lane.loop.ask(lose)
     assert running.farm.trouble() == "the connection broke"
-    deadline_s = time.monotonic() + 30.0
-    while running.farm.trouble():
-        assert time.monotonic() < deadline_s, "it stays in quarantine"
+    deadline_s = time.monotonic() + 120.0
+    while trouble := running.farm.trouble():
+        assert time.monotonic() < deadline_s, f"it stays in quarantine: {trouble}"
         time.sleep(0.05)
     module = workloads.matmul()
     assert isinstance(running.measure(running.open(module), workloads.tiled(module)).result, Timing)
