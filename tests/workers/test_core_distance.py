@@ -14,7 +14,7 @@ from tunefarm_workers.near_cores import NearCores
 
 SHORT_S = 20e-6
 APART = """
-import ctypes, os, sys
+import ctypes, os, statistics, sys
 os.environ["TVM_NUM_THREADS"] = "2"
 from tunefarm_workers.core_distance import CoreDistance
 from tunefarm_workers.runtime_library import Runtime
@@ -23,7 +23,7 @@ from tunefarm_workers.thread_cores import place_on_cores
 runtime = Runtime(*runtime_paths())
 place_on_cores(2, runtime.function("runtime.config_threadpool"))
 distance = CoreDistance(runtime.library)
-print(min(distance.ratio() for _ in range(10)))  # of many, for whoever else wants a core holds up one of the two
+print(statistics.median(distance.ratio() for _ in range(7)))
 """
 
 
@@ -118,4 +118,4 @@ def test_cores_are_moved_apart_only_by_hosts_of_processors_with_several_caches(
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_two_threads_need_longer_to_meet_than_one() -> None:
     said = subprocess.run([sys.executable, "-c", APART], capture_output=True, text=True, timeout=60, check=True)
-    assert 1.2 < float(said.stdout) < 1000
+    assert float(said.stdout) > 1.2, "1.4 to 5 on idle cores; whoever else wants one of them makes it any number above"
