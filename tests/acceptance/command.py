@@ -11,6 +11,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 INSTALLED = Path(sys.executable).with_name("tunefarm")
+HANG_S = 300.0
+"""A command that takes so long hangs: a busy host may put its device into quarantine and have all measured twice."""
 COMMAND = (str(INSTALLED),) if INSTALLED.exists() else (sys.executable, "-m", "tunefarm.command_line")
 
 
@@ -42,7 +44,7 @@ class Tunefarm:
     def database(self) -> Path:
         return self.home / "tunefarm.db"
 
-    def __call__(self, *words: str, timeout_s: float = 120.0) -> Ended:
+    def __call__(self, *words: str, timeout_s: float = HANG_S) -> Ended:
         return self.ended(self.begun(*words), timeout_s)
 
     def begun(self, *words: str) -> "subprocess.Popen[str]":
@@ -59,7 +61,7 @@ class Tunefarm:
         )
 
     @staticmethod
-    def ended(process: "subprocess.Popen[str]", timeout_s: float = 120.0) -> Ended:
+    def ended(process: "subprocess.Popen[str]", timeout_s: float = HANG_S) -> Ended:
         with process:
             try:
                 out, err = process.communicate(timeout=timeout_s)
@@ -68,7 +70,7 @@ class Tunefarm:
                 raise
         return Ended(process.returncode, out, err)
 
-    def tune(self, *words: str, timeout_s: float = 120.0) -> Any:
+    def tune(self, *words: str, timeout_s: float = HANG_S) -> Any:
         """The summary of a tuning that has to go well."""
         return self("tune", *words, "--json", timeout_s=timeout_s).json()
 

@@ -30,7 +30,7 @@ from tunefarm_workers.preload import PRELOAD
 
 SETTINGS = FarmSettings(build_lanes=2, memory_bytes=512 << 20, first_build_s=4.0, first_run_s=3.0)
 EXPLORATION = "exploration"
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
 @contextmanager

@@ -3,14 +3,11 @@
 from itertools import chain
 from pathlib import Path
 
-import pytest
-
 from tests.acceptance.hostile_candidates import HostileCandidate, all_native, broken, good, misused, workload
 from tests.acceptance.measuring_farm import Holdings, assert_nothing_is_left, measured, measuring_farm
 from tunefarm_schemas.measurement import Failed, Measurement, Stopped, Timing
 
 
-@pytest.mark.timeout(900)
 def test_each_hostile_candidate_fails_for_its_reason_and_good_ones_are_still_timed(tmp_path: Path) -> None:
     forbidden = tmp_path / "made-by-a-kernel"
     hostile = list(chain(all_native(str(forbidden)), broken(), misused()))

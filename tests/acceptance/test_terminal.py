@@ -9,7 +9,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from tests.acceptance.command import COMMAND, Tunefarm
+from tests.acceptance.command import COMMAND, HANG_S, Tunefarm
 
 PROMPT = "ready> "
 TRIALS = 80
@@ -24,7 +24,7 @@ def shell(tunefarm: Tunefarm) -> "Iterator[pexpect.spawn[str]]":
         "/bin/bash",
         ["--norc", "--noprofile", "-i"],
         env=environment,
-        timeout=120,
+        timeout=HANG_S,
         encoding="utf-8",
         dimensions=(40, 200),
     )
@@ -70,7 +70,7 @@ def test_ctrl_c_keeps_everything_and_gives_the_terminal_back(
     pid_file = tmp_path / "pid"
     states_until(shell, 0, lambda: pid_file.exists() and pid_file.read_text().endswith("\n"), timeout_s=60)
     pid = int(pid_file.read_text())
-    seen = states_until(shell, pid, lambda: measured(tunefarm) >= 6, timeout_s=120)
+    seen = states_until(shell, pid, lambda: measured(tunefarm) >= 6, timeout_s=HANG_S)
     assert seen <= {"R", "S", "D"}
     shell.sendintr()
     shell.expect("stopping")

@@ -54,7 +54,6 @@ def test_every_operation_answers_as_documented(authorized):
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(900)
 def test_every_operation_answers_as_documented_for_long(authorized):
     assert not departures(authorized, examples=200, derandomize=False)
 

@@ -43,6 +43,6 @@ def test_a_program_tunes_what_it_holds(programs: Path, environment: dict[str, st
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert ended.returncode == 0, ended.stderr

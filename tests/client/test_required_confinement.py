@@ -26,7 +26,7 @@ def told(environment: dict[str, str], *words: str, **more: str) -> "subprocess.C
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
 
 
@@ -68,6 +68,6 @@ def test_where_nothing_is_missing_the_requirement_changes_nothing(environment: d
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert ended.returncode == 0, ended.stderr

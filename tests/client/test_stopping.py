@@ -55,7 +55,7 @@ def test_a_command_struck_while_it_verifies_ends_soon_and_goes_on_later(
     assert "Traceback" not in said
     (job,) = {line.split()[-1] for line in said.splitlines() if "--resume" in line}
     with begun(tmp_path, "--resume", job, "--json") as resumed:
-        printed, said = resumed.communicate(timeout=60)
+        printed, said = resumed.communicate(timeout=300)
     assert resumed.returncode == 0, said
     summary = json.loads(printed)
     assert summary["outcome"] == "succeeded"

@@ -30,7 +30,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert ended.returncode == 0, ended.stderr
     (folder / "summary.json").write_text(ended.stdout)
@@ -175,7 +175,7 @@ def test_a_full_disk_is_told(environment: dict[str, str], tmp_path: Path) -> Non
         env={**environment, "TUNEFARM_HOME": str(tmp_path / "full")},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         preexec_fn=fill_up,
     )
     assert ended.returncode == 2, ended.stderr
@@ -185,7 +185,7 @@ def test_a_full_disk_is_told(environment: dict[str, str], tmp_path: Path) -> Non
 def test_a_second_ctrl_c_ends_at_once_and_leaves_no_process(environment: dict[str, str], tmp_path: Path) -> None:
     environment["TUNEFARM_HOME"] = str(tmp_path / "ended")
     words = ["-m", "tunefarm.command_line", "tune", "builtin:matmul:96x96x96", "--trials", "4000"]
-    command = pexpect.spawn(sys.executable, words, env=environment, timeout=120)
+    command = pexpect.spawn(sys.executable, words, env=environment, timeout=300)
     command.expect(r"best \d")
     family = psutil.Process(command.pid).children(recursive=True)
     assert family

@@ -39,7 +39,7 @@ def test_stock_tvm_tunes_on_the_farm_and_removes_only_the_tickets(service: Servi
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     told = json.loads(ended.stdout.splitlines()[-1])

@@ -24,7 +24,6 @@ def killed(tunefarm: Tunefarm, times: int, seed: int) -> None:
     assert best
 
 
-@pytest.mark.timeout(400)
 def test_ten_kills(tunefarm: Tunefarm) -> None:
     killed(tunefarm, SAMPLE, seed=1)
 

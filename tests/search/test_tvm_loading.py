@@ -2,8 +2,6 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 TELL = """
 import json, resource, sys
 files = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -33,7 +31,6 @@ def told(load: str) -> tuple[dict[str, list[str]], list[str]]:
     return offers, said
 
 
-@pytest.mark.timeout(120)
 def test_what_is_loaded_offers_and_says_what_an_ordinary_import_does() -> None:
     offers, said = told(OWN)
     assert (offers, said) == told(ORDINARY)

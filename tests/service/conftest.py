@@ -102,7 +102,7 @@ class Service:
     def trials(self, job_id: str) -> list[dict]:
         return self.get(f"/v1/jobs/{job_id}/trials", page_size=500)["items"]
 
-    def wait(self, condition: Callable[[], object], within_s: float = 90.0) -> None:
+    def wait(self, condition: Callable[[], object], within_s: float = 300.0) -> None:
         deadline_s = time.monotonic() + within_s
         while not condition():
             assert time.monotonic() < deadline_s, self.said()

@@ -105,7 +105,6 @@ def run_jobs(service: Service, store: Store, trials: int) -> None:
     assert sum(usage.trials for usage in store.usage(LOCAL_TENANT)) == total
 
 
-@pytest.mark.timeout(400)
 def test_ten_jobs_of_five_clients_on_simulated_devices(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -114,7 +113,6 @@ def test_ten_jobs_of_five_clients_on_simulated_devices(tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(900)
 def test_ten_jobs_of_five_clients_on_real_devices(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

@@ -27,7 +27,6 @@ def tunefarm(environment: dict[str, str], *words: str) -> str:
     return ended.stdout
 
 
-@pytest.mark.timeout(600)
 def test_from_a_program_to_a_library_over_two_workers(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

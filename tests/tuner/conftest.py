@@ -20,7 +20,7 @@ from tunefarm_services.tuner.service import TunerService
 from tunefarm_services.tuner.settings import TunerSettings
 from tunefarm_services.tuner.zygotes import Zygotes
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
 @pytest.fixture

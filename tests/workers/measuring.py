@@ -11,7 +11,7 @@ from tunefarm_schemas.measurement import Failed, Measurement, Purpose
 from tunefarm_schemas.trace import Trace
 from tunefarm_workers.local_farm import LocalFarm
 
-COLLECT_S = 60.0
+COLLECT_S = 180.0
 
 
 class RunningFarm:
