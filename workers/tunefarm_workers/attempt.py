@@ -71,6 +71,7 @@ class Attempt:
         self._still_before_s = owner.quiet_device.still_until_now_s()
         self._entered_stage_s = self._forked_s
         self._queueing_before_s = 0.0
+        self._used_before_s = 0.0
         self._stages = Stages()
         self._ran: Ran | None = None
         self._is_buried = False
@@ -206,7 +207,11 @@ class Attempt:
             return
         queueing_s = queueing_time_s(self.child.pid) - self._queueing_before_s
         if elapsed_s - queueing_s > limit_s or elapsed_s > deadlines.run_wall_s(self.task.incumbent_s):
-            message = f"It was {self.stage.value} for more than {limit_s:.2f} s."
+            used_s = (processor_time_s(self.child.pid) or 0.0) - self._used_before_s
+            message = (
+                f"It was {self.stage.value} for more than {limit_s:.2f} s; it used {used_s:.2f} s of the processor "
+                f"and waited {queueing_s:.2f} s for a core."
+            )
             # What took too long without the time that others kept it waiting would do so on an idle host.
             is_proven = elapsed_s - queueing_s > limit_s
             self._fail(
@@ -287,6 +292,7 @@ class Attempt:
         self._still_before_s = self._owner.quiet_device.still_until_now_s()
         if stage in {Stage.WARMING, Stage.RUNNING, Stage.CHECKING}:
             self._queueing_before_s = queueing_time_s(self.child.pid)
+            self._used_before_s = processor_time_s(self.child.pid) or 0.0
 
     def _order(self) -> CandidateOrder:
         return CandidateOrder(

@@ -45,7 +45,10 @@ class EventLoop:
     """Calls conversations when something comes for them, and callables that other threads hand in."""
 
     def __init__(self, on_tick: Callable[[float], float | None], on_crash: Callable[[], None]) -> None:
-        """``on_tick`` is called after every event with the monotonic time; it says when it is wanted again.
+        """``on_tick`` is called after every event and says when it is wanted again.
+
+        It is given the monotonic time up to which all that came has been heard: by that it may judge who is late,
+        however long somebody else's event has taken since.
 
         ``on_crash`` is called when the thread ends of an error; ``crash`` holds it then.
         """
@@ -128,14 +131,16 @@ class EventLoop:
         while not (self._closing and not self._calls):
             now_s = time.monotonic()
             idle_s = _MOST_IDLE_S if wanted_s is None else min(max(wanted_s - now_s, 0.0), _MOST_IDLE_S)
-            for key, _ in self._selector.select(idle_s):
+            ready = self._selector.select(idle_s)
+            heard_until_s = time.monotonic()
+            for key, _ in ready:
                 if key.data is None:
                     os.eventfd_read(self._wakeup)
                 elif self._is_listened_to(key):
                     self._hear(key.data)
             while self._calls:
                 self._calls.popleft()()
-            wanted_s = self._on_tick(time.monotonic())
+            wanted_s = self._on_tick(heard_until_s)
 
     def _is_listened_to(self, key: selectors.SelectorKey) -> bool:
         """Whether an earlier event of the same moment has not ended this conversation."""

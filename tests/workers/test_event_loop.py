@@ -1,0 +1,60 @@
+"""One conversation may hold up the loop; it must not make another late."""
+
+import time
+from collections.abc import Callable
+from threading import Event
+
+import pytest
+
+from tunefarm_sandbox.channel import Channel
+from tunefarm_workers.event_loop import EventLoop
+
+HELD_UP_S = 0.3
+
+
+class Listener:
+    """Does something when its first message comes, and notes when each came."""
+
+    def __init__(self, on_message: Callable[[], object] = lambda: None) -> None:
+        self.channel, far = Channel.pair()
+        self.far = Channel(far)
+        self.heard_s: list[float] = []
+        self._on_message = on_message
+
+    def received(self, _message: bytes) -> None:
+        self._on_message()
+        self.heard_s.append(time.monotonic())
+
+    def ended(self) -> None:
+        pytest.fail("nobody closed the channel")
+
+
+def test_what_came_while_the_loop_was_held_up_is_heard_before_anything_is_called_late() -> None:
+    sent_s: list[float] = []
+
+    def hold_up() -> None:
+        sent_s.append(time.monotonic())
+        punctual.far.send(b"done")
+        time.sleep(HELD_UP_S)
+
+    slow, punctual = Listener(hold_up), Listener()
+    unheard_for_s: list[float] = []
+    over = Event()
+
+    def tick(now_s: float) -> None:
+        if sent_s and not punctual.heard_s:
+            unheard_for_s.append(now_s - sent_s[0])
+        if punctual.heard_s:
+            over.set()
+
+    loop = EventLoop(tick, on_crash=over.set)
+    loop.listen(slow)
+    loop.listen(punctual)
+    loop.start()
+    slow.far.send(b"begin")
+    assert over.wait(60)
+    loop.close()
+    assert loop.crash is None
+    assert punctual.heard_s[0] - sent_s[0] >= HELD_UP_S
+    assert unheard_for_s, "it was heard in the same round"
+    assert max(unheard_for_s) <= 0.0, "by the time it judged by, the message had not come"
