@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.command import HANG_S
+
 # A process of its own, as a user's program is one: the test process loads no TVM and closes its sockets.
 PROGRAM = """
 import sys
@@ -43,6 +45,6 @@ def test_a_program_tunes_what_it_holds(programs: Path, environment: dict[str, st
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
     )
     assert ended.returncode == 0, ended.stderr

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.command import HANG_S
 from tunefarm_sandbox.abilities import abilities
 
 LACKING = """
@@ -26,7 +27,7 @@ def told(environment: dict[str, str], *words: str, **more: str) -> "subprocess.C
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
     )
 
 
@@ -68,6 +69,6 @@ def test_where_nothing_is_missing_the_requirement_changes_nothing(environment: d
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
     )
     assert ended.returncode == 0, ended.stderr

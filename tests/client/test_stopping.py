@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.acceptance.command import HANG_S
+
 MODULE = "builtin:matmul:64x64x64"
 COMMAND = (sys.executable, "-m", "tunefarm.command_line", "tune")
 
@@ -55,7 +57,7 @@ def test_a_command_struck_while_it_verifies_ends_soon_and_goes_on_later(
     assert "Traceback" not in said
     (job,) = {line.split()[-1] for line in said.splitlines() if "--resume" in line}
     with begun(tmp_path, "--resume", job, "--json") as resumed:
-        printed, said = resumed.communicate(timeout=300)
+        printed, said = resumed.communicate(timeout=HANG_S)
     assert resumed.returncode == 0, said
     summary = json.loads(printed)
     assert summary["outcome"] == "succeeded"

@@ -14,6 +14,7 @@ import pexpect
 import psutil
 import pytest
 
+from tests.acceptance.command import HANG_S
 from tests.servers.processes import assert_gone
 
 MODULE = "builtin:matmul_bias_relu:64x64x64"
@@ -30,7 +31,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
     )
     assert ended.returncode == 0, ended.stderr
     (folder / "summary.json").write_text(ended.stdout)
@@ -175,7 +176,7 @@ def test_a_full_disk_is_told(environment: dict[str, str], tmp_path: Path) -> Non
         env={**environment, "TUNEFARM_HOME": str(tmp_path / "full")},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
         preexec_fn=fill_up,
     )
     assert ended.returncode == 2, ended.stderr
@@ -185,7 +186,7 @@ def test_a_full_disk_is_told(environment: dict[str, str], tmp_path: Path) -> Non
 def test_a_second_ctrl_c_ends_at_once_and_leaves_no_process(environment: dict[str, str], tmp_path: Path) -> None:
     environment["TUNEFARM_HOME"] = str(tmp_path / "ended")
     words = ["-m", "tunefarm.command_line", "tune", "builtin:matmul:96x96x96", "--trials", "4000"]
-    command = pexpect.spawn(sys.executable, words, env=environment, timeout=300)
+    command = pexpect.spawn(sys.executable, words, env=environment, timeout=HANG_S)
     command.expect(r"best \d")
     family = psutil.Process(command.pid).children(recursive=True)
     assert family

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance.command import HANG_S
 from tests.client_remote.conftest import ROOT, Service
 from tunefarm import Client
 from tunefarm_sandbox.abilities import abilities
@@ -39,7 +40,7 @@ def test_stock_tvm_tunes_on_the_farm_and_removes_only_the_tickets(service: Servi
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     told = json.loads(ended.stdout.splitlines()[-1])

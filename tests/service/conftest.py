@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.acceptance.command import HANG_S
 from tunefarm_sandbox.linux import PR_SET_PDEATHSIG, prctl
 
 READY_S = 90.0
@@ -102,7 +103,7 @@ class Service:
     def trials(self, job_id: str) -> list[dict]:
         return self.get(f"/v1/jobs/{job_id}/trials", page_size=500)["items"]
 
-    def wait(self, condition: Callable[[], object], within_s: float = 300.0) -> None:
+    def wait(self, condition: Callable[[], object], within_s: float = HANG_S) -> None:
         deadline_s = time.monotonic() + within_s
         while not condition():
             assert time.monotonic() < deadline_s, self.said()

@@ -23,7 +23,8 @@ from tunefarm_workers.thread_cores import place_on_cores
 runtime = Runtime(*runtime_paths())
 place_on_cores(2, runtime.function("runtime.config_threadpool"))
 distance = CoreDistance(runtime.library)
-print(statistics.median(distance.ratio() for _ in range(7)))
+looks = [distance.ratio() for _ in range(10)]
+print(statistics.median(looks), min(looks))
 """
 
 
@@ -118,4 +119,6 @@ def test_cores_are_moved_apart_only_by_hosts_of_processors_with_several_caches(
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_two_threads_need_longer_to_meet_than_one() -> None:
     said = subprocess.run([sys.executable, "-c", APART], capture_output=True, text=True, timeout=60, check=True)
-    assert float(said.stdout) > 1.2, "1.4 to 5 on idle cores; whoever else wants one of them makes it any number above"
+    middle, least = map(float, said.stdout.split())
+    assert middle > 1.2
+    assert least < 1000, "the least, for whoever else wants a core holds up one of the two"
