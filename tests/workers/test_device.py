@@ -171,7 +171,7 @@ def test_deadlines_follow_what_builds_have_taken() -> None:
     assert deadlines.build_cpu_s == 4.0
     for _ in range(10):
         deadlines.built(0.05)
-    assert deadlines.build_cpu_s == 0.6
+    assert deadlines.build_cpu_s == 1.0
     for _ in range(100):
         deadlines.built(0.3)
     assert 1.5 < deadlines.build_cpu_s < 2.0
