@@ -15,15 +15,23 @@ class Limits(Frozen):
     """Limits of one child; None leaves what it inherits. A limit can only become tighter than the parent's own.
 
     ``memory_bytes`` is private memory that the child may add to what it inherits; beyond it allocations fail.
+    ``children_memory_bytes`` is what a child that forks others may let one of them add, where that is more.
     ``cpu_s`` is rounded up to whole seconds: at the limit SIGXCPU is sent, a second later SIGKILL.
     ``file_size_bytes`` bounds every file it writes; ``open_files`` its descriptors; ``core_bytes`` its core dump.
     """
 
     memory_bytes: int | None = Field(default=None, gt=0)
+    children_memory_bytes: int | None = Field(default=None, gt=0)
     cpu_s: float | None = Field(default=None, gt=0)
     file_size_bytes: int | None = Field(default=None, ge=0)
     open_files: int | None = Field(default=None, gt=0)
     core_bytes: int = Field(default=0, ge=0)
+
+    def with_more_memory(self, more_bytes: int) -> "Limits":
+        """The same limits, with so much more memory where it is limited."""
+        if self.memory_bytes is None:
+            return self
+        return self.model_copy(update={"memory_bytes": self.memory_bytes + more_bytes})
 
 
 class MemoryInUse(Frozen):
@@ -48,8 +56,11 @@ def impose(limits: Limits, inherited: MemoryInUse | None) -> None:
     """Put ``limits`` on the calling process for good. ``inherited`` is needed where memory is limited."""
     if limits.memory_bytes is not None and inherited is not None:
         threads_bytes = THREAD_RESERVATION_BYTES * (os.cpu_count() or 1)
-        _tighten(resource.RLIMIT_DATA, inherited.private_bytes + limits.memory_bytes)
-        _tighten(resource.RLIMIT_AS, inherited.mapped_bytes + limits.memory_bytes + threads_bytes)
+        more_bytes = max(0, (limits.children_memory_bytes or 0) - limits.memory_bytes)
+        data_bytes = inherited.private_bytes + limits.memory_bytes
+        mapped_bytes = inherited.mapped_bytes + limits.memory_bytes + threads_bytes
+        _tighten(resource.RLIMIT_DATA, data_bytes, hard=data_bytes + more_bytes)
+        _tighten(resource.RLIMIT_AS, mapped_bytes, hard=mapped_bytes + more_bytes)
     if limits.cpu_s is not None:
         whole_s = int(-(-limits.cpu_s // 1))
         _tighten(resource.RLIMIT_CPU, whole_s, hard=whole_s + 1)

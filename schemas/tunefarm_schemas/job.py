@@ -96,6 +96,13 @@ class Exploration(Frozen):
     key: ExplorationKey
     spent: EffortSpent
     best_latency_s: float | None
+    verified_trials: int = 0
+    """How many trials had been spent when the fastest were last verified; what came later may be faster."""
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether nothing was tried since the fastest were verified."""
+        return self.spent.trials <= self.verified_trials
 
 
 class JobSpec(Frozen):

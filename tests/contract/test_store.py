@@ -183,6 +183,7 @@ class TestLeases:
             lambda: store.open_exploration(stalled.lease, exploration_key()),
             lambda: store.lease_exploration(stalled.lease, stalled.exploration_id),
             lambda: store.add_effort(stalled.lease, stalled.exploration_id, 1, 1.0, None),
+            lambda: store.set_verified(stalled.lease, stalled.exploration_id),
             lambda: stalled.send(1),
             lambda: stalled.commit(dispatch, timing(1e-3)),
             lambda: store.put_record(TENANT, stalled.lease, record("late", 1e-9)),
@@ -346,3 +347,11 @@ class TestExplorations:
         stopped = store.add_effort(holder.lease, holder.exploration_id, 2, 2.5, StopReason.PLATEAU)
         assert (stopped.spent.trials, stopped.spent.seconds) == (2, 4.0)
         assert store.exploration(TENANT, holder.exploration_id).spent.stop_reason is StopReason.PLATEAU
+
+    def test_what_was_tried_after_the_fastest_were_verified_is_not(self, store: Store):
+        holder = bench(store)
+        assert store.exploration(TENANT, holder.exploration_id).is_verified, "nothing was tried"
+        assert not store.add_effort(holder.lease, holder.exploration_id, 2, 1.0, None).is_verified
+        store.set_verified(holder.lease, holder.exploration_id)
+        assert store.exploration(TENANT, holder.exploration_id).is_verified
+        assert not store.add_effort(holder.lease, holder.exploration_id, 1, 1.0, None).is_verified

@@ -21,8 +21,10 @@ from tunefarm_schemas.measurement import (
     ExportResult,
     Failed,
     Measurement,
+    Timing,
 )
 from tunefarm_schemas.record import RecordStatus
+from tunefarm_schemas.trace import Trace
 from tunefarm_services.store import Store
 from tunefarm_services.tuner import verifying
 from tunefarm_services.tuner.zygotes import Zygotes
@@ -173,3 +175,97 @@ def test_a_function_at_fault_is_named_where_every_candidate_failed_before_it_was
     ended = store.job(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "not finite" in ended.message
+
+
+class LostInTheEnd(InstantFarm):
+    """Loses the device whenever schedules are compared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compared = 0
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        self.compared += 1
+        return Comparison(results=(LOST,) * len(order.traces))
+
+
+def test_what_was_found_but_not_verified_is_verified_by_who_asks_for_no_more(store: Store, tuner: Tuner) -> None:
+    first = tune_job(store, matmul(56), TRIALS)
+    with tuner(instant_farms([])):
+        wait_finished(store, first)
+    (standing,) = store.records(TENANT)
+    more, farm = tune_job(store, matmul(56), 8 * TRIALS), LostInTheEnd()
+    with tuner(lambda lease, job: farm):
+        wait_finished(store, more)
+    assert farm.compared == 1 + len(verifying.VERIFY_AGAIN_AFTER_S)
+    summary = summary_of(store, more.job_id)
+    assert summary["tasks"][0]["record_id"] == standing.record_id
+    assert summary["tasks"][0]["artifact_id"], "what stands can be had"
+    assert "could not be verified: Its worker went away." in summary["message"]
+    again = tune_job(store, matmul(56), 8 * TRIALS)
+    with tuner(instant_farms([])):
+        wait_finished(store, again)
+    (task,) = summary_of(store, again.job_id)["tasks"]
+    assert (task["trials"], task["answered_from_store"]) == (0, False)
+    assert task["best_latency_s"] < standing.latency_s, "eight times the trials find something faster"
+    last = tune_job(store, matmul(56), 8 * TRIALS)
+    with tuner(instant_farms([])):
+        wait_finished(store, last)
+    assert summary_of(store, last.job_id)["tasks"][0]["answered_from_store"]
+
+
+class UnfairFarm(InstantFarm):
+    """Compares everything but ``trace``, and takes longer than it ever did for all the rest."""
+
+    def __init__(self, trace: Trace, result: Failed) -> None:
+        super().__init__()
+        self._trace = trace
+        self._result = result
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        slow = Timing(latency_s=1.0, samples_s=(1.0, 1.0))
+        return Comparison(results=tuple(self._result if trace == self._trace else slow for trace in order.traces))
+
+    def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
+        exported = super().export(order, on_wait)
+        assert isinstance(exported, Exported)
+        return exported.model_copy(update={"process_latencies_s": (1.0,) * order.processes})
+
+
+@pytest.mark.parametrize(
+    ("reason", "stands"), [(FailureReason.OUT_OF_MEMORY, True), (FailureReason.WRONG_RESULT, False)]
+)
+def test_a_record_falls_only_to_what_is_known_of_it(
+    store: Store, tuner: Tuner, reason: FailureReason, stands: bool
+) -> None:
+    first = tune_job(store, matmul(56), TRIALS)
+    with tuner(instant_farms([])):
+        wait_finished(store, first)
+    (standing,) = store.records(TENANT)
+    failed = Failed(failure=TrialFailure(reason=reason, message="So it ended."))
+    more = tune_job(store, matmul(56), 2 * TRIALS)
+    with tuner(lambda lease, job: UnfairFarm(standing.trace, failed)):
+        wait_finished(store, more)
+    (task,) = summary_of(store, more.job_id)["tasks"]
+    assert (task["record_id"] == standing.record_id) is stands
+    (now,) = [record for record in store.records(TENANT) if record.record_id == standing.record_id]
+    assert now.status is (RecordStatus.VERIFIED if stands else RecordStatus.RETRACTED)
+    assert stands or "wrong_result: So it ended." in now.status_reason
+
+
+class CrampedFarm(InstantFarm):
+    """Has no room to time the untuned function."""
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        timed = super().compare(order, on_wait).results
+        failed = Failed(failure=TrialFailure(reason=FailureReason.OUT_OF_MEMORY, message="std::bad_alloc"))
+        return Comparison(results=(*timed[:-1], failed))
+
+
+def test_a_record_says_that_it_was_not_compared_with_the_untuned_function(store: Store, tuner: Tuner) -> None:
+    job = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: CrampedFarm()):
+        wait_finished(store, job)
+    (record,) = store.records(TENANT)
+    assert record.untuned_latency_s is None
+    assert "the untuned function could not be timed beside it (out_of_memory)" in record.status_reason

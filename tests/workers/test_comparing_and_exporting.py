@@ -37,6 +37,14 @@ def test_schedules_are_compared_with_the_untuned_function_in_one_process(running
     assert wrong.failure.reason is FailureReason.WRONG_RESULT
 
 
+def test_many_large_outputs_are_compared_within_the_memory_of_one_schedule(running: RunningFarm) -> None:
+    module = workloads.large_output()
+    opened = running.open(module)
+    order = ComparisonOrder(exploration_id=opened, traces=(None,) * 5, seconds_each=0.05)
+    results = running.farm.compare(order).results
+    assert all(isinstance(result, Timing) for result in results), results
+
+
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_schedule_that_crashes_the_compiler_costs_no_other_its_place(running: RunningFarm, place: int) -> None:
     module = workloads.matmul(64)

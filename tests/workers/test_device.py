@@ -175,7 +175,10 @@ def test_deadlines_follow_what_builds_have_taken() -> None:
     for _ in range(100):
         deadlines.built(0.3)
     assert 1.5 < deadlines.build_cpu_s < 2.0
-    assert deadlines.run_s(None) > deadlines.run_s(1e-3)
+    assert deadlines.run_s(None) > deadlines.run_s(1e-3) == 1.0
+    deadlines.fed(0.7)
+    assert deadlines.run_s(1e-3) == 1.0
+    assert deadlines.run_s(1e-3, input_sets=2) > 2 * 0.7 * 2, "making inputs takes longer beside builds"
 
 
 def test_a_host_is_known_by_the_name_that_its_environment_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:

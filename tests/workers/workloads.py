@@ -56,6 +56,13 @@ def not_a_number() -> tvm.IRModule:
     )
 
 
+def large_output() -> tvm.IRModule:
+    """Of 40 MiB: three sets of five schedules' outputs take more than one child may add."""
+    source = te.placeholder((16,), "int8", name="A")
+    out = te.compute((40 << 16, 16), lambda i, j: source[j])
+    return tvm.IRModule({"main": te.create_prim_func([source, out])})
+
+
 def gather() -> tvm.IRModule:
     table = te.placeholder((50, 8), name="T")
     rows = te.placeholder((32,), "int32", name="I")

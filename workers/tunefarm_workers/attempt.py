@@ -202,11 +202,12 @@ class Attempt:
     def _check_run(self, elapsed_s: float) -> None:
         """Time for which others kept it from a core does not count, up to a bound for which it may be one of many."""
         deadlines = self.task.deadlines
-        limit_s = deadlines.run_s(self.task.incumbent_s)
+        input_sets = INPUT_SETS - 1 if self.stage is Stage.CHECKING else 0
+        limit_s = deadlines.run_s(self.task.incumbent_s, input_sets)
         if elapsed_s <= limit_s:
             return
         queueing_s = queueing_time_s(self.child.pid) - self._queueing_before_s
-        if elapsed_s - queueing_s > limit_s or elapsed_s > deadlines.run_wall_s(self.task.incumbent_s):
+        if elapsed_s - queueing_s > limit_s or elapsed_s > deadlines.run_wall_s(self.task.incumbent_s, input_sets):
             used_s = (processor_time_s(self.child.pid) or 0.0) - self._used_before_s
             message = (
                 f"It was {self.stage.value} for more than {limit_s:.2f} s; it used {used_s:.2f} s of the processor "

@@ -19,6 +19,7 @@ from tunefarm_workers.event_loop import ChildConversation
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.messages import ComparisonPlan, Compiled, Round, RoundOrder, from_comparison
 from tunefarm_workers.open_task import OpenTask
+from tunefarm_workers.output_layout import size_in_bytes
 from tunefarm_workers.quiet_device import QuietDevice
 from tunefarm_workers.sampling import is_calm
 from tunefarm_workers.shared_memory import SharedMemory
@@ -196,6 +197,9 @@ class RunningComparison:
         self.computes = True
         size_bytes = self.task.layout.size_bytes * INPUT_SETS * max(len(self._entrants), 1)
         self._memory = SharedMemory("comparison", size_bytes)
+        # The limits are those of one schedule; each further one has tensors of its own, and all outputs are kept.
+        tensors_bytes = sum(size_in_bytes(argument.tensor) for argument in self.task.arguments)
+        limits = self._limits.with_more_memory(size_bytes + (len(self._entrants) - 1) * tensors_bytes)
         traces = [self._order.traces[index] for index in self._entrants]
         plan = ComparisonPlan(
             traces=tuple(None if trace is None else trace.text for trace in traces),
@@ -205,7 +209,7 @@ class RunningComparison:
         return self.task.server.fork(
             "tunefarm_workers.comparison_child:run",
             plan.model_dump_json().encode(),
-            limits=self._limits,
+            limits=limits,
             confinement=Confinement.strict(),
             descriptors=[self._memory.descriptor],
         )

@@ -15,6 +15,8 @@ _LEAST_RUN_S = 1.0
 _LEAST_COLD_RUN_S = 4.0
 """Caches are flushed before every call, which takes longer than most kernels."""
 _RUN_FACTOR = 60.0
+_INPUT_FACTOR = 5.0
+"""Inputs of tens of MB take longer to make than the kernel takes to run; more so beside builds."""
 
 
 class Deadlines:
@@ -27,6 +29,11 @@ class Deadlines:
         self._least_run_s = _LEAST_COLD_RUN_S if cold_cache else _LEAST_RUN_S
         self._first_run_s = max(first_run_s, self._least_run_s)
         self._builds_s: deque[float] = deque(maxlen=_REMEMBERED)
+        self._input_set_s = 0.0
+
+    def fed(self, input_set_s: float) -> None:
+        """Learn how long it takes to make one set of inputs."""
+        self._input_set_s = input_set_s
 
     def built(self, cpu_s: float) -> None:
         """Learn what one build took of the processor."""
@@ -44,12 +51,13 @@ class Deadlines:
         """Time by the clock, stillness excluded, after which a build that does not even compute is given up."""
         return _WALL_FACTOR * max(self.build_cpu_s, 1.0)
 
-    def run_wall_s(self, incumbent_s: float | None) -> float:
+    def run_wall_s(self, incumbent_s: float | None, input_sets: int) -> float:
         """Time by the clock after which one is given up even if others kept it from running."""
-        return _WALL_FACTOR * self.run_s(incumbent_s)
+        return _WALL_FACTOR * self.run_s(incumbent_s, input_sets)
 
-    def run_s(self, incumbent_s: float | None) -> float:
-        """Time by the clock for all calls of one kernel."""
+    def run_s(self, incumbent_s: float | None, input_sets: int = 0) -> float:
+        """Time by the clock for all calls of one kernel, and for making ``input_sets`` sets of inputs for them."""
+        feeding_s = _INPUT_FACTOR * input_sets * self._input_set_s
         if incumbent_s is None:
-            return self._first_run_s
-        return min(self._first_run_s, max(self._least_run_s, _RUN_FACTOR * incumbent_s))
+            return self._first_run_s + feeding_s
+        return min(self._first_run_s, max(self._least_run_s, _RUN_FACTOR * incumbent_s)) + feeding_s

@@ -175,7 +175,8 @@ class Lane:
         self._over.append(attempt)
         if isinstance(measurement.result, Timing):
             attempt.task.improve(measurement.result.latency_s)
-        self._suspects.append(measurement)
+        if self._quarantined_s is None:  # a device that stays slow is used in the end, and then it is what there is
+            self._suspects.append(measurement)
         self._deliver(measurement)
 
     def is_loaded(self) -> bool:

@@ -31,6 +31,8 @@ class HostReady(Frozen):
 
     kind: Literal["ready"] = "ready"
     arguments: tuple[Argument, ...]
+    input_set_s: float
+    """How long it took to make one set of inputs."""
 
 
 class HostRefused(Frozen):

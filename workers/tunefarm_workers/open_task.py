@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import psutil
+
 from tunefarm_sandbox.channel import ChannelClosed
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.confinement import Confinement
@@ -59,10 +61,11 @@ class OpenTask:
         self.doze_budget = DozeBudget(can_help=not are_declared_siblings(cores_for(order.num_cores)))
         self.incumbent_s: float | None = None
         self.hosts_lost = 0
+        free_bytes = int(psutil.virtual_memory().available)  # a comparison needs more than one schedule does
         self.host: Child = zygote.fork(
             "tunefarm_workers.task_host:host",
             self.host_order().model_dump_json().encode(),
-            limits=limits,
+            limits=limits.model_copy(update={"children_memory_bytes": free_bytes}),
             confinement=Confinement.host(),
         )
         self.arguments = self._arguments()
@@ -119,6 +122,7 @@ class OpenTask:
                 "module", f"reading it ended a process: {tail or error}.", "Save it again with this version of TVM."
             ) from error
         if isinstance(said, HostReady):
+            self.deadlines.fed(said.input_set_s)
             return said.arguments
         self.host.close()
         raise BadInput(said.field, said.problem, said.fix)

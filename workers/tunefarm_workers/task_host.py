@@ -5,6 +5,7 @@ It never runs a kernel: a child forked after a parallel kernel ran would hang in
 
 import json
 import os
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,6 +46,8 @@ class HeldTask:
     first_inputs: tuple[InputArray | None, ...]
     first_tensors: tuple[GuardedTensor | None, ...]
     first_checksums: tuple[int, ...]
+    input_set_s: float
+    """How long it took to make the first set of inputs."""
     core_sharing: CoreSharing | None = None
 
     def get_apart(self, tries: int) -> bool:
@@ -77,7 +80,8 @@ def host(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # n
         refused = HostRefused(field=refusal.field, problem=refusal.problem, fix=refusal.fix)
         channel.send(refused.model_dump_json().encode())
         return
-    channel.send(HostReady(arguments=_held[0].arguments).model_dump_json().encode())
+    ready = HostReady(arguments=_held[0].arguments, input_set_s=_held[0].input_set_s)
+    channel.send(ready.model_dump_json().encode())
     serve(channel)
 
 
@@ -90,11 +94,13 @@ def hold(order: HostOrder) -> HeldTask:
     module, target = parse(order)
     arguments = arguments_of(module)
     require_fitting(arguments, order.input_specs, order.input_examples)
+    began_s = time.monotonic()
     inputs = _inputs(order, arguments, 0)
     tensors = tuple(
         None if array is None or argument.tensor.is_output else GuardedTensor(argument.tensor, array)
         for argument, array in zip(arguments, inputs, strict=True)
     )
+    input_set_s = time.monotonic() - began_s
     return HeldTask(
         order=order,
         module=module,
@@ -103,6 +109,7 @@ def hold(order: HostOrder) -> HeldTask:
         first_inputs=inputs,
         first_tensors=tensors,
         first_checksums=tuple(0 if tensor is None else tensor.checksum() for tensor in tensors),
+        input_set_s=input_set_s,
     )
 
 

@@ -210,6 +210,8 @@ def _tell(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | N
     if summary.outcome is not JobOutcome.SUCCEEDED:
         print(f"tunefarm: {summary.message}", file=sys.stderr)
         return ExitCode.NO_VALID_KERNEL
+    if summary.message and not all(task.answered_from_store for task in summary.tasks):
+        print(f"tunefarm: {summary.message}", file=sys.stderr)
     if folder is not None and not as_json:
         print(f"library, manifest, plot and report are in {folder}")
     return ExitCode.FINE

@@ -39,6 +39,7 @@ _SPEND: Final = _CHANGE.values(
     spent_seconds=ExplorationTable.spent_seconds + bindparam("more_seconds"),
     stop_reason=bindparam("reason"),
 )
+_VERIFIED: Final = _CHANGE.values(verified_trials=ExplorationTable.spent_trials)
 
 
 class ExplorationRows(Rows):
@@ -112,6 +113,13 @@ class ExplorationRows(Rows):
             connection.execute(_SPEND, values)
             return exploration_of(connection, lease.tenant, exploration_id)
 
+    @retried
+    def set_verified(self, lease: Lease, exploration_id: str) -> None:
+        """Note that the fastest of all trials so far were verified. Raises FenceLost."""
+        with self._database.writing() as connection:
+            require_exploration(connection, lease, exploration_id)
+            connection.execute(_VERIFIED, {"of_tenant": lease.tenant, "of_exploration": exploration_id})
+
 
 def exploration_of(connection: Connection, tenant: str, exploration_id: str) -> Exploration:
     """One exploration, within the caller's transaction. Raises NotFound."""
@@ -126,6 +134,7 @@ def _values(key: ExplorationKey) -> dict[str, object]:
         "exploration_id": key.exploration_id,
         "spent_trials": 0,
         "spent_seconds": 0.0,
+        "verified_trials": 0,
         "created_at": utc_now(),
     }
 
@@ -134,4 +143,10 @@ def _exploration(row: AnyRow) -> Exploration:
     key = ExplorationKey.model_validate({name: getattr(row, name) for name in ExplorationKey.model_fields})
     stop_reason = None if row.stop_reason is None else StopReason(row.stop_reason)
     spent = EffortSpent(trials=row.spent_trials, seconds=row.spent_seconds, stop_reason=stop_reason)
-    return Exploration(exploration_id=row.exploration_id, key=key, spent=spent, best_latency_s=row.best_latency_s)
+    return Exploration(
+        exploration_id=row.exploration_id,
+        key=key,
+        spent=spent,
+        best_latency_s=row.best_latency_s,
+        verified_trials=row.verified_trials,
+    )

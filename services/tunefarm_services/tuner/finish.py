@@ -8,7 +8,7 @@ from uuid import uuid4
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.clock import utc_now
-from tunefarm_schemas.failure import TrialFailure
+from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, ExportResult, Failed, Timing
 from tunefarm_schemas.record import MatchKind, RecordKey, RecordStatus, TuningRecord
@@ -33,6 +33,16 @@ REFUSAL_S = 1.0
 """A farm cancels what it had been asked about a function just before it says what is wrong with it."""
 UNTUNED = Trace(text="[[],[]]")
 """The schedule that changes nothing; what ships when tuning found nothing faster."""
+_SAYS_NOTHING = frozenset(
+    {
+        FailureReason.BUILD_TIMEOUT,
+        FailureReason.RUN_TIMEOUT,
+        FailureReason.OUT_OF_MEMORY,
+        FailureReason.DEVICE_LOST,
+        FailureReason.CANCELED,
+    }
+)
+"""Why a schedule may have no time beside others although it works."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,23 @@ class Finished:
     record: TuningRecord | None
     artifact_id: str | None
     failure: TrialFailure | None = None
+
+    @property
+    def may_fare_better(self) -> bool:
+        """Whether nothing was verified for a reason that may be gone later."""
+        return self.failure is not None and self.failure.may_be_tried_again
+
+
+@dataclass(frozen=True)
+class _Ranking:
+    """Schedules by what they took side by side, in seconds, the fastest first; and why others took nothing."""
+
+    timed: list[tuple[float, Trace]]
+    failures: dict[Trace, TrialFailure]
+
+    @property
+    def first_failure(self) -> TrialFailure | None:
+        return next(iter(self.failures.values()), None)
 
 
 def standing_record(store: Store, run: ExplorationRun) -> TuningRecord | None:
@@ -84,14 +111,14 @@ class Finisher:
         finalists = _finalists(run)
         if standing is not None and standing.trace not in finalists:
             finalists.append(standing.trace)
-        ranked, failure = self._rank(run, finalists)
-        if not ranked:
-            return Finished(record=standing, artifact_id=None, failure=failure)
-        if standing is not None and ranked[0][1] == standing.trace:
-            artifacts = self._store.artifacts(self._tenant, record_id=standing.record_id)
-            if artifacts:
-                return Finished(record=standing, artifact_id=artifacts[0].artifact_id)
-        return self._record(run, *self._shipped(run, ranked, standing), standing)
+        ranking = self._rank(run, finalists)
+        if not ranking.timed:
+            return self._kept(standing, ranking.first_failure)
+        if standing is not None and _stands(standing, ranking):
+            kept = self._kept(standing)
+            if kept.artifact_id is not None:
+                return kept
+        return self._record(run, *self._shipped(run, ranking.timed, standing), standing, ranking)
 
     def look_for_reason(self, run: ExplorationRun) -> None:
         """Time the untuned function of a run in which nothing worked: it may be at fault, and that shows late.
@@ -99,9 +126,12 @@ class Finisher:
         Raises:
             BadInput: nothing can be verified against it.
         """
-        ranked, _ = self._rank(run, [])
-        if not ranked:
+        if not self._rank(run, []).timed:
             self._farm.collect(REFUSAL_S)
+
+    def note_verified(self, run: ExplorationRun) -> None:
+        """Note that of all that was tried until now nothing is left to verify."""
+        self._store.set_verified(self._lease, run.exploration_id)
 
     def claim(self, run: ExplorationRun) -> TuningRecord | None:
         """Keep the incumbent of an interrupted run as a claim, which seeds later searches."""
@@ -113,21 +143,24 @@ class Finisher:
         self._store.put_record(self._tenant, self._lease, record)
         return record
 
-    def _rank(
-        self, run: ExplorationRun, finalists: Sequence[Trace]
-    ) -> tuple[list[tuple[float, Trace]], TrialFailure | None]:
+    def _kept(self, standing: TuningRecord | None, failure: TrialFailure | None = None) -> Finished:
+        """The end of a run that leaves no new record."""
+        artifacts = [] if standing is None else self._store.artifacts(self._tenant, record_id=standing.record_id)
+        return Finished(standing, artifacts[0].artifact_id if artifacts else None, failure)
+
+    def _rank(self, run: ExplorationRun, finalists: Sequence[Trace]) -> _Ranking:
         order = ComparisonOrder(exploration_id=run.exploration_id, traces=(*finalists, None), seconds_each=COMPARE_S)
         results = self._farm.compare(order, self._on_wait).results
         timed: list[tuple[float, Trace]] = []
-        failure: TrialFailure | None = None
+        failures: dict[Trace, TrialFailure] = {}
         for trace, result in zip(order.traces, results, strict=True):
             if isinstance(result, Failed):
-                failure = failure or result.failure
+                failures[trace or UNTUNED] = result.failure
             if isinstance(result, Timing):
-                timed.append((result.latency_s, UNTUNED if trace is None else trace))
+                timed.append((result.latency_s, trace or UNTUNED))
                 if trace is None:
                     run.untuned_latency_s = result.latency_s
-        return sorted(timed, key=lambda pair: pair[0]), failure
+        return _Ranking(sorted(timed, key=lambda pair: pair[0]), failures)
 
     def _shipped(
         self, run: ExplorationRun, ranked: Sequence[tuple[float, Trace]], standing: TuningRecord | None
@@ -169,10 +202,15 @@ class Finisher:
         return exported.model_copy(update={"process_latencies_s": latencies_s})
 
     def _record(
-        self, run: ExplorationRun, trace: Trace, exported: ExportResult, standing: TuningRecord | None
+        self,
+        run: ExplorationRun,
+        trace: Trace,
+        exported: ExportResult,
+        standing: TuningRecord | None,
+        ranking: _Ranking,
     ) -> Finished:
         if not isinstance(exported, Exported):
-            return Finished(record=standing, artifact_id=None, failure=exported.failure)
+            return self._kept(standing, exported.failure)
         latencies_s = exported.process_latencies_s
         record = self._new_record(
             run,
@@ -180,15 +218,13 @@ class Finisher:
             statistics.median(latencies_s),
             (min(latencies_s), max(latencies_s)),
             RecordStatus.VERIFIED,
-            f"correct on three inputs{_as_given(run)}; timed in {len(latencies_s)} fresh processes",
+            f"correct on three inputs{_as_given(run)}; timed in {len(latencies_s)} fresh processes"
+            f"{_beside_untuned(ranking)}",
         )
         self._store.put_record(self._tenant, self._lease, record)
-        if standing is not None and standing.latency_s <= record.latency_s:  # only once there is another to take
-            self._store.retract(
-                self._tenant,
-                standing.record_id,
-                f"slower than record {record.record_id} when both were timed side by side",
-            )
+        fault = None if standing is None else _fault_of(standing, record, ranking)
+        if standing is not None and fault is not None:  # only once there is another to take
+            self._store.retract(self._tenant, standing.record_id, fault)
         manifest = self._manifest(run, record, exported)
         self._store.put_artifact(self._tenant, manifest, exported.library)
         return Finished(record=record, artifact_id=manifest.artifact_id)
@@ -243,6 +279,31 @@ class Finisher:
             created_at=record.created_at,
             input_specs=run.input_specs,
         )
+
+
+def _stands(standing: TuningRecord, ranking: _Ranking) -> bool:
+    """Whether nothing beat it side by side or, where it could not be timed there, beats what it took before."""
+    fastest_s, fastest = ranking.timed[0]
+    failure = ranking.failures.get(standing.trace)
+    could_not_be_timed = failure is not None and failure.reason in _SAYS_NOTHING
+    return fastest == standing.trace or (could_not_be_timed and standing.latency_s <= fastest_s)
+
+
+def _fault_of(standing: TuningRecord, record: TuningRecord, ranking: _Ranking) -> str | None:
+    """Why ``standing`` gives way to ``record``; None where it is slower on record anyway, or nothing is known of it."""
+    failure = ranking.failures.get(standing.trace)
+    if failure is None:
+        slower = f"slower than record {record.record_id} when both were timed side by side"
+        return slower if standing.latency_s <= record.latency_s else None
+    if failure.reason in _SAYS_NOTHING:
+        return None
+    return f"failed when it was timed beside record {record.record_id}: {failure.reason.value}: {failure.message}"
+
+
+def _beside_untuned(ranking: _Ranking) -> str:
+    """What the comparison could not say."""
+    failure = ranking.failures.get(UNTUNED)
+    return "" if failure is None else f"; the untuned function could not be timed beside it ({failure.reason.value})"
 
 
 def _finalists(run: ExplorationRun) -> list[Trace]:

@@ -159,6 +159,14 @@ class JobRun:
         shown = first or (ends[0].message if ends else otherwise)
         return f"No valid kernel was found ({counted or 'nothing was measured'}). The first failure: {shown}"
 
+    def what_stands(self) -> str:
+        """What a job's message says where a record of an earlier one stays, for nothing newer could be verified."""
+        failures = [end.failure for end in self.finished.values() if end.failure is not None]
+        if not failures:
+            return ""
+        kept = "The record of an earlier search stands; the trials are kept."
+        return f"What was found could not be verified: {failures[0].message} {kept}"
+
 
 def _task_summary(run: ExplorationRun, end: Finished | None, answered: bool) -> TaskSummary:
     record = end.record if end is not None else None

@@ -67,12 +67,12 @@ class PipeFarm:
     def __init__(self, channel: Channel, queue_depth: int) -> None:
         self._channel = channel
         self._queue_depth = queue_depth
-        self._outstanding = 0
+        self._outstanding: set[tuple[str, int]] = set()
         self.stopped = False
 
     def submit(self, candidates: Sequence[Candidate]) -> None:
         """Send candidates to the supervisor."""
-        self._outstanding += len(candidates)
+        self._outstanding.update((candidate.exploration_id, candidate.number) for candidate in candidates)
         self.say(Proposed(candidates=tuple(candidates)))
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
@@ -89,13 +89,14 @@ class PipeFarm:
                     self.stopped = True
                 case Measured(measurements=measurements):
                     results.extend(measurements)
-                    self._outstanding -= len(measurements)
+                    for measurement in measurements:  # what a slow device gave comes a second time
+                        self._outstanding.discard((measurement.exploration_id, measurement.candidate_number))
             wait_s = 0.0
         return results
 
     def room(self) -> int:
         """How many more candidates keep the lanes busy."""
-        return max(0, self._queue_depth - self._outstanding)
+        return max(0, self._queue_depth - len(self._outstanding))
 
     def say(self, message: FromSearch) -> None:
         """Send one message to the supervisor."""

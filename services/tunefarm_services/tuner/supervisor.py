@@ -244,9 +244,12 @@ class Supervisor:
         )
 
     def _has_answers(self, job_run: JobRun) -> bool:
-        """Take records and artifacts of earlier jobs for this one's; False unless each exploration has both."""
+        """Take records and artifacts of earlier jobs for this one's; False unless each exploration has both.
+
+        What was killed before it verified what it found has trials that may be faster than any record.
+        """
         for run in job_run.explorations:
-            answer = stored_answer(self._store, run)
+            answer = stored_answer(self._store, run) if run.exploration.is_verified else None
             if answer is None:
                 job_run.finished.clear()
                 return False
@@ -361,7 +364,7 @@ class Supervisor:
                 run.concluded(end.record.trace, end.record.latency_s, job_run.elapsed_s())
         job_run.verify_s = time.monotonic() - began_s
         if self._has_records(job_run.explorations, job_run.finished):
-            return self._close(job_run, JobOutcome.SUCCEEDED, "")
+            return self._close(job_run, JobOutcome.SUCCEEDED, job_run.what_stands())
         return self._close(job_run, JobOutcome.FAILED, job_run.why_nothing())
 
     @staticmethod

@@ -15,11 +15,15 @@ def verified(finisher: Finisher, run: ExplorationRun, watch: JobWatch) -> Finish
     """The end of ``run``. What cannot be verified because no device is there is kept as a claim."""
     end = finisher.finish(run)
     for wait_s in VERIFY_AGAIN_AFTER_S:
-        if not _may_fare_better(end) or not _rest(watch, wait_s):
+        if not end.may_fare_better or not _rest(watch, wait_s):
             break
         end = finisher.finish(run)
-    if _may_fare_better(end) and not watch.has_to_stop:
+    if watch.has_to_stop:
+        return end
+    if end.may_fare_better:
         finisher.claim(run)
+    else:
+        finisher.note_verified(run)
     return end
 
 
@@ -31,7 +35,3 @@ def _rest(watch: JobWatch, seconds: float) -> bool:
             return True
         time.sleep(REPORT_S)
     return False
-
-
-def _may_fare_better(end: Finished) -> bool:
-    return end.record is None and end.failure is not None and end.failure.may_be_tried_again

@@ -80,8 +80,8 @@ class SessionAttempt:
 
     @property
     def limit_s(self) -> float:
-        """What all calls of its kernel may take."""
-        return self.task.opened.deadlines.run_s(self.task.opened.incumbent_s)
+        """What all calls of its kernel may take, and making inputs for them."""
+        return self.task.opened.deadlines.run_s(self.task.opened.incumbent_s, INPUT_SETS - 1)
 
     def received(self, message: bytes) -> None:
         """Go on with what was said of the build: that it is done, and then the library."""

@@ -97,7 +97,7 @@ class SessionComparison:
         request = EnterRequest(shape=library[0], cold_cache=PROTOCOLS[self._task.order.protocol_id].cold_cache)
         size_bytes = opened.layout.size_bytes * INPUT_SETS
         with in_memory(library[1]) as held, SharedMemory("comparison", size_bytes) as outputs:
-            limit_s = 3 * opened.deadlines.run_s(None)
+            limit_s = 3 * opened.deadlines.run_s(None, INPUT_SETS - 1)
             try:
                 answer = session.ask(request, [held.descriptor, outputs.descriptor], limit_s, self._on_wait)
             except DeviceLost:

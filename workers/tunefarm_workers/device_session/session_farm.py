@@ -219,7 +219,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         session = self._session(task, on_wait)
         try:
             with in_memory(library[1]) as held, SharedMemory("outputs", opened.layout.size_bytes * SLOTS) as outputs:
-                limit_s = opened.deadlines.run_s(None) + self._access.run_allowance_s
+                limit_s = opened.deadlines.run_s(None, INPUT_SETS - 1) + self._access.run_allowance_s
                 answer = session.ask(request, [held.descriptor, outputs.descriptor], limit_s, on_wait)
                 if not isinstance(answer, SessionRan) or isinstance(answer.result, Failed):
                     raise ChildFailed(_failure_of(answer))

@@ -27,6 +27,7 @@ class ExplorationTable(Table):
     fresh_for: Mapped[str] = mapped_column(Text)
     spent_trials: Mapped[int]
     spent_seconds: Mapped[float] = mapped_column(Double)
+    verified_trials: Mapped[int] = mapped_column(server_default="0")
     stop_reason: Mapped[str | None] = mapped_column(Text)
     best_latency_s: Mapped[float | None] = mapped_column(Double)
     holder_job_id: Mapped[str | None] = mapped_column(Text)

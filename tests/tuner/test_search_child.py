@@ -1,0 +1,22 @@
+"""What a search hears of the farm, through its pipe."""
+
+from tests.workers.workloads import dispatch
+from tunefarm_sandbox.channel import Channel
+from tunefarm_schemas.measurement import Measurement, Stages, Timing
+from tunefarm_schemas.trace import Trace
+from tunefarm_services.tuner.search_child import PipeFarm
+from tunefarm_services.tuner.search_messages import Measured
+
+
+def test_a_candidate_that_was_measured_twice_makes_room_for_one() -> None:
+    supervisor, far = Channel.pair()
+    farm = PipeFarm(Channel(far), 4)
+    sent = [dispatch("exploration", Trace(text="[[],[]]"), number) for number in range(3)]
+    farm.submit([each.candidate for each in sent])
+    assert farm.room() == 1
+    timed = Measurement.answering(sent[0], Timing(latency_s=1e-3, samples_s=(1e-3,)), Stages())
+    for attempt in (1, 2):
+        again = timed.model_copy(update={"attempt": attempt})
+        supervisor.send(Measured(measurements=(again,)).model_dump_json().encode())
+        assert len(farm.collect(10.0)) == 1
+        assert farm.room() == 2
