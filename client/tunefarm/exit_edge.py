@@ -21,6 +21,8 @@ AS_TYPED: Final[Mapping[str, str]] = MappingProxyType(
         "plateau_trials": "--plateau",
         "target_latency_us": "--target-latency-us",
         "strategy": "--strategy",
+        "seed": "--seed",
+        "input": "--input",
         "space": "--space",
         "seed_traces": "--seed-trace",
         "trace": "--trace",

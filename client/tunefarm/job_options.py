@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from pydantic import Field
 
@@ -10,6 +11,9 @@ from tunefarm_schemas.device import HOT_CACHE, PROTOCOLS
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.job import Effort, Strategy
 from tunefarm_schemas.workload import Abi
+
+MOST_TRIALS: Final = 1_000_000_000
+SEEDS: Final = 2**31
 
 
 class JobOptions(Frozen):
@@ -35,6 +39,8 @@ class JobOptions(Frozen):
         """Raise ``BadInput`` for what cannot be asked for."""
         self.effort()
         require_protocol(self.protocol)
+        if not 0 <= self.seed < SEEDS:
+            raise BadInput("seed", f"{self.seed} is no seed.", f"Give a whole number from 0 to {SEEDS - 1}.")
 
     def effort(self) -> Effort:
         """The bounds of the job.
@@ -50,6 +56,8 @@ class JobOptions(Frozen):
         ):
             if value is not None and not value > 0:
                 raise BadInput(field, f"{value:g} is not a positive number.", "Give at least 1, or leave it out.")
+        if self.trials > MOST_TRIALS:
+            raise BadInput("trials", f"{self.trials} is more than any job can do.", f"Give at most {MOST_TRIALS}.")
         return Effort(
             trials=self.trials,
             seconds=self.seconds,

@@ -150,6 +150,8 @@ def _static_shape(parameter: Any) -> tuple[int, ...]:
             raise BadInput(
                 "module", f"the argument {name} has the dynamic extent {extent}.", "Bind it to a number and tune that."
             )
+        if value < 1:
+            raise BadInput("module", f"the argument {name} has no elements.", "Give each of its axes at least one.")
         extents.append(int(value))
     return tuple(extents)
 

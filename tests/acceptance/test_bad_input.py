@@ -31,7 +31,10 @@ TVM_WITH_A_SPACE = ["--strategy", "tvm", "--space", "{programs}/notes.py:stochas
             "--target",
             ["aarch64"],
         ),
+        ([SMALL, "--target", '{"kind": "c"}'], "--target", ["text of a program"]),
         ([SMALL, "--trials", "0"], "--trials", ["at least 1"]),
+        ([SMALL, "--seed", "-1"], "--seed", ["-1", "from 0"]),
+        (["{programs}/refused.py", "--all-functions", "--function", "doubled"], "--function", ["--all-functions"]),
         (
             ["{programs}/notes.py:Matmul", *TVM_WITH_A_SPACE],
             "--strategy",
@@ -84,7 +87,9 @@ def test_records_of_another_tvm_are_refused_line_by_line(tunefarm: Tunefarm) -> 
     older = base64.b64encode(packed[:header_bytes] + json.dumps(module).encode()).decode()
     workloads.write_text(json.dumps([structural_hash, older]) + "\n")
     elsewhere = Tunefarm(home=tunefarm.folder / "elsewhere", folder=tunefarm.folder, extra={})
-    outcome = elsewhere("records", "import", "database", "--json").json()
+    ended = elsewhere("records", "import", "database", "--json")
+    outcome = json.loads(ended.out)
+    assert ended.code == 2, "nothing of it could be taken"
     assert outcome["record_ids"] == []
     assert "0.18.0" in outcome["refusals"][0]["reason"]
     assert elsewhere("records", "list", "--json").json() == []

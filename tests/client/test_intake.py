@@ -63,6 +63,8 @@ def understand(zygote: ForkServer) -> Understand:
         ("te:GMM", "GMM"),
         ("matmul.py", "matmul"),
         ("matmul.py:Module", "Module"),
+        ("matmul.py:main", "main"),
+        ("matmul.py:Module.main", "Module.main"),
         ("matmul.py:matmul_program", "matmul_program"),
         ("several_functions.py:doubled", "doubled"),
     ],
@@ -72,6 +74,33 @@ def test_every_form_of_module_is_understood(understand: Understand, programs: Pa
     answer = understand(named)
     assert [workload.name for workload in answer.workloads] == [name]
     assert answer.workloads[0].arguments[-1].is_output
+
+
+def test_a_function_that_several_modules_of_a_file_have_is_named_with_its_module(
+    understand: Understand, programs: Path, tmp_path: Path
+) -> None:
+    twice = tmp_path / "twice.py"
+    twice.write_text((programs / "matmul.py").read_text() + "\n\nAgain = Module\n")
+    with pytest.raises(BadInput, match="several modules: Module, Again"):
+        understand(f"{twice}:main")
+    assert understand(f"{twice}:Again.main").workloads[0].name == "Again.main"
+
+
+def test_a_program_that_fails_is_told_with_its_whole_message(understand: Understand, tmp_path: Path) -> None:
+    failing = tmp_path / "failing.py"
+    failing.write_text("def program():\n    raise ValueError('the first line\\nthe second')\n")
+    with pytest.raises(BadInput, match=r"ValueError: the first line the second\."):
+        understand(f"{failing}:program")
+
+
+def test_a_tensor_without_elements_is_refused(understand: Understand, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.py"
+    empty.write_text(
+        "from tvm import te\n\n\ndef program():\n"
+        "    a = te.placeholder((0, 8), name='A')\n    return [a, te.compute((0, 8), lambda i, j: a[i, j] + 1)]\n"
+    )
+    with pytest.raises(BadInput, match="the argument A has no elements"):
+        understand(f"{empty}:program")
 
 
 def test_one_function_of_several_is_chosen_by_name(understand: Understand, programs: Path) -> None:

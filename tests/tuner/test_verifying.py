@@ -27,6 +27,7 @@ from tunefarm_schemas.record import RecordStatus
 from tunefarm_schemas.trace import Trace
 from tunefarm_services.store import Store
 from tunefarm_services.tuner import verifying
+from tunefarm_services.tuner.finish import UNTUNED
 from tunefarm_services.tuner.zygotes import Zygotes
 
 Tuner = Callable[..., object]
@@ -61,10 +62,15 @@ class LosingFarm(InstantFarm):
 class TimingFarm(InstantFarm):
     """Its fresh processes take ``latencies_s``, in the order in which they are asked for."""
 
-    def __init__(self, latencies_s: Iterable[float]) -> None:
+    def __init__(self, latencies_s: Iterable[float], untuned_s: float = 100.0) -> None:
         super().__init__()
         self._latencies_s = iter(latencies_s)
+        self._untuned = Timing(latency_s=untuned_s, samples_s=(untuned_s, untuned_s))
         self.exported: list[str] = []
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        timed = super().compare(order, on_wait).results
+        return Comparison(results=(*timed[:-1], self._untuned))
 
     def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
         assert order.trace is not None
@@ -97,6 +103,20 @@ def test_more_processes_are_timed_where_seven_leave_doubt(
     assert record.latency_s == latency_s
     assert record.interval_s == (min(few_s + more_s), max(few_s + more_s))
     assert f"in {len(few_s + more_s)} fresh processes" in record.status_reason
+
+
+@pytest.mark.parametrize(("untuned_s", "is_untuned"), [(1.5, True), (2.5, False)])
+def test_a_schedule_that_loses_in_fresh_processes_is_timed_against_the_untuned_function_there(
+    store: Store, tuner: Tuner, untuned_s: float, is_untuned: bool
+) -> None:
+    job = tune_job(store, matmul(56), TRIALS)
+    farm = TimingFarm([2.0] * 15 + [untuned_s] * 15, untuned_s=1.0)
+    with tuner(lambda lease, job: farm):
+        wait_finished(store, job)
+    (record,) = store.records(TENANT)
+    assert (record.trace == UNTUNED) is is_untuned
+    assert record.latency_s == min(2.0, untuned_s)
+    assert record.untuned_latency_s == untuned_s
 
 
 TWO_KINDS_S = [1.0] * 7 + [2.0] * 8

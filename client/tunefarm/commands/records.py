@@ -129,14 +129,16 @@ def import_records(
     """Take in records of a TVM MetaSchedule JSON database, as claims that seed later searches."""
     with record_place(api, remote=remote, needs_tvm=True) as place:
         outcome = place.take_in(folder)
+    nothing_fits = bool(outcome.refusals) and not outcome.record_ids and not outcome.already_there
+    code = ExitCode.BAD_INPUT if nothing_fits else ExitCode.FINE
     if as_json:
         print_json(outcome.model_dump(mode="json"))
-        return ExitCode.FINE
+        return code
     taken, known, refused = len(outcome.record_ids), outcome.already_there, len(outcome.refusals)
     print(f"{taken} records imported as claimed, {known} were there already, {refused} lines refused")
     for refusal in outcome.refusals:
         print(f"  {refusal.file}, line {refusal.line}: {refusal.reason}")
-    return ExitCode.FINE
+    return code
 
 
 @records.command()

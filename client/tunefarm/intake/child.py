@@ -68,9 +68,11 @@ def chosen_workloads(module: Any, name: str, function: str | None, *, all_functi
     """The functions of a module that are meant, normalised.
 
     Raises:
-        BadInput: there is none of that name, several and no choice, or one cannot be tuned.
+        BadInput: there is none of that name, several and no choice or two, or one cannot be tuned.
     """
     present = functions_of(module)
+    if all_functions and function is not None:
+        raise BadInput("function", "all functions are asked for as well.", "Give --function or --all-functions.")
     if all_functions:
         return tuple(workload_of(module, each) for each in sorted(present))
     if function is None and len(present) > 1:

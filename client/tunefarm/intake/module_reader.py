@@ -22,6 +22,7 @@ from tunefarm.intake.module_source import (
 )
 from tunefarm.intake.user_file import describe, own_names, run_user_file, user_object
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_search.workload import workload_of
 
 FIELD = "module"
 
@@ -63,10 +64,33 @@ def _from_json(name: str, text: str) -> Any:
 
 
 def _from_symbol(path: str, symbol: str) -> Any:
+    holders = _modules_with(path, symbol)
+    if len(holders) > 1:
+        raise _choose(path, f"has {symbol} in several modules: {', '.join(holders)}", f"{next(iter(holders))}.{symbol}")
+    if holders:
+        function = symbol.rpartition(".")[2]
+        return tvm.ir.load_json(workload_of(next(iter(holders.values())), function).module_json)
     found = user_object(FIELD, path, symbol)
     if _is_module_like(found) or not callable(found):
         return as_module(found, symbol)
     return as_module(_called(found, symbol), symbol)
+
+
+def _modules_with(path: str, symbol: str) -> dict[str, tvm.IRModule]:
+    """The modules of a file that have the function ``symbol``, which may name one of them first: ``Module.main``.
+
+    None where the file itself has something of that name.
+    """
+    module = run_user_file(FIELD, path)
+    if hasattr(module, symbol):
+        return {}
+    holder, _, function = symbol.rpartition(".")
+    found = {name: getattr(module, name) for name in own_names(module) if holder in ("", name)}
+    return {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, tvm.IRModule) and function in [variable.name_hint for variable in value.get_global_vars()]
+    }
 
 
 def _called(function: Callable[..., Any], symbol: str) -> Any:
@@ -83,7 +107,7 @@ def _called(function: Callable[..., Any], symbol: str) -> Any:
         return function()
     except Exception as error:
         fix = "Run it with Python to see the whole error, and correct it."
-        raise BadInput(FIELD, f"calling {symbol} failed: {describe(error)}", fix) from error
+        raise BadInput(FIELD, f"calling {symbol} failed: {describe(error)}.", fix) from error
 
 
 def _from_file(path: str) -> Any:
@@ -143,7 +167,7 @@ def _from_tensors(tensors: list[Any], name: str) -> Any:
         return _module_of({"main": te.create_prim_func(tensors)})
     except Exception as error:
         fix = "Return inputs first and outputs last, all of the same program."
-        raise BadInput(FIELD, f"the tensors of {name} do not make a function: {describe(error)}", fix) from error
+        raise BadInput(FIELD, f"the tensors of {name} do not make a function: {describe(error)}.", fix) from error
 
 
 def _module_of(functions: dict[str, Any]) -> Any:

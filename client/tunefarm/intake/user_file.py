@@ -12,6 +12,7 @@ from tunefarm_schemas.bad_input import BadInput
 MODULE_NAME: Final = "user_module"
 PREDEFINED: Final = frozenset({"I", "T", "R"})
 """Names that TVM's own printed scripts use without importing them."""
+_FEW_LINES: Final = 3
 
 
 def run_user_file(field: str, path: str) -> ModuleType:
@@ -36,7 +37,7 @@ def run_user_file(field: str, path: str) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise BadInput(field, f"running {file.name} failed: {describe(error)}", _fix_of(error)) from error
+        raise BadInput(field, f"running {file.name} failed: {describe(error)}.", _fix_of(error)) from error
     return module
 
 
@@ -66,10 +67,14 @@ def own_names(module: ModuleType) -> list[str]:
 
 
 def describe(error: BaseException) -> str:
-    """One line on what went wrong: the kind of error and the last line of its message."""
+    """One line on what went wrong, without a full stop: the kind of error and its message.
+
+    Of a long one, such as TVM's with the stack in it, the last line.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    location = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
-    return f"{type(error).__name__}{location}: {lines[-1][:400] if lines else 'no message'}"
+    text = " ".join(lines if len(lines) <= _FEW_LINES else lines[-1:])
+    location = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno is not None else ""
+    return f"{type(error).__name__}{location}: {text[:400].rstrip('.') or 'no message'}"
 
 
 def _predefined() -> Mapping[str, Any]:

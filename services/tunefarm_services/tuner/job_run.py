@@ -156,6 +156,8 @@ class JobRun:
             return f"The fastest kernel could not be verified: {lost.message} {kept}"
         first = next((run.first_failure_message for run in self.explorations if run.first_failure_message), "")
         counted = ", ".join(f"{reason} {count}" for reason, count in self.failures().most_common())
+        if self.strategy == "replay" and not counted:
+            return "There was nothing to replay: tune it with another strategy first, or give seed traces."
         shown = first or (ends[0].message if ends else otherwise)
         return f"No valid kernel was found ({counted or 'nothing was measured'}). The first failure: {shown}"
 
