@@ -105,17 +105,17 @@ def test_more_processes_are_timed_where_seven_leave_doubt(
     assert f"in {len(few_s + more_s)} fresh processes" in record.status_reason
 
 
-@pytest.mark.parametrize(("untuned_s", "is_untuned"), [(1.5, True), (2.5, False)])
+@pytest.mark.parametrize(("untuned_s", "is_untuned"), [(15e-9, True), (25e-9, False)])
 def test_a_schedule_that_loses_in_fresh_processes_is_timed_against_the_untuned_function_there(
     store: Store, tuner: Tuner, untuned_s: float, is_untuned: bool
 ) -> None:
     job = tune_job(store, matmul(56), TRIALS)
-    farm = TimingFarm([2.0] * 15 + [untuned_s] * 15, untuned_s=1.0)
+    farm = TimingFarm([20e-9] * 7 + [untuned_s] * 15, untuned_s=10e-9)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
     (record,) = store.records(TENANT)
     assert (record.trace == UNTUNED) is is_untuned
-    assert record.latency_s == min(2.0, untuned_s)
+    assert record.latency_s == min(20e-9, untuned_s)
     assert record.untuned_latency_s == untuned_s
 
 

@@ -33,6 +33,8 @@ REFUSAL_S = 1.0
 """A farm cancels what it had been asked about a function just before it says what is wrong with it."""
 UNTUNED = Trace(text="[[],[]]")
 """The schedule that changes nothing; what ships when tuning found nothing faster."""
+_BRIEF_S = 1e-6
+"""Of a kernel that takes no longer, what it takes to call it is a part that counts."""
 _SAYS_NOTHING = frozenset(
     {
         FailureReason.BUILD_TIMEOUT,
@@ -192,7 +194,7 @@ class Finisher:
         A call from outside takes some nanoseconds more than one among others, and of small kernels that is most.
         """
         untuned_s = run.untuned_latency_s
-        if untuned_s is None or not isinstance(exported, Exported):
+        if untuned_s is None or untuned_s > _BRIEF_S or not isinstance(exported, Exported):
             return trace, exported
         took_s = statistics.median(exported.process_latencies_s)
         if took_s < untuned_s:
