@@ -15,11 +15,11 @@ from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Failed, Result, Timing
 from tunefarm_workers.child_death import failure_of_death, was_killed
+from tunefarm_workers.element_type import size_in_bytes
 from tunefarm_workers.event_loop import ChildConversation
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.messages import ComparisonPlan, Compiled, Round, RoundOrder, from_comparison
 from tunefarm_workers.open_task import OpenTask
-from tunefarm_workers.output_layout import size_in_bytes
 from tunefarm_workers.quiet_device import QuietDevice
 from tunefarm_workers.sampling import is_calm
 from tunefarm_workers.shared_memory import SharedMemory

@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.workload import TensorArgument
 
 
 @cache
@@ -35,3 +36,8 @@ def is_floating(dtype: str) -> bool:
 def rounding_unit(dtype: str) -> float:
     """The distance from one to the next larger number of a floating type."""
     return float(ml_dtypes.finfo(numpy_type(dtype)).eps)
+
+
+def size_in_bytes(tensor: TensorArgument) -> int:
+    """The memory that a tensor's elements take."""
+    return tensor.elements * numpy_type(tensor.dtype).itemsize

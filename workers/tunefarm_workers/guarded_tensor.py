@@ -9,7 +9,7 @@ import tvm
 import tvm_ffi
 
 from tunefarm_schemas.workload import TensorArgument
-from tunefarm_workers.element_type import is_floating, numpy_type
+from tunefarm_workers.element_type import is_floating, size_in_bytes
 
 GUARD_BYTES = 4096
 """A page on either side, so that the tensor lies within its page as it would without a guard."""
@@ -31,7 +31,7 @@ class GuardedTensor:
 
     def __init__(self, tensor: TensorArgument, contents: "np.ndarray[Any, Any] | None" = None) -> None:
         """Holds ``contents``, or without them something no kernel computes."""
-        self._size_bytes = max(tensor.elements * numpy_type(tensor.dtype).itemsize, 1)
+        self._size_bytes = max(size_in_bytes(tensor), 1)
         self._unwritten = unwritten_byte(tensor.dtype)
         whole = tvm.runtime.empty((self._size_bytes + 2 * GUARD_BYTES,), "uint8")
         self._whole: np.ndarray[Any, Any] = np.from_dlpack(whole)

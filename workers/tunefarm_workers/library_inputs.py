@@ -7,7 +7,7 @@ import numpy as np
 
 from tunefarm_schemas.workload import TensorArgument
 from tunefarm_workers.argument import Argument
-from tunefarm_workers.element_type import numpy_type
+from tunefarm_workers.element_type import size_in_bytes
 from tunefarm_workers.inputs import InputArray
 from tunefarm_workers.library_order import TensorOrder
 
@@ -28,7 +28,7 @@ class LibraryInputs:
         for argument in arguments:
             tensors.append(tensor_order(argument.tensor, position if argument.holds_input else None))
             if argument.holds_input:
-                size_bytes = argument.tensor.elements * numpy_type(argument.tensor.dtype).itemsize
+                size_bytes = size_in_bytes(argument.tensor)
                 position += -(-size_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
         return cls(tensors=tuple(tensors), size_bytes=max(position, 1))
 

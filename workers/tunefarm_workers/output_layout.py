@@ -53,11 +53,6 @@ class OutputLayout:
         ]
 
 
-def size_in_bytes(tensor: TensorArgument) -> int:
-    """The memory that a tensor's elements take."""
-    return tensor.elements * numpy_type(tensor.dtype).itemsize
-
-
 def element_type(tensor: TensorArgument, double: bool) -> np.dtype[Any]:
     """The type of one element as it is kept in shared memory."""
     return np.dtype(np.float64) if double and is_floating(tensor.dtype) else numpy_type(tensor.dtype)

@@ -79,7 +79,7 @@ def _from_symbol(path: str, symbol: str) -> Any:
 def _modules_with(path: str, symbol: str) -> dict[str, tvm.IRModule]:
     """The modules of a file that have the function ``symbol``, which may name one of them first: ``Module.main``.
 
-    None where the file itself has something of that name.
+    No module where the file itself has something of that name.
     """
     module = run_user_file(FIELD, path)
     if hasattr(module, symbol):

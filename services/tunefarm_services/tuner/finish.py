@@ -306,7 +306,7 @@ class Finisher:
 
 
 def _stands(standing: TuningRecord, ranking: _Ranking) -> bool:
-    """Whether nothing beat it side by side or, where it could not be timed there, beats what it took before."""
+    """Whether it won side by side; where it could not be timed there, whether none took less than it did before."""
     fastest_s, fastest = ranking.timed[0]
     failure = ranking.failures.get(standing.trace)
     could_not_be_timed = failure is not None and failure.reason in _SAYS_NOTHING

@@ -8,7 +8,7 @@ import tvm_ffi
 
 from tunefarm_schemas.workload import TensorArgument
 from tunefarm_workers.device_session.offset_view import view_within
-from tunefarm_workers.element_type import numpy_type
+from tunefarm_workers.element_type import size_in_bytes
 from tunefarm_workers.guarded_tensor import GUARD_BYTES, GUARD_VALUE, unwritten_byte
 from tunefarm_workers.inputs import InputArray
 from tunefarm_workers.thread_placement import place_threads
@@ -73,7 +73,7 @@ class MarginOutput:
     """One output with a page on either side that no correct kernel touches."""
 
     def __init__(self, tensor: TensorArgument, device: Any) -> None:
-        self._size_bytes = max(tensor.elements * numpy_type(tensor.dtype).itemsize, 1)
+        self._size_bytes = max(size_in_bytes(tensor), 1)
         self._unwritten = unwritten_byte(tensor.dtype)
         self._whole = tvm.runtime.empty((self._size_bytes + 2 * GUARD_BYTES,), "uint8", device)
         self.tensor: Any = view_within(self._whole, GUARD_BYTES, tensor)
