@@ -83,8 +83,10 @@ def output_folder(text: str, *, field: str = "output") -> Path:
     """The folder for results, made if it is missing.
 
     Raises:
-        BadInput: it cannot be made or written.
+        BadInput: it has no name, or cannot be made or written.
     """
+    if not text.strip():
+        raise BadInput(field, "the folder has no name.", "Give a folder, '.' for the present one.")
     folder = Path(text).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.command import HANG_S
+
 PROGRAMS = Path(__file__).parent / "programs"
 
 
@@ -32,7 +34,7 @@ def environment(home: Path) -> dict[str, str]:
 def tunefarm(environment: dict[str, str], tmp_path: Path) -> Callable[..., Ended]:
     """The command, run as a user runs it."""
 
-    def run(*words: str, timeout_s: float = 120.0) -> Ended:
+    def run(*words: str, timeout_s: float = HANG_S) -> Ended:
         ended = subprocess.run(
             [sys.executable, "-m", "tunefarm.command_line", *words],
             env=environment,

@@ -23,6 +23,7 @@ from tunefarm.resume_option import with_resume_value
         (["tune", "builtin:matmul", "--space", "nowhere.py:f"], "--space", "does not exist"),
         (["tune", "builtin:matmul", "--seed-trace", "nowhere.json"], "--seed-trace", "does not exist"),
         (["tune", "builtin:matmul", "--output", "/proc/nowhere"], "--output", "another folder"),
+        (["tune", "builtin:matmul", "--output", ""], "--output", "present one"),
         (["tune", "builtin:matmul", "--strategy", "luck"], "--strategy", "evolutionary"),
         (["report"], "JOB", "tunefarm tune"),
         (["report", "nonsense"], "JOB", "nonsense"),

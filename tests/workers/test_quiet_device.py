@@ -15,11 +15,12 @@ from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_sandbox.limits import Limits
 from tunefarm_schemas.measurement import Exported, ExportOrder, Timing
-from tunefarm_workers import quiet_device
+from tunefarm_workers.attempt import Attempt
 from tunefarm_workers.company import Company
+from tunefarm_workers.device_watch import DeviceWatch
 from tunefarm_workers.fresh_runner import FreshRunner
 from tunefarm_workers.local_farm import LocalFarm
-from tunefarm_workers.quiet_device import QuietDevice
+from tunefarm_workers.quiet_device import TURN_S, QuietDevice
 
 LONG_S = 60.0
 
@@ -85,9 +86,48 @@ def test_the_watchdog_lets_bystanders_go_after_two_seconds(bystander: Child) -> 
     assert is_still(bystander)
     device.tick(after_s + 2.1, others_build=False)
     assert becomes(lambda: not is_still(bystander), LONG_S)
-    assert device.disturbed
     device.release(claimant)
     assert not device.is_taken
+
+
+def test_bystanders_are_held_still_for_as_long_as_a_slow_kernel_takes(bystander: Child) -> None:
+    device, slow, following = QuietDevice(list, lambda: [bystander]), Claimant(), Claimant()
+    device.claim(slow, turn_s=6.0)
+    before_s = time.monotonic()
+    device.tick(before_s, others_build=False)
+    after_s = time.monotonic()
+    assert becomes(lambda: is_still(bystander), LONG_S)
+    device.tick(before_s + 5.9, others_build=False)
+    assert is_still(bystander)
+    device.tick(after_s + 6.1, others_build=False)
+    assert becomes(lambda: not is_still(bystander), LONG_S)
+    device.claim(following, turn_s=60.0)
+    device.release(slow)
+    assert not following.went, "the bystanders compute again: it waits for a stillness of its own"
+    device.tick(time.monotonic(), others_build=False)
+    assert following.went
+    assert becomes(lambda: is_still(bystander), LONG_S)
+    device.release(following)
+
+
+def test_a_candidate_asks_for_as_long_as_the_incumbent_takes_to_be_timed(
+    running: RunningFarm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_s: list[float] = []
+
+    def claim(device: QuietDevice, claimant: Attempt | DeviceWatch, turn_s: float = TURN_S) -> None:
+        if isinstance(claimant, Attempt):  # the watch over the device asks for it as well
+            asked_s.append(turn_s)
+        before(device, claimant, turn_s)
+
+    before = QuietDevice.claim
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    running.farm._lane._tasks[opened].improve(0.4)
+    monkeypatch.setattr(QuietDevice, "claim", claim)
+    for _ in range(2):  # the second one's incumbent is the first
+        assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
+    assert asked_s == [pytest.approx(15 * 0.4), TURN_S]
 
 
 def test_several_claimants_go_back_to_back_in_one_stillness(bystander: Child) -> None:
@@ -140,18 +180,16 @@ def test_a_reserved_device_is_given_to_nobody_else() -> None:
     assert first.went
 
 
-def test_nobody_begins_when_others_will_soon_be_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_begins_when_others_will_soon_be_let_go() -> None:
     device = QuietDevice(list, list)
     first, second = Claimant(), Claimant()
-    for claimant in (first, second):
-        device.claim(claimant)
+    device.claim(first)
+    device.claim(second, turn_s=0.0)
     device.tick(time.monotonic(), others_build=False)
     assert first.went
-    monkeypatch.setattr(quiet_device, "_LONGEST_STILLNESS_S", 0.0)
     device.release(first)
     assert not second.went
     assert not device.is_taken
-    monkeypatch.undo()
     device.tick(time.monotonic(), others_build=False)
     assert second.went, "in a stillness of its own"
 

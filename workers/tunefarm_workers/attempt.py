@@ -106,7 +106,7 @@ class Attempt:
             self._enter(Stage.WAITING)
             # Its pool's threads would spin for a tenth of a second, on cores that others build or are timed on.
             self.child.stop()
-            self._owner.quiet_device.claim(self)
+            self._owner.quiet_device.claim(self, self.task.turn_s)
         elif isinstance(said, Ran) and self.stage is (Stage.WARMING if said.hopeless else Stage.RUNNING):
             self._timed(said)
         elif isinstance(said, Checked) and self.stage is Stage.CHECKING:

@@ -252,7 +252,7 @@ class RunningComparison:
             self.conclude()
         else:
             self.child.stop()
-            self._quiet_device.claim(self)
+            self._quiet_device.claim(self, len(self._asked) * self.task.turn_s)
 
     def _lose(self, failure: TrialFailure) -> None:
         """Leave out the schedule the child was busy with, and begin again with the rest."""

@@ -20,10 +20,13 @@ from tunefarm_workers.finite_referee import FiniteReferee
 from tunefarm_workers.inputs import Distribution
 from tunefarm_workers.messages import HostOrder, HostReady, from_host
 from tunefarm_workers.output_layout import OutputLayout
+from tunefarm_workers.quiet_device import TURN_S
 from tunefarm_workers.referee import Referee
 from tunefarm_workers.thread_cores import cores_for
 
 _HOST_READY_S = 60.0
+_TURN_CALLS = 15
+"""More calls than it takes to time a slow kernel, also one whose samples scatter at first."""
 SEED = 20_240_601
 """Of all inputs: the same numbers on every host and in every run."""
 
@@ -102,6 +105,11 @@ class OpenTask:
         """Take in the latency of a correct candidate."""
         if self.incumbent_s is None or latency_s < self.incumbent_s:
             self.incumbent_s = latency_s
+
+    @property
+    def turn_s(self) -> float:
+        """How long others are held still for a kernel that may be the best so far."""
+        return max(TURN_S, _TURN_CALLS * (self.incumbent_s or 0.0))
 
     def close(self) -> None:
         """End the host with all its children."""

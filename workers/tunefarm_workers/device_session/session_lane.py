@@ -142,7 +142,7 @@ class SessionLane:
     def built(self, attempt: SessionAttempt) -> None:
         """Queue a compiled candidate for the device."""
         self.loop.forget(attempt)
-        self.quiet_device.claim(attempt)
+        self._claim(attempt)
 
     def run(self, attempt: SessionAttempt) -> None:
         """Run a candidate that has the device, in a session with its task's inputs; not while the device is away."""
@@ -289,11 +289,14 @@ class SessionLane:
         if not health.may_try(now_s):
             return health.next_try_s if self._parked else self.holder.deadline_s
         while self._parked:
-            self.quiet_device.claim(self._parked.pop(0))
+            self._claim(self._parked.pop(0))
         self._check_quarantined(now_s)
         building = any(attempt.stage is Stage.BUILDING for attempt in self._attempts)
         due_s = self.quiet_device.tick(now_s, others_build=building)
         return min((moment for moment in (due_s, self.holder.deadline_s) if moment is not None), default=None)
+
+    def _claim(self, attempt: SessionAttempt) -> None:
+        self.quiet_device.claim(attempt, attempt.task.opened.turn_s)
 
     def _check_quarantined(self, now_s: float) -> None:
         """Look whether a device in quarantine has recovered, for nobody sends it a candidate that would show it."""
