@@ -1,12 +1,12 @@
 """Candidates on their way to a device, and what comes back."""
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field
 
 from tunefarm_schemas.device import Environment
-from tunefarm_schemas.failure import TrialFailure
+from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.input_spec import InputExample, InputSpec
 from tunefarm_schemas.trace import Trace
@@ -120,6 +120,9 @@ class Failed(Frozen):
 Result = Annotated[Timing | Stopped | Failed, Field(discriminator="kind")]
 
 
+_BROKEN_OFF: Final = frozenset({FailureReason.CANCELED, FailureReason.DEVICE_LOST, FailureReason.CRASH})
+
+
 class Measurement(Frozen):
     """What one attempt gave."""
 
@@ -141,6 +144,15 @@ class Measurement(Frozen):
     environment: Environment = Environment()
     untuned_about_s: float | None = None
     """The untuned function's latency as its reference run saw it beside other work: a rough figure to show."""
+
+    @property
+    def came_to_an_end(self) -> bool:
+        """Whether the attempt says something of its candidate.
+
+        What was timed is sent again when its device became slower. If that is called off, or lost with its worker, the
+        first time stands.
+        """
+        return not (isinstance(self.result, Failed) and self.result.failure.reason in _BROKEN_OFF)
 
     @classmethod
     def answering(cls, dispatch: Dispatch, result: Result, stages: Stages | None = None, **told: Any) -> Self:

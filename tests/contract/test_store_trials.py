@@ -168,6 +168,16 @@ class TestTrials:
         exploration = store.exploration(TENANT, holder.exploration_id)
         assert (exploration.spent.trials, exploration.best_latency_s) == (1, 1e-3)
 
+    @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+    def test_the_time_of_a_second_attempt_counts_and_not_the_first(self, store: Store, order: tuple[int, int]):
+        holder = bench(store)
+        holder.measure(1, timing(2e-3))
+        results = [(holder.send(0), timing(1e-3)), (holder.send(0, attempt=2), timing(3e-3))]
+        for place in order:
+            holder.commit(*results[place])
+        exploration = store.exploration(TENANT, holder.exploration_id)
+        assert (exploration.spent.trials, exploration.best_latency_s) == (2, 2e-3)
+
     def test_verification_is_not_a_trial(self, store: Store):
         holder = bench(store)
         holder.measure(0, timing(2e-3))

@@ -12,8 +12,6 @@ from tunefarm_services.store.insert_once import insert_into, insert_once
 from tunefarm_services.store.stored import TrialState
 from tunefarm_services.store.tables import MeasurementTable, TrialTable
 
-_BROKEN_OFF: Final = frozenset({FailureReason.CANCELED, FailureReason.DEVICE_LOST, FailureReason.CRASH})
-
 _OF_TRIAL: Final = update(TrialTable).where(
     TrialTable.tenant == bindparam("of_tenant"),
     TrialTable.exploration_id == bindparam("of_exploration"),
@@ -58,10 +56,11 @@ def store_new_measurements(
         return
     rows = [_measurement_values(tenant, each, _result_values(each)) for each in measurements]
     connection.execute(insert_into(connection, MeasurementTable), rows)
-    _update_trials(connection, tenant, [each for each in measurements if not _is_overtaken(each, sent_again)])
+    _update_trials(connection, tenant, [each for each in measurements if not is_overtaken(each, sent_again)])
 
 
-def _is_overtaken(measurement: Measurement, sent_again: Collection[int]) -> bool:
+def is_overtaken(measurement: Measurement, sent_again: Collection[int]) -> bool:
+    """Whether a first attempt says nothing more, for the second has a result."""
     is_first = measurement.purpose is Purpose.SEARCH and measurement.attempt == 1
     return is_first and measurement.candidate_number in sent_again
 
@@ -77,7 +76,7 @@ def _update_trials(connection: Connection, tenant: str, measurements: Sequence[M
             "of_number": measurement.candidate_number,
         }
         if measurement.purpose is Purpose.SEARCH:
-            spent = done if measurement.attempt == 1 or came_to_an_end(measurement) else broken_off
+            spent = done if measurement.attempt == 1 or measurement.came_to_an_end else broken_off
             spent.append(of_trial | {"now_counted": is_spent(measurement)})
         elif is_wrong(measurement):
             refuted.append(of_trial)
@@ -91,16 +90,6 @@ def is_spent(measurement: Measurement) -> bool:
     """Whether a trial was used up: by any result but the loss of the device or a cancellation, at a first attempt."""
     result = measurement.result
     return measurement.attempt > 1 or not (isinstance(result, Failed) and result.failure.reason.may_be_tried_again)
-
-
-def came_to_an_end(measurement: Measurement) -> bool:
-    """Whether an attempt says something of its candidate.
-
-    What was timed is sent again when its device became slower. If that is called off, or lost with its worker, the
-    first time stands.
-    """
-    result = measurement.result
-    return not (isinstance(result, Failed) and result.failure.reason in _BROKEN_OFF)
 
 
 def is_wrong(measurement: Measurement) -> bool:

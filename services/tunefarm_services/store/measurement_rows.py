@@ -24,7 +24,7 @@ from sqlalchemy import (
 from tunefarm_schemas.measurement import Measurement, Purpose, Timing
 from tunefarm_services.store.fence import require_exploration
 from tunefarm_services.store.lease import Lease
-from tunefarm_services.store.measured_trial import is_spent, is_wrong, store_new_measurements
+from tunefarm_services.store.measured_trial import is_overtaken, is_spent, is_wrong, store_new_measurements
 from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import AnyRow, Rows
 from tunefarm_services.store.tables import DispatchTable, ExplorationTable, MeasurementTable, TrialTable
@@ -142,21 +142,27 @@ def _commit(
     sent_again = {number for number, _, purpose in second if purpose == Purpose.SEARCH.value}
     store_new_measurements(connection, lease.tenant, list(fresh.values()), sent_again)
     counted = {number for (number, _, _), row in dispatches.items() if row.is_counted}
-    _learn(connection, lease.tenant, exploration_id, list(fresh.values()), counted)
+    heard = [each for each in fresh.values() if not is_overtaken(each, sent_again)]
+    _learn(connection, lease.tenant, exploration_id, heard, counted)
     return list(fresh.values())
 
 
 def _learn(
-    connection: Connection, tenant: str, exploration_id: str, fresh: Sequence[Measurement], counted: set[int]
+    connection: Connection, tenant: str, exploration_id: str, heard: Sequence[Measurement], counted: set[int]
 ) -> None:
     of_exploration = {"of_tenant": tenant, "of_exploration": exploration_id}
-    of_search = [measurement for measurement in fresh if measurement.purpose is Purpose.SEARCH]
+    of_search = [measurement for measurement in heard if measurement.purpose is Purpose.SEARCH]
     more = len({measurement.candidate_number for measurement in of_search if is_spent(measurement)} - counted)
     latency_s = min((each.result.latency_s for each in of_search if isinstance(each.result, Timing)), default=None)
     if more or latency_s is not None:
         connection.execute(_LEARN, of_exploration | {"more_trials": more, "latency_s": latency_s})
-    if any(is_wrong(measurement) for measurement in fresh if measurement.purpose is not Purpose.SEARCH):
+    if any(_takes_back(measurement) for measurement in heard):
         connection.execute(_RECOMPUTE_BEST, of_exploration)
+
+
+def _takes_back(measurement: Measurement) -> bool:
+    """Whether a trial may have lost the time that it had: by a second one, or because its result is wrong."""
+    return measurement.attempt > 1 if measurement.purpose is Purpose.SEARCH else is_wrong(measurement)
 
 
 def _attempt_of(measurement: Measurement) -> _Attempt:

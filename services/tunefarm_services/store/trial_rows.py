@@ -11,7 +11,6 @@ from tunefarm_services.store.exploration_rows import exploration_of
 from tunefarm_services.store.fence import require_exploration
 from tunefarm_services.store.insert_once import insert_once
 from tunefarm_services.store.lease import Lease
-from tunefarm_services.store.measured_trial import came_to_an_end
 from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import AnyRow, Rows
 from tunefarm_services.store.store_error import StoreConflict
@@ -123,7 +122,7 @@ def _with_attempts(
         attempt = Measurement.model_validate_json(row.document)
         earlier = measured.get(row.candidate_number)
         was_timed = earlier is not None and not isinstance(earlier.result, Failed)
-        if came_to_an_end(attempt) or not was_timed:
+        if attempt.came_to_an_end or not was_timed:
             measured[row.candidate_number] = attempt
     return [
         _stored(row, latest[row.candidate_number], measured.get(row.candidate_number))

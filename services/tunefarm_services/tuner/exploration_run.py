@@ -103,6 +103,8 @@ class ExplorationRun:
             self.failures[result.failure.reason.value] += 1
             self.first_failure_message = self.first_failure_message or result.failure.message
         if not isinstance(result, Timing):
+            if measurement.came_to_an_end:
+                self._forget_latency(measurement.candidate_number)
             return False
         if not self._keep_latency(measurement.candidate_number, result.latency_s):
             return False
@@ -139,8 +141,15 @@ class ExplorationRun:
         return [latency_s for number, latency_s in self.latencies_s.items() if self.traces[number] == trace]
 
     def _keep_latency(self, number: int, latency_s: float) -> bool:
+        """Take in a time; whether it is less than any before."""
+        before_s = self.best_latency_s
+        self._forget_latency(number)
         self.latencies_s[number] = latency_s
-        if self.best_latency_s is not None and latency_s >= self.best_latency_s:
-            return False
-        self.best_latency_s = latency_s
-        return True
+        self.best_latency_s = latency_s if self.best_latency_s is None else min(self.best_latency_s, latency_s)
+        return before_s is None or latency_s < before_s
+
+    def _forget_latency(self, number: int) -> None:
+        """A first time is believed no longer once the candidate was sent again."""
+        forgotten_s = self.latencies_s.pop(number, None)
+        if forgotten_s is not None and forgotten_s == self.best_latency_s:
+            self.best_latency_s = min(self.latencies_s.values(), default=None)

@@ -1,5 +1,6 @@
 """The child that holds a device, as its farm sees it."""
 
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -66,8 +67,12 @@ class DeviceSession:
         """Whether it should be replaced before it takes another candidate that may take ``needed_s``."""
         if self.candidates >= self._access.session_candidates:
             return True
+        return needed_s > self.left_s(now_s) and self.candidates > 0
+
+    def left_s(self, now_s: float) -> float:
+        """How long it lasts before the device itself ends it; infinite where it does not."""
         longest_s = self._access.session_s
-        return longest_s is not None and now_s - self.began_s + needed_s > longest_s and self.candidates > 0
+        return math.inf if longest_s is None else longest_s - (now_s - self.began_s)
 
     def send(self, request: Request, descriptors: Sequence[int] = ()) -> None:
         """Send a request; a child that is gone shows when its answer is awaited."""

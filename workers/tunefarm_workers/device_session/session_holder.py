@@ -188,7 +188,9 @@ class SessionHolder:
             session.send(ReferenceRequest(depth="check"), [self._references.descriptor])
         else:
             session.candidates += 1
-            self._do("running", attempt.limit_s + self._access.run_allowance_s)
+            # A kernel that hangs is given up before the device ends the session, which would look like an error of it.
+            limit_s = min(attempt.limit_s + self._access.run_allowance_s, session.left_s(time.monotonic()))
+            self._do("running", limit_s)
             attempt.start(session)
 
     def _checked(self, said: ReferenceTimes) -> None:
