@@ -51,9 +51,13 @@ class Channel:
         descriptor = self._socket.fileno()
         if descriptor < 0:
             return True
-        waiting = select.poll()
-        waiting.register(descriptor, select.POLLRDHUP)
-        return bool(waiting.poll(0))
+        return _is_ready(descriptor, select.POLLRDHUP)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether ``receive`` has something to take or to raise at once."""
+        descriptor = self._socket.fileno()
+        return descriptor < 0 or _is_ready(descriptor, select.POLLIN)
 
     def send(self, message: bytes, descriptors: Sequence[int] = (), *, timeout_s: float | None = None) -> None:
         """Send one message whole, at most ``MAX_MESSAGE_BYTES`` long.
@@ -171,6 +175,12 @@ class Channel:
         left_s = deadline_s - time.monotonic()
         if left_s <= 0 or not waiting.poll(left_s * 1000):
             raise TimeoutError("the peer took too long")
+
+
+def _is_ready(descriptor: int, event: int) -> bool:
+    waiting = select.poll()
+    waiting.register(descriptor, event)
+    return bool(waiting.poll(0))
 
 
 def _remaining(parts: list[memoryview], sent: int) -> list[memoryview]:

@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.enable_socket, pytest.mark.allow_h
 LOUD = 20.0
 """Samples take up to so many times as much more; in one check of twenty the least of them are as usual."""
 CALM = 0.0
+TRIALS = 64
+"""Enough for the search to be under way still when the noise is noticed."""
 HELD_S = 8.0
 """Many checks of the device, of which some come out well by luck."""
 CHANGE_S = 40.0
@@ -91,12 +93,13 @@ def finished(farm: WholeFarm, job_id: str) -> Job:
 def test_a_device_that_becomes_noisy_during_a_search_is_left_alone_until_it_is_calm(tmp_path: Path) -> None:
     with farm_with_noise(tmp_path / "home") as (farm, noise):
         killer = FarmKiller(farm)
-        job_id = answered(farm, Wish.of(48, 24))
+        job_id = answered(farm, Wish.of(48, TRIALS))
         assert job_id is not None
         eventually(lambda: len(killer.look().documents) >= 8)
         noise.most = LOUD
         await_quarantine(farm)
         before = killer.look().documents
+        assert len(before) < TRIALS, "the search was over before the device was seen to be noisy"
         assert_held_back(farm, job_id)
         noise.most = CALM
         eventually(lambda: the_lane(farm).state.takes_work, CHANGE_S, "the return of the lane")

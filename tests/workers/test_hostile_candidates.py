@@ -14,7 +14,7 @@ from tests.workers.conftest import SETTINGS
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import Purpose, Timing
+from tunefarm_schemas.measurement import Failed, Purpose, Timing
 from tunefarm_workers.local_farm import LocalFarm
 
 ENDED_S = 60.0
@@ -50,6 +50,18 @@ def test_a_misdeed_is_a_typed_failure_and_the_next_candidate_is_fine(
     assert reason_of(failed) is reason
     assert words in message_of(failed)
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
+
+
+def test_what_a_kernel_uses_is_not_taken_for_building_where_nobody_had_time_to_listen(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    for _ in range(4):  # builds are quick, and little is allowed from now on
+        assert not isinstance(running.measure(opened, workloads.tiled(module)).result, Failed)
+    number = running.submit(opened, misdeed("never return"))
+    time.sleep(0.02)
+    running.farm._lane.loop.post(lambda: time.sleep(3.0))
+    measurement = running.collect(1)[number]
+    assert reason_of(measurement) is FailureReason.RUN_TIMEOUT, message_of(measurement)
 
 
 def test_nothing_is_left_behind(running: RunningFarm) -> None:

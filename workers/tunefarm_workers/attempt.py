@@ -225,15 +225,17 @@ class Attempt:
     def _check_build(self, wall_s: float) -> None:
         deadlines = self.task.deadlines
         used_s = processor_time_s(self.child.pid) or 0.0
-        if used_s > deadlines.build_cpu_s or wall_s > deadlines.build_wall_s:
-            # What was spent in vain is what the search must learn to avoid.
-            self._stages = Stages(build_s=max(used_s, wall_s))
-        if used_s > deadlines.build_cpu_s:
+        if used_s > deadlines.build_cpu_s and not self.channel.has_news:  # what is done uses the processor for more
             message = f"Building used {used_s:.2f} s of the processor; {deadlines.build_cpu_s:.2f} s are allowed."
-            self._fail(FailureReason.BUILD_TIMEOUT, message, under_load=False)
+            is_proven = True
         elif wall_s > deadlines.build_wall_s:
             message = f"Building took {wall_s:.2f} s; {deadlines.build_wall_s:.2f} s are allowed."
-            self._fail(FailureReason.BUILD_TIMEOUT, message)
+            is_proven = False
+        else:
+            return
+        # What was spent in vain is what the search must learn to avoid.
+        self._stages = Stages(build_s=max(used_s, wall_s))
+        self._fail(FailureReason.BUILD_TIMEOUT, message, under_load=False if is_proven else None)
 
     def _timed(self, ran: Ran) -> None:
         self._stages = self._stages.model_copy(update={"run_s": ran.run_s})

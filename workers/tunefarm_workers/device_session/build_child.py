@@ -1,8 +1,6 @@
 """Children that compile for a device without ever touching it."""
 
 import os
-import shutil
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,13 +22,10 @@ from tunefarm_workers.device_session.session_messages import (
     ReferenceBuildOrder,
     ReferencesBuilt,
     Toolchain,
-    broken_by,
 )
+from tunefarm_workers.linker import link, linker_command
 from tunefarm_workers.messages import Broken
 from tunefarm_workers.shipped_module import ship
-
-_LINKERS = ("cc", "gcc", "clang")
-_LINK_S = 60.0
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - the shape of an entry
@@ -45,9 +40,6 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
         stage = FailureReason.BUILD_ERROR
         shipped = ship(scheduled, order.abi)
         library = library_of(shipped.module, target, Path(order.folder), order.toolchain)
-    except subprocess.CalledProcessError as error:
-        _send(channel, broken_by(stage, f"Linking failed: {error.stderr.decode(errors='replace')[-2000:]}"))
-        return
     except Exception as error:  # noqa: BLE001 - whatever a schedule raises is its result
         _send(channel, broken(stage, error))
         return
@@ -66,10 +58,6 @@ def run_references(channel: Channel, payload: bytes, descriptors: list[int]) -> 
         target = device_target(order.target, order.toolchain)
         module = reference_module(target, order.threads)
         library = library_of(module, target, Path(order.folder), order.toolchain)
-    except subprocess.CalledProcessError as error:
-        message = f"Linking failed: {error.stderr.decode(errors='replace')[-2000:]}"
-        _send(channel, broken_by(FailureReason.BUILD_ERROR, message))
-        return
     except Exception as error:  # noqa: BLE001 - the answer says why there is no library
         _send(channel, broken(FailureReason.BUILD_ERROR, error))
         return
@@ -91,31 +79,19 @@ def library_of(module: tvm.IRModule, target: Any, folder: Path, toolchain: Toolc
     """The bytes of a shared library with the compiled functions of ``module``; ``folder`` holds what lies between."""
     library = folder / "kernel.so"
 
-    def link(name: str, objects: Sequence[str], **_: Any) -> None:
-        subprocess.run(
-            [*_linker(toolchain), "-shared", "-fPIC", "-o", name, *objects, *toolchain.linker_flags],
-            check=True,
-            capture_output=True,
-            timeout=_LINK_S,
-        )
+    def link_objects(name: str, objects: Sequence[str], **_: Any) -> None:
+        linker = linker_command(toolchain.linker)
+        link([*linker, "-shared", "-fPIC", "-o", name, *objects, *toolchain.linker_flags])
 
     with target:
         built = tvm.tirx.build(module, target=target)
-    built.export_library(str(library), fcompile=link, workspace_dir=str(folder))
+    built.export_library(str(library), fcompile=link_objects, workspace_dir=str(folder))
     return library.read_bytes()
 
 
 def _code_generator(toolchain: Toolchain) -> str:
     compiler = f"+{toolchain.compiler}" if toolchain.compiler else ""
     return f"tvm-{tvm.__version__}+llvm-{tvm.target.codegen.llvm_version_major()}{compiler}"
-
-
-def _linker(toolchain: Toolchain) -> tuple[str, ...]:
-    candidates = toolchain.linker[:1] or _LINKERS
-    found = next((path for path in map(shutil.which, candidates) if path), None)
-    if found is None:
-        raise FileNotFoundError(f"no linker was found: install {' or '.join(candidates)}")
-    return (found, *toolchain.linker[1:])
 
 
 def _send(channel: Channel, message: LibraryBuilt | ReferencesBuilt | Broken) -> None:

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from tunefarm_schemas.device import ReferenceKernelTimes
-from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.measurement import Result
 from tunefarm_schemas.workload import Abi, TensorArgument
@@ -178,8 +177,3 @@ to_session: TypeAdapter[RunRequest | EnterRequest | RoundRequest | ReferenceRequ
 from_session: TypeAdapter[SessionReady | DeviceGone | SessionRan | Entered | Round | ReferenceTimes | Broken] = (
     TypeAdapter(FromSession)
 )
-
-
-def broken_by(reason: FailureReason, message: str) -> Broken:
-    """A failure with as much of its message as is kept."""
-    return Broken(reason=reason, message=message[:3000])
