@@ -13,6 +13,8 @@ from benchmarks.trust import time_in_a_fresh_process
 from tests.acceptance.command import Tunefarm
 from tests.faults.trials import Trials, assert_kept
 
+LATER = (24, 32, 40)
+"""Others on the host may hold its cores just when a record is taken; a record that stays slow by design does always."""
 MODULE = "builtin:matmul:128x128x128"
 BUSY = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True:\n    pass"
 NOISY = (
@@ -64,6 +66,11 @@ def test_a_device_that_stays_slow_still_finishes_and_the_record_is_beaten_later(
     with disturbed(BUSY):
         slow = tunefarm.tune(MODULE, "--trials", "16", timeout_s=170)["tasks"][0]
     assert slow["record_id"]
-    later = tunefarm.tune(MODULE, "--trials", "24")["tasks"][0]
-    assert later["record_id"]
-    assert later["best_latency_s"] <= slow["best_latency_s"] * 1.1
+    latencies_s = []
+    for trials in LATER:
+        later = tunefarm.tune(MODULE, "--trials", str(trials))["tasks"][0]
+        assert later["record_id"]
+        latencies_s.append(later["best_latency_s"])
+        if latencies_s[-1] <= slow["best_latency_s"] * 1.1:
+            return
+    raise AssertionError(f"records of {latencies_s} s came after one of {slow['best_latency_s']} s")
