@@ -41,20 +41,24 @@ def run_that_spent(
     )
 
 
+def candidate(run: ExplorationRun, number: int, trace: Trace) -> Candidate:
+    return Candidate(
+        exploration_id=run.exploration_id,
+        number=number,
+        trace=trace,
+        module_hash=str(number),
+        origin=CandidateOrigin.RANDOM,
+    )
+
+
 def run_that_measured(trials: int, *, best_at: int, reason: StopReason) -> ExplorationRun:
     run = run_that_spent(trials, reason=reason)
     for number in range(trials):
         latency_s = 1e-5 if number >= best_at else 2e-5
-        candidate = Candidate(
-            exploration_id=run.exploration_id,
-            number=number,
-            trace=SEED,
-            module_hash=str(number),
-            origin=CandidateOrigin.RANDOM,
-        )
-        dispatch = dispatch_of(candidate, fence=1, attempt=1)
+        proposed = candidate(run, number, SEED)
+        dispatch = dispatch_of(proposed, fence=1, attempt=1)
         timing = Timing(latency_s=latency_s, samples_s=(latency_s,))
-        run.remember(KnownTrial(candidate=candidate, measurement=Measurement.answering(dispatch, timing, Stages())))
+        run.remember(KnownTrial(candidate=proposed, measurement=Measurement.answering(dispatch, timing, Stages())))
     return run
 
 

@@ -2,11 +2,9 @@
 
 import pytest
 
-from tests.tuner.test_effort_left import SEED, run_that_spent
+from tests.tuner.test_effort_left import SEED, candidate, run_that_spent
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.measurement import (
-    Candidate,
-    CandidateOrigin,
     Failed,
     Measurement,
     Result,
@@ -32,15 +30,8 @@ def failed(reason: FailureReason) -> Failed:
 
 def take(run: ExplorationRun, number: int, result: Result, attempt: int = 1) -> bool:
     trace = OTHER if number else SEED
-    candidate = Candidate(
-        exploration_id=run.exploration_id,
-        number=number,
-        trace=trace,
-        module_hash=str(number),
-        origin=CandidateOrigin.RANDOM,
-    )
     run.proposed(number, trace)
-    dispatch = dispatch_of(candidate, fence=1, attempt=attempt)
+    dispatch = dispatch_of(candidate(run, number, trace), fence=1, attempt=attempt)
     return run.measured(Measurement.answering(dispatch, result, Stages()), elapsed_s=1.0)
 
 

@@ -47,20 +47,22 @@ def store_measurement(connection: Connection, tenant: str, measurement: Measurem
 
 def store_new_measurements(
     connection: Connection, tenant: str, measurements: Sequence[Measurement], sent_again: Collection[int]
-) -> None:
+) -> list[Measurement]:
     """Insert measurements that are not stored yet, and update their trials: a few statements, however many they are.
 
-    Of candidates whose numbers are in ``sent_again`` the second attempt has a result: the first changes nothing more.
+    Gives those that say something. Of candidates whose numbers are in ``sent_again`` the second attempt has a result:
+    the first says nothing more.
     """
     if not measurements:
-        return
+        return []
     rows = [_measurement_values(tenant, each, _result_values(each)) for each in measurements]
     connection.execute(insert_into(connection, MeasurementTable), rows)
-    _update_trials(connection, tenant, [each for each in measurements if not is_overtaken(each, sent_again)])
+    heard = [each for each in measurements if not _is_overtaken(each, sent_again)]
+    _update_trials(connection, tenant, heard)
+    return heard
 
 
-def is_overtaken(measurement: Measurement, sent_again: Collection[int]) -> bool:
-    """Whether a first attempt says nothing more, for the second has a result."""
+def _is_overtaken(measurement: Measurement, sent_again: Collection[int]) -> bool:
     is_first = measurement.purpose is Purpose.SEARCH and measurement.attempt == 1
     return is_first and measurement.candidate_number in sent_again
 

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from tunefarm_schemas.measurement import Measurement, Purpose, Timing
 from tunefarm_services.store.fence import require_exploration
 from tunefarm_services.store.lease import Lease
-from tunefarm_services.store.measured_trial import is_overtaken, is_spent, is_wrong, store_new_measurements
+from tunefarm_services.store.measured_trial import is_spent, is_wrong, store_new_measurements
 from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import AnyRow, Rows
 from tunefarm_services.store.tables import DispatchTable, ExplorationTable, MeasurementTable, TrialTable
@@ -140,9 +140,8 @@ def _commit(
             fresh.setdefault(_attempt_of(measurement), measurement)
     second = [key for key, row in dispatches.items() if key[1] > 1 and (row.is_stored or key in fresh)]
     sent_again = {number for number, _, purpose in second if purpose == Purpose.SEARCH.value}
-    store_new_measurements(connection, lease.tenant, list(fresh.values()), sent_again)
+    heard = store_new_measurements(connection, lease.tenant, list(fresh.values()), sent_again)
     counted = {number for (number, _, _), row in dispatches.items() if row.is_counted}
-    heard = [each for each in fresh.values() if not is_overtaken(each, sent_again)]
     _learn(connection, lease.tenant, exploration_id, heard, counted)
     return list(fresh.values())
 
