@@ -35,9 +35,11 @@ $(STAMP): constraints.txt $(wildcard */pyproject.toml)
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; say where it is: make PYTHON=/path/to/python" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) install --quiet --constraint constraints.txt setuptools
-	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation $(DISTRIBUTIONS) $(TOOLS)
-# Where Python may write no bytecode, each process would compile our sources anew: 0.2 s of every command.
-	$(BIN)/python -m compileall -q $(PACKAGES)
+	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --no-compile $(DISTRIBUTIONS) $(TOOLS)
+# Where Python may write no bytecode, each process would compile all sources anew. pip compiles on one core only, ours not
+# at all. Of the packages' files some may be for other versions of Python.
+	$(BIN)/python -m compileall -q -j 0 $(PACKAGES)
+	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
 	touch $@
 
 demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves demo-output/

@@ -1,8 +1,9 @@
 """The ``tunefarm`` command: its entry, its tree of commands, and the one place where errors become exit statuses."""
 
+import gc
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from tunefarm.early_zygote import begin_loading, end_at_once
 from tunefarm.exit_code import ExitCode
@@ -12,9 +13,13 @@ from tunefarm.resume_option import with_resume_value
 if TYPE_CHECKING:
     import typer
 
+GARBAGE_LOOKED_FOR_EVERY: Final = 50_000
+"""Objects. Loading makes hundreds of thousands that stay; Python would look through them after each 700."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (the process's own when None) and return the exit status."""
+    gc.set_threshold(GARBAGE_LOOKED_FOR_EVERY)
     words = with_resume_value(list(sys.argv[1:] if arguments is None else arguments))
     # Loading TVM takes longer than everything else here, so it begins before the command is even understood.
     has_begun = begin_loading(words)

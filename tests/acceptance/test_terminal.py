@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance.command import COMMAND, HANG_S, Tunefarm
 
 PROMPT = "ready> "
-TRIALS = 80
+TRIALS = 48
 """So many that it is still at work when this process, held up for seconds, interrupts it."""
 
 

@@ -13,7 +13,7 @@ from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Timing
+from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import TensorArgument
 
@@ -64,7 +64,7 @@ def test_an_exported_library_is_as_fast_in_fresh_processes_as_it_was_measured(ru
     opened = running.open(module)
     ratios = []
     for _ in range(ROUNDS):
-        measured = running.measure(opened, workloads.tiled(module)).result
+        measured = running.measure(opened, workloads.tiled(module), Purpose.VERIFY).result
         exported = running.farm.export(ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3))
         assert isinstance(measured, Timing)
         assert isinstance(exported, Exported), exported
