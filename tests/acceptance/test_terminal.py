@@ -89,7 +89,9 @@ def test_ctrl_c_keeps_everything_and_gives_the_terminal_back(
 
     kept = measured(tunefarm)
     assert kept >= 6
-    summary = tunefarm.tune("--resume", job)
+    ended = tunefarm("tune", "--resume", job, "--json")
+    assert f"resuming job {job}: builtin:matmul:96x96x96, {TRIALS} trials, random search" in ended.err, ended.err
+    summary = ended.json()
     assert summary["job_id"] == job
     assert summary["outcome"] == "succeeded"
     task = summary["tasks"][0]
