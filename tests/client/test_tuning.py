@@ -1,6 +1,8 @@
 """The command from a module to a library: real search, real measurements, few trials."""
 
+import base64
 import json
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -98,6 +100,22 @@ def test_records_leave_and_come_back_as_claims(tunefarm: Run, environment: dict[
     assert [record["status"] for record in listed] == ["claimed"]
 
 
+def test_a_record_of_another_tvm_is_refused_with_the_reason(tunefarm: Run, tmp_path: Path) -> None:
+    assert tunefarm("records", "export", "older").code == 0
+    file = tmp_path / "older" / "database_workload.json"
+    structural_hash, packed = json.loads(file.read_text().splitlines()[0])
+    content = base64.b64decode(packed)
+    module = json.loads(content[8:])
+    module["metadata"]["tvm_version"] = "0.19.0"
+    text = json.dumps(module).encode()
+    packed = base64.b64encode(len(text).to_bytes(8, "little") + text).decode()
+    file.write_text(json.dumps([structural_hash, packed]) + "\n")
+    ended = tunefarm("records", "import", "older")
+    assert ended.code == 2, ended.err
+    assert "0 records imported" in ended.out
+    assert "0.19.0" in ended.out
+
+
 def test_a_report_is_written_for_the_latest_job(tunefarm: Run, tmp_path: Path) -> None:
     ended = tunefarm("report", "--output", "page.html")
     assert ended.code == 0, ended.err
@@ -122,6 +140,22 @@ def test_doctor_finds_this_machine_fit(tunefarm: Run) -> None:
     assert json.loads(ended.out)["fit"]
 
 
+def test_a_full_disk_is_told(environment: dict[str, str], tmp_path: Path) -> None:
+    def fill_up() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "tunefarm.command_line", "db", "stats"],
+        env={**environment, "TUNEFARM_HOME": str(tmp_path / "full")},
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        preexec_fn=fill_up,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_a_second_ctrl_c_ends_at_once_and_leaves_no_process(environment: dict[str, str], tmp_path: Path) -> None:
     environment["TUNEFARM_HOME"] = str(tmp_path / "ended")
     words = ["-m", "tunefarm.command_line", "tune", "builtin:matmul:96x96x96", "--trials", "4000"]
@@ -136,3 +170,34 @@ def test_a_second_ctrl_c_ends_at_once_and_leaves_no_process(environment: dict[st
     command.close()
     assert command.exitstatus == 130
     assert_gone(family, "a command that was interrupted twice")
+
+
+@pytest.mark.faults
+def test_ctrl_c_in_a_terminal_keeps_everything_and_resume_goes_on(
+    environment: dict[str, str], tmp_path: Path, tunefarm: Run
+) -> None:
+    environment["TUNEFARM_HOME"] = str(tmp_path / "interrupted")
+    command = f"{sys.executable} -m tunefarm.command_line tune builtin:matmul:96x96x96 --trials 4000 --seconds 3"
+    shell = pexpect.spawn("/bin/sh", ["-i"], env={**environment, "PS1": "prompt> ", "TERM": "xterm"}, timeout=60)
+    shell.setwinsize(40, 160)
+    shell.expect("prompt> ")
+    shell.sendline(command)
+    shell.expect(r"best \d")
+    shell.sendintr()
+    shell.expect("stopping")
+    shell.expect(r"tune --resume (\w+)")
+    job = shell.match.group(1).decode()
+    shell.expect("prompt> ")
+    shell.sendline("echo code=$?")
+    shell.expect(r"code=130")
+    shell.sendline("exit")
+    shell.close()
+
+    trials = json.loads(tunefarm("db", "stats", "--json").out)["rows"]["measurements"]
+    assert trials > 0
+    ended = tunefarm("tune", "--resume", job, "--trials", "7", "--json")
+    assert ended.code == 0, ended.err
+    assert f"resuming job {job}: builtin:matmul:96x96x96, 4000 trials, evolutionary search" in ended.err
+    summary = json.loads(ended.out)
+    assert summary["job_id"] == job
+    assert summary["tasks"][0]["trials_in_store"] >= trials
