@@ -8,7 +8,6 @@ from typing import Protocol
 from tunefarm_sandbox.channel import Channel, ChannelClosed
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import ForkFailed
 from tunefarm_sandbox.limits import Limits
 from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.failure import FailureReason, TrialFailure
@@ -17,10 +16,11 @@ from tunefarm_workers.child_death import failure_of_death
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.messages import Broken, Built, CandidateOrder, Checked, Go, Ran, Warm, from_candidate
 from tunefarm_workers.open_task import OpenTask
-from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT, SLOTS
+from tunefarm_workers.output_layout import SLOTS
+from tunefarm_workers.output_transfer import OutputIntake
 from tunefarm_workers.processor_clock import processor_time_s, queueing_time_s
 from tunefarm_workers.quiet_device import QuietDevice
-from tunefarm_workers.shared_memory import SharedMemory
+from tunefarm_workers.referee import slots_to_judge
 
 _MUCH = 0.25
 """The share of its time for which a candidate queued for a core that makes a time-out its host's fault."""
@@ -65,7 +65,7 @@ class Attempt:
         self.dispatch = dispatch
         self.stage = Stage.BUILDING
         self._owner = owner
-        self._memory = SharedMemory("outputs", task.layout.size_bytes * SLOTS)
+        self._outputs = OutputIntake([task.layout] * SLOTS)
         self._queued_s = queued_s
         self._forked_s = time.monotonic()
         self._still_before_s = owner.quiet_device.still_until_now_s()
@@ -95,6 +95,8 @@ class Attempt:
     def received(self, message: bytes) -> None:
         """Go on with what the child said."""
         try:
+            if self._outputs.take(message):
+                return
             said = from_candidate.validate_json(message)
         except ValueError:
             self._fail(FailureReason.CRASH, "The child sent something that is no message.")
@@ -145,14 +147,11 @@ class Attempt:
         sets = INPUT_SETS if ran.checks_follow else 1
         if not self.task.referee.knows(sets):
             return
-        slots = [(FIRST_SLOT, 0)]
-        if ran.checks_follow:
-            slots += [(LAST_SLOT + number, number) for number in range(1, INPUT_SETS)]
-            if self.task.referee.repeated_calls_agree:
-                slots.append((LAST_SLOT, 0))
-        memory = self._memory.map()
-        error = self.task.referee.judge(memory, slots)
-        memory.close()
+        slots = slots_to_judge(sets, self.task.referee)
+        if not all(self._outputs.holds(slot) for slot, _ in slots):
+            self._fail(FailureReason.CRASH, "The child did not send all of its outputs.")
+            return
+        error = self.task.referee.judge((number, self._outputs.arrays(slot)) for slot, number in slots)
         if self._is_buried:  # other inputs are tried instead, and this attempt is begun again
             return
         result: Result = ran.result
@@ -181,23 +180,17 @@ class Attempt:
             self._check_run(elapsed_s)
 
     def bury(self) -> None:
-        """End the child and let its memory go."""
+        """End the child."""
         self._is_buried = True
         self.child.close()
-        self._memory.close()
 
     def _fork(self, limits: Limits) -> Child:
-        try:
-            return self.task.server.fork(
-                "tunefarm_workers.candidate:run",
-                self._order().model_dump_json().encode(),
-                limits=limits,
-                confinement=Confinement.strict(),
-                descriptors=[self._memory.descriptor],
-            )
-        except ForkFailed:
-            self._memory.close()
-            raise
+        return self.task.server.fork(
+            "tunefarm_workers.candidate:run",
+            self._order().model_dump_json().encode(),
+            limits=limits,
+            confinement=Confinement.strict(),
+        )
 
     def _check_run(self, elapsed_s: float) -> None:
         """Time for which others kept it from a core does not count, up to a bound for which it may be one of many."""

@@ -1,6 +1,5 @@
 """The child that builds, times and checks one candidate, and dies."""
 
-import mmap
 import resource
 import time
 from contextlib import suppress
@@ -14,7 +13,7 @@ from tunefarm_workers.call_timer import EVALUATOR, CallTimer
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.kernel import Kernel
 from tunefarm_workers.messages import Broken, Built, CandidateOrder, Checked, Go, Ran, Warm
-from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT, SLOTS, OutputLayout
+from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT
 from tunefarm_workers.scheduled_module import build_in_place, replay
 from tunefarm_workers.shipped_module import ship
 from tunefarm_workers.task_host import held_task
@@ -30,9 +29,9 @@ _CONTENTION = 2.0
 _MESSAGE_CHARACTERS = 3000
 
 
-def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry of a candidate's child. ``descriptors`` holds the shared memory of its outputs."""
-    attempt = _Attempt(channel, CandidateOrder.model_validate_json(payload), descriptors[0])
+def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape
+    """Entry of a candidate's child."""
+    attempt = _Attempt(channel, CandidateOrder.model_validate_json(payload))
     try:
         attempt.run()
     except MemoryError as error:
@@ -52,12 +51,10 @@ def broken(stage: FailureReason, error: BaseException) -> Broken:
 class _Attempt:
     """One candidate's way through its stages."""
 
-    def __init__(self, channel: Channel, order: CandidateOrder, shared: int) -> None:
+    def __init__(self, channel: Channel, order: CandidateOrder) -> None:
         self._channel = channel
         self._order = order
         self._held = held_task()
-        self._layout = OutputLayout.of(tuple(argument.tensor for argument in self._held.arguments))
-        self._memory = mmap.mmap(shared, self._layout.size_bytes * SLOTS)
         self._entered_s = time.perf_counter()
         self.stage = FailureReason.INVALID_SCHEDULE
 
@@ -87,7 +84,7 @@ class _Attempt:
             cold_cache=self._order.cold_cache,
         )
         first_s = timer.call()
-        kernel.copy_outputs(self._memory, FIRST_SLOT)
+        kernel.send_outputs(self._channel, FIRST_SLOT)
         hopeless = self._hopeless(timer, first_s)
         if hopeless is not None:
             peak_memory_bytes = _peak_memory_bytes()
@@ -147,11 +144,11 @@ class _Attempt:
             self._check(kernel)
 
     def _check(self, kernel: Kernel) -> None:
-        kernel.copy_outputs(self._memory, LAST_SLOT)
+        kernel.send_outputs(self._channel, LAST_SLOT)
         for set_number in range(1, INPUT_SETS):
             kernel.feed(set_number)
             kernel.call()
-            kernel.copy_outputs(self._memory, LAST_SLOT + set_number)
+            kernel.send_outputs(self._channel, LAST_SLOT + set_number)
         wrong = kernel.overstepped()
         self.report(Checked() if wrong is None else wrong)
 

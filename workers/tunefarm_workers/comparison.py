@@ -20,9 +20,9 @@ from tunefarm_workers.event_loop import ChildConversation
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.messages import ComparisonPlan, Compiled, Round, RoundOrder, from_comparison
 from tunefarm_workers.open_task import OpenTask
+from tunefarm_workers.output_transfer import OutputIntake
 from tunefarm_workers.quiet_device import QuietDevice
 from tunefarm_workers.sampling import is_calm
-from tunefarm_workers.shared_memory import SharedMemory
 
 _PATIENCE = 4
 """How many times the wanted seconds may be spent where samples scatter."""
@@ -80,7 +80,7 @@ class RunningComparison:
         self._kills = 0
         self._side_by_side = True
         self._child: Child | None = None
-        self._memory: SharedMemory
+        self._outputs: OutputIntake
         self.computes = True
 
     @property
@@ -114,6 +114,8 @@ class RunningComparison:
         silence_s = time.monotonic() - self._heard_s
         self._heard_s += silence_s
         try:
+            if self._outputs.take(message):
+                return
             said = from_comparison.validate_json(message)
         except ValueError:
             self._lose(TrialFailure(reason=FailureReason.CRASH, message="The child sent something that is no message."))
@@ -159,14 +161,11 @@ class RunningComparison:
         """End with the results, as soon as it is known what is right."""
         if not self._timed or not self.task.referee.knows(INPUT_SETS):
             return
-        memory = self._memory.map()
-        for place, index in enumerate(self._entrants):
-            if index in self._results:
-                continue
-            slots = [(place * INPUT_SETS + number, number) for number in range(INPUT_SETS)]
-            error = self.task.referee.judge(memory, slots)
-            self._results[index] = self._timing(index) if error <= 1.0 else _wrong(error)
-        memory.close()
+        self._judge()
+        for index in self._entrants:
+            if index not in self._results:
+                error = self._errors[index]
+                self._results[index] = self._timing(index) if error <= 1.0 else _wrong(error)
         self._end()
 
     def cancel(self) -> None:
@@ -178,7 +177,6 @@ class RunningComparison:
         try:
             self._child = self._fork()
         except ForkFailed as error:
-            self._memory.close()
             if self.task.server.alive:
                 self.lose_device(f"No child could be forked: {error}")
             else:
@@ -195,11 +193,11 @@ class RunningComparison:
         self._spent_each_s = 0.0
         self._heard_s = time.monotonic()
         self.computes = True
-        size_bytes = self.task.layout.size_bytes * INPUT_SETS * max(len(self._entrants), 1)
-        self._memory = SharedMemory("comparison", size_bytes)
-        # The limits are those of one schedule; each further one has tensors of its own, and all outputs are kept.
+        self._outputs = OutputIntake([self.task.layout] * INPUT_SETS * len(self._entrants))
+        self._errors: dict[int, float] = {}
+        # The limits are those of one schedule; each further one has tensors of its own.
         tensors_bytes = sum(size_in_bytes(argument.tensor) for argument in self.task.arguments)
-        limits = self._limits.with_more_memory(size_bytes + (len(self._entrants) - 1) * tensors_bytes)
+        limits = self._limits.with_more_memory((len(self._entrants) - 1) * tensors_bytes)
         traces = [self._order.traces[index] for index in self._entrants]
         plan = ComparisonPlan(
             traces=tuple(None if trace is None else trace.text for trace in traces),
@@ -211,7 +209,6 @@ class RunningComparison:
             plan.model_dump_json().encode(),
             limits=limits,
             confinement=Confinement.strict(),
-            descriptors=[self._memory.descriptor],
         )
 
     @property
@@ -225,8 +222,29 @@ class RunningComparison:
         if said.failure is not None:
             failure = TrialFailure(reason=said.failure.reason, message=said.failure.message[:4000])
             self._results[index] = Failed(failure=failure)
+        elif not all(self._outputs.holds(slot) for slot, _ in self._slots(self._compiled - 1)):
+            failure = TrialFailure(reason=FailureReason.CRASH, message="The child did not send all of its outputs.")
+            self._results[index] = Failed(failure=failure)
+        elif self.task.referee.knows(INPUT_SETS):
+            self._judge()  # now, so that not all outputs of all schedules are kept
         if self._compiled == len(self._entrants):
             self._next_round()
+
+    @staticmethod
+    def _slots(place: int) -> list[tuple[int, int]]:
+        """Where the outputs of a schedule lie, each with the number of its set of inputs."""
+        return [(place * INPUT_SETS + number, number) for number in range(INPUT_SETS)]
+
+    def _judge(self) -> None:
+        """Compare what is there, and let it go."""
+        for place, index in enumerate(self._entrants[: self._compiled]):
+            if index in self._results or index in self._errors:
+                continue
+            slots = self._slots(place)
+            own = [(number, self._outputs.arrays(slot)) for slot, number in slots]
+            self._errors[index] = self.task.referee.judge(own)
+            for slot, _ in slots:
+                self._outputs.drop(slot)
 
     def _is_whole(self, said: Round) -> bool:
         """Whether a round has samples of every schedule that it was asked for."""
@@ -300,7 +318,6 @@ class RunningComparison:
         self._owner.forget(self)
         if self._child is not None:
             self._child.close()
-        self._memory.close()
 
 
 def contenders(rounds: Mapping[int, Sequence[Sequence[float]]]) -> list[int]:

@@ -1,7 +1,6 @@
 """The child that times several schedules of one workload in turn."""
 
 import math
-import mmap
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,20 +26,19 @@ _ROUND_S = 0.25
 _SAMPLES_A_ROUND = 15
 
 
-def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape
     """Entry: compile and check every schedule of the plan, then time one round for each ``RoundOrder``.
 
     The schedules are compiled before any runs, for threads of kernels spin for a while after each call.
 
-    ``descriptors`` holds the shared memory for the outputs: all sets of inputs of the first schedule, then of the next.
+    The outputs are sent before a schedule's ``Compiled``: all sets of inputs of the first schedule, then of the next.
     """
     plan = ComparisonPlan.model_validate_json(payload)
-    memory = mmap.mmap(descriptors[0], 0)
     libraries = _libraries(plan)
     place_threads(held_task().order.num_cores)  # not before: threads that compile may run where this one may
     entrants: list[_Entrant | None] = []
     for index, library in enumerate(libraries):
-        entrant, failure = _enter(library, index, memory, plan)
+        entrant, failure = _enter(library, index, channel, plan)
         entrants.append(entrant)
         channel.send(Compiled(index=index, failure=failure).model_dump_json().encode())
     turn = 0
@@ -88,13 +86,13 @@ def _compile(trace: str | None) -> _Library | Broken:
 
 
 def _enter(
-    library: _Library | Broken, index: int, memory: mmap.mmap, plan: ComparisonPlan
+    library: _Library | Broken, index: int, channel: Channel, plan: ComparisonPlan
 ) -> tuple[_Entrant | None, Broken | None]:
     if isinstance(library, Broken):
         return None, library
     try:
         kernel = Kernel(held_task(), library.shipped, library.module)
-        failure = _check(kernel, index, memory)
+        failure = _check(kernel, index, channel)
         timer = CallTimer(
             library.module,
             library.shipped.entry,
@@ -109,11 +107,11 @@ def _enter(
     return (_Entrant(kernel, timer, calls), None) if failure is None else (None, failure)
 
 
-def _check(kernel: Kernel, index: int, memory: mmap.mmap) -> Broken | None:
+def _check(kernel: Kernel, index: int, channel: Channel) -> Broken | None:
     for set_number in range(INPUT_SETS):
         kernel.feed(set_number)
         kernel.call()
-        kernel.copy_outputs(memory, index * INPUT_SETS + set_number)
+        kernel.send_outputs(channel, index * INPUT_SETS + set_number)
     wrong = kernel.overstepped()
     kernel.feed(0)
     return wrong

@@ -1,10 +1,7 @@
 """Judges schedules that came without the function they were made from: all there is to say is whether they compute."""
 
-import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from tunefarm_workers.argument import Argument
-from tunefarm_workers.output_layout import OutputLayout
 from tunefarm_workers.referee import Doubt
 from tunefarm_workers.tolerance import Array, all_finite
 
@@ -18,9 +15,8 @@ class FiniteReferee:
     repeated_calls_agree = False
     untuned_about_s: float | None = None
 
-    def __init__(self, arguments: tuple[Argument, ...], on_progress: Callable[[], None], *, may_doubt: bool) -> None:
+    def __init__(self, on_progress: Callable[[], None], *, may_doubt: bool) -> None:
         """With ``may_doubt``, numbers that are not finite raise doubt about the inputs, which others may dispel."""
-        self._layout = OutputLayout.of(tuple(argument.tensor for argument in arguments))
         self._on_progress = on_progress
         self._may_doubt = may_doubt
         self.doubt: Doubt | None = None
@@ -30,13 +26,9 @@ class FiniteReferee:
         del sets
         return True
 
-    def judge(self, memory: mmap.mmap, set_numbers: Sequence[tuple[int, int]]) -> float:
-        """0 when every output is finite, else infinity.
-
-        ``set_numbers`` pairs slots of ``memory`` with sets of inputs.
-        """
-        size_bytes = self._layout.size_bytes
-        return max(self.error_of(self._layout.arrays(memory, slot * size_bytes)) for slot, _ in set_numbers)
+    def judge(self, outputs: Iterable[tuple[int, Sequence[Array]]]) -> float:
+        """0 when every output is finite, else infinity. ``outputs`` pairs numbers of sets of inputs with outputs."""
+        return max(self.error_of(own) for _, own in outputs)
 
     def error_of(self, outputs: Sequence[Array]) -> float:
         """0 when every output is finite, else infinity."""

@@ -1,18 +1,22 @@
 """Inputs for fresh processes, made once in a confined child."""
 
+import mmap
 import os
 from typing import Self
 
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_sandbox.limits import Limits
-from tunefarm_workers.child_answer import OnWait, answer_of
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.frozen import digest
+from tunefarm_workers.child_answer import ChildFailed, OnWait, answer_of
 from tunefarm_workers.library_inputs import LibraryInputs
 from tunefarm_workers.library_order import TensorOrder
 from tunefarm_workers.messages import InputsOrder
-from tunefarm_workers.shared_memory import SharedMemory
+from tunefarm_workers.shared_memory import NotSealed, SharedMemory
 
 _MAKE_S = 120.0
+_GONE_S = 5.0
 
 
 class FreshInputs:
@@ -31,16 +35,27 @@ class FreshInputs:
                 confinement=Confinement.strict(),
                 descriptors=[self._memory.descriptor],
             )
-            # Opened anew, for reading only: what one process does to its inputs must not reach the next.
+            # Opened again, for reading only: a mapping for writing would keep the memory from being sealed.
             self.descriptor = os.open(f"/proc/self/fd/{self._memory.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
         except BaseException:
             self._memory.close()
             raise
 
     def wait(self, on_wait: OnWait) -> None:
-        """Wait until they are made. Raises ``ChildFailed``."""
-        answer_of(self.child, _MAKE_S, "making inputs", on_wait)
+        """Wait until they are made. From then on no process can change them. Raises ``ChildFailed``."""
+        made = answer_of(self.child, _MAKE_S, "making inputs", on_wait)
+        self.child.kill()
+        self.child.exit(_GONE_S)  # what it has mapped would keep the memory from being sealed
         self.child.close()
+        try:
+            self._memory.seal()
+            with mmap.mmap(self._memory.descriptor, 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ) as held:
+                if digest(held[:]).encode() != made:
+                    raise NotSealed("they are not what was made")
+        except NotSealed as error:
+            message = f"Another process reached for the inputs: {error}"
+            failure = TrialFailure(reason=FailureReason.DEVICE_LOST, message=message)
+            raise ChildFailed(failure, may_be_tried_again=True) from error
 
     def __enter__(self) -> Self:
         return self

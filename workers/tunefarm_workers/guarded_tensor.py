@@ -1,6 +1,5 @@
 """Tensors with a margin around them that no correct kernel touches."""
 
-import mmap
 import zlib
 from typing import Any
 
@@ -31,7 +30,8 @@ class GuardedTensor:
 
     def __init__(self, tensor: TensorArgument, contents: "np.ndarray[Any, Any] | None" = None) -> None:
         """Holds ``contents``, or without them something no kernel computes."""
-        self._size_bytes = max(size_in_bytes(tensor), 1)
+        self._contents_bytes = size_in_bytes(tensor)
+        self._size_bytes = max(self._contents_bytes, 1)
         self._unwritten = unwritten_byte(tensor.dtype)
         whole = tvm.runtime.empty((self._size_bytes + 2 * GUARD_BYTES,), "uint8")
         self._whole: np.ndarray[Any, Any] = np.from_dlpack(whole)
@@ -51,9 +51,9 @@ class GuardedTensor:
         """Set the contents, of an input or of an output that is read as well."""
         self._inside[:] = np.ascontiguousarray(contents).reshape(-1).view(np.uint8)
 
-    def copy_to(self, memory: mmap.mmap, start_bytes: int) -> None:
-        """Copy the contents into shared memory."""
-        memory[start_bytes : start_bytes + self._size_bytes] = self._inside.data
+    def contents(self) -> memoryview:
+        """The contents, without a copy."""
+        return self._inside.data[: self._contents_bytes]
 
     def checksum(self) -> int:
         """A number that changes when a kernel writes to it or to its margins."""

@@ -3,15 +3,17 @@
 import mmap
 
 from tunefarm_sandbox.channel import Channel
+from tunefarm_schemas.frozen import digest
 from tunefarm_workers.inputs import make_inputs
 from tunefarm_workers.library_inputs import LibraryInputs
 from tunefarm_workers.messages import InputsOrder
 
-MADE = b"made"
-
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry: write the first set of inputs of an ``InputsOrder`` into the memory that ``descriptors`` holds."""
+    """Entry: write the first set of inputs of an ``InputsOrder`` into the memory that ``descriptors`` holds.
+
+    Answers with the digest of what it wrote, by which the parent sees whether another process changed it.
+    """
     order = InputsOrder.model_validate_json(payload)
     arrays = make_inputs(
         order.arguments,
@@ -21,5 +23,9 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
         specs=order.input_specs,
         examples=order.input_examples,
     )
-    LibraryInputs.of(order.arguments).write(arrays, memoryview(mmap.mmap(descriptors[0], 0)))
-    channel.send(MADE)
+    layout = LibraryInputs.of(order.arguments)
+    made = bytearray(layout.size_bytes)
+    layout.write(arrays, memoryview(made))
+    with mmap.mmap(descriptors[0], 0) as shared:
+        shared[:] = bytes(made)
+    channel.send(digest(bytes(made)).encode())

@@ -1,12 +1,12 @@
 """A compiled schedule with tensors to call it on."""
 
-import mmap
 from typing import Any
 
+from tunefarm_sandbox.channel import Channel
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_workers.guarded_tensor import GuardedTensor
 from tunefarm_workers.messages import Broken
-from tunefarm_workers.output_layout import OutputLayout
+from tunefarm_workers.output_transfer import send_outputs
 from tunefarm_workers.shipped_module import ShippedModule, packed_inputs
 from tunefarm_workers.task_host import HeldTask, input_tensor
 
@@ -19,7 +19,6 @@ class Kernel:
         self._shipped = shipped
         self._module = runtime_module
         self._function = runtime_module[shipped.entry]
-        self._layout = OutputLayout.of(tuple(argument.tensor for argument in held.arguments))
         self._outputs = {
             position: GuardedTensor(argument.tensor)
             for position, argument in enumerate(held.arguments)
@@ -48,10 +47,9 @@ class Kernel:
         """Call once on what was fed last."""
         self._function(*self.arguments)
 
-    def copy_outputs(self, memory: mmap.mmap, slot: int) -> None:
-        """Copy all outputs into one slot of the shared memory."""
-        for output, offset in zip(self._outputs.values(), self._layout.offsets_bytes, strict=True):
-            output.copy_to(memory, slot * self._layout.size_bytes + offset)
+    def send_outputs(self, channel: Channel, slot: int) -> None:
+        """Send all outputs, under the number ``slot``."""
+        send_outputs(channel, slot, (output.contents() for output in self._outputs.values()))
 
     def overstepped(self, *, inputs: bool = True) -> Broken | None:
         """What the kernel wrote that it must not: around its outputs, or, if looked for, to or around its inputs."""

@@ -64,7 +64,7 @@ class Built(Frozen):
 
 
 class Warm(Frozen):
-    """Called once, its first output written; waiting for a quiet device."""
+    """Called once, its first output sent; waiting for a quiet device."""
 
     kind: Literal["warm"] = "warm"
 
@@ -115,7 +115,7 @@ class ReferenceOrder(Frozen):
 
 
 class ReferenceStep(Frozen):
-    """One set of inputs is done, in the workload's own types, or with its floats widened to 64 bits."""
+    """The outputs on one set of inputs were sent, in the workload's own types or with floats widened to 64 bits."""
 
     kind: Literal["step"] = "step"
     set_number: int
@@ -152,7 +152,7 @@ class ComparisonPlan(Frozen):
 
 
 class Compiled(Frozen):
-    """One schedule of a comparison is built, and its outputs on all sets of inputs are written."""
+    """One schedule of a comparison is built, and its outputs on all sets of inputs were sent."""
 
     kind: Literal["compiled"] = "compiled"
     index: int

@@ -85,7 +85,7 @@ class OpenTask:
     def _new_referee(self, limits: Limits, on_progress: Callable[["OpenTask"], None]) -> Referee | FiniteReferee:
         if self.order.is_scheduled:
             may_doubt = self.distribution == "normal" and not self.order.input_specs
-            return FiniteReferee(self.arguments, lambda: on_progress(self), may_doubt=may_doubt)
+            return FiniteReferee(lambda: on_progress(self), may_doubt=may_doubt)
         return Referee(self.server, self.arguments, limits, lambda: on_progress(self))
 
     def host_order(self) -> HostOrder:

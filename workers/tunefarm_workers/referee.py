@@ -1,10 +1,8 @@
 """What is right for one task, and whether a candidate's outputs are."""
 
-import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-
-import numpy as np
+from typing import Protocol
 
 from tunefarm_sandbox.channel import Channel
 from tunefarm_sandbox.child import Child
@@ -15,9 +13,9 @@ from tunefarm_workers.argument import Argument
 from tunefarm_workers.child_death import was_killed
 from tunefarm_workers.element_type import is_floating
 from tunefarm_workers.inputs import INPUT_SETS
-from tunefarm_workers.messages import ReferenceBroken, ReferenceOrder, ReferenceTimed, from_reference
-from tunefarm_workers.output_layout import OutputLayout
-from tunefarm_workers.shared_memory import SharedMemory
+from tunefarm_workers.messages import ReferenceBroken, ReferenceOrder, ReferenceStep, ReferenceTimed, from_reference
+from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT, OutputLayout, reference_slot
+from tunefarm_workers.output_transfer import OutputIntake
 from tunefarm_workers.tolerance import Array, OutputReference, all_finite, worst_error
 
 _KILLS_BORNE = 2
@@ -31,8 +29,28 @@ class Doubt(Enum):
     FAILED = "it does not build or run"
 
 
+class Judge(Protocol):
+    """What knows whether outputs are right."""
+
+    @property
+    def repeated_calls_agree(self) -> bool:
+        """Whether a second call on the same tensors gives the same outputs."""
+
+
+def slots_to_judge(sets: int, judge: Judge) -> list[tuple[int, int]]:
+    """Which of the slots that a candidate fills are compared, each with the number of its set of inputs."""
+    slots = [(FIRST_SLOT, 0)]
+    if sets == INPUT_SETS:
+        slots += [(LAST_SLOT + number, number) for number in range(1, INPUT_SETS)]
+        if judge.repeated_calls_agree:
+            slots.append((LAST_SLOT, 0))
+    return slots
+
+
 class Referee:
     """Runs the untuned function in a child of its own and compares outputs with what it gave.
+
+    What is right lies in this process's private memory alone from the moment in which the child has sent it.
 
     A conversation with that child: ``on_progress`` is called whenever another set of inputs is known or doubt arose.
     """
@@ -59,18 +77,17 @@ class Referee:
         self._kills = 0
         self.host_is_lost = False
         """Whether nothing more will come, because the host that children are forked from is gone."""
-        self._own_memory = SharedMemory("reference", self._own.size_bytes * INPUT_SETS)
-        self._double_memory = SharedMemory("widened-reference", self._double.size_bytes * INPUT_SETS)
         self.child: Child = self._fork()
 
     def _fork(self) -> Child:
         self._silent_since_s = None
+        self._steps.clear()  # what an earlier child sent and nobody has learnt from is sent again
+        self._sent = OutputIntake([self._own] * INPUT_SETS + [self._double] * INPUT_SETS)
         return self._server.fork(
             "tunefarm_workers.reference:run",
             ReferenceOrder(sets=INPUT_SETS, widen=self._widen).model_dump_json().encode(),
             limits=self._limits,
             confinement=Confinement.strict(),
-            descriptors=[self._own_memory.descriptor, self._double_memory.descriptor],
         )
 
     @property
@@ -91,7 +108,11 @@ class Referee:
         """Take in one step."""
         self._silent_since_s = None
         try:
+            if self._sent.take(message):
+                return
             step = from_reference.validate_json(message)
+            if isinstance(step, ReferenceStep):
+                self._done(step)
         except ValueError:
             self._doubt(Doubt.FAILED, "its process sent nonsense")
             return
@@ -102,8 +123,6 @@ class Referee:
             return
         if isinstance(step, ReferenceBroken):
             self._broken(step)
-        else:
-            self._steps.add((step.set_number, step.double))
         self._settle()
 
     def check_deadline(self, moving_s: float, limit_s: float) -> None:
@@ -148,7 +167,6 @@ class Referee:
     def _drop_widened(self) -> None:
         """Do without the widened form, and compute the other one again."""
         self._widen = False
-        self._steps = {step for step in self._steps if not step[1]}
 
     def _replace_child(self) -> None:
         try:
@@ -156,15 +174,12 @@ class Referee:
         except ForkFailed:
             self.host_is_lost = True
 
-    def judge(self, memory: mmap.mmap, set_numbers: Sequence[tuple[int, int]]) -> float:
+    def judge(self, outputs: Iterable[tuple[int, Sequence[Array]]]) -> float:
         """The worst error of outputs in units of what is allowed.
 
-        ``set_numbers`` pairs slots of ``memory`` with the sets of inputs whose outputs they hold.
+        ``outputs`` pairs numbers of sets of inputs with the outputs on them.
         """
-        return max(
-            worst_error(self._references[number], self._own.arrays(memory, slot * self._own.size_bytes))
-            for slot, number in set_numbers
-        )
+        return max(worst_error(self._references[number], own) for number, own in outputs)
 
     def complaint(self, error: float) -> str:
         """What to say of outputs with such an error."""
@@ -180,10 +195,15 @@ class Referee:
         return self._repeatable
 
     def close(self) -> None:
-        """End the child and let the memory go."""
+        """End the child."""
         self.child.close()
-        self._own_memory.close()
-        self._double_memory.close()
+
+    def _done(self, step: ReferenceStep) -> None:
+        """Note that outputs were sent. Raises ``ValueError`` where they were not."""
+        slot = reference_slot(step.set_number, double=step.double)
+        if not 0 <= step.set_number < INPUT_SETS or not self._sent.holds(slot):
+            raise ValueError("outputs are said to be sent, and were not")
+        self._steps.add((step.set_number, step.double))
 
     def _broken(self, broken: ReferenceBroken) -> None:
         if broken.double:
@@ -198,32 +218,27 @@ class Referee:
                 self._learn(number)
 
     def _learn(self, number: int) -> None:
-        own = _copies(self._own, self._own_memory, number)
+        own = self._sent.arrays(reference_slot(number, double=False))
         if not all_finite(own):
             self._doubt(Doubt.NOT_FINITE, "")
             return
         doubles: list[Array | None] = [None] * len(own)
         if (number, True) in self._steps:
             doubles = [
-                copy if is_floating(tensor.dtype) and all_finite([copy]) else None
-                for tensor, copy in zip(
-                    self._double.tensors, _copies(self._double, self._double_memory, number), strict=True
+                wide if is_floating(tensor.dtype) and all_finite([wide]) else None
+                for tensor, wide in zip(
+                    self._double.tensors, self._sent.arrays(reference_slot(number, double=True)), strict=True
                 )
             ]
         self._references[number] = [
             OutputReference.of(tensor, plain, double)
             for tensor, plain, double in zip(self._own.tensors, own, doubles, strict=True)
         ]
+        for double in (False, True):
+            self._sent.drop(reference_slot(number, double=double))
         self._on_progress()
 
     def _doubt(self, doubt: Doubt, text: str) -> None:
         self.doubt = doubt
         self.doubt_text = text
         self._on_progress()
-
-
-def _copies(layout: OutputLayout, shared: SharedMemory, number: int) -> list[Array]:
-    memory = shared.map()
-    copies = [np.array(array) for array in layout.arrays(memory, number * layout.size_bytes)]
-    memory.close()
-    return copies

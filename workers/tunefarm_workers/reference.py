@@ -1,6 +1,5 @@
 """The child that runs the untuned function, so that others have something to be right against."""
 
-import mmap
 import time
 from typing import Any, Final
 
@@ -14,7 +13,8 @@ from tunefarm_workers.element_type import is_floating
 from tunefarm_workers.guarded_tensor import GuardedTensor
 from tunefarm_workers.inputs import InputArray
 from tunefarm_workers.messages import ReferenceBroken, ReferenceOrder, ReferenceStep, ReferenceTimed
-from tunefarm_workers.output_layout import OutputLayout
+from tunefarm_workers.output_layout import reference_slot
+from tunefarm_workers.output_transfer import send_outputs
 from tunefarm_workers.scheduled_module import build_in_place
 from tunefarm_workers.shipped_module import ENTRY
 from tunefarm_workers.task_host import HeldTask, held_task, input_tensor
@@ -28,24 +28,23 @@ _NOT_BUILT = (tvm.error.InternalError, ValueError, RuntimeError)
 """What TVM raises where it cannot compile the reordered loops of a type, such as vectors of bfloat16."""
 
 
-def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry: both forms of the function on every set of inputs, the first set first.
-
-    ``descriptors`` holds the shared memory for the outputs in their own types, then that for the widened ones.
-    """
+def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape
+    """Entry: both forms of the function on every set of inputs, the first set first."""
     order = ReferenceOrder.model_validate_json(payload)
     held = held_task()
-    widened = _widened(held, descriptors[1]) if order.widen else None
-    forms = [form for form in (_own(held, descriptors[0]), widened) if form is not None]
+    widened = _widened(held) if order.widen else None
+    forms = [form for form in (_own(held), widened) if form is not None]
     for set_number in range(order.sets):
         for form in list(forms):
             try:
-                form.run(set_number)
+                outputs = form.run(set_number)
             except Exception as error:  # noqa: BLE001 - whatever the user's function raises is the answer
                 message = f"{type(error).__name__}: {error}"[:_MESSAGE_CHARACTERS]
                 _send(channel, ReferenceBroken(double=form.double, message=message))
                 forms.remove(form)
                 continue
+            slot = reference_slot(set_number, double=form.double)
+            send_outputs(channel, slot, (output.contents() for output in outputs))
             _send(channel, ReferenceStep(set_number=set_number, double=form.double))
     for form in forms:
         if not form.double and (latency_s := form.seconds_as_written()) is not None:
@@ -56,11 +55,11 @@ def _send(channel: Channel, message: ReferenceStep | ReferenceBroken | Reference
     channel.send(message.model_dump_json().encode())
 
 
-def _own(held: HeldTask, shared: int) -> "_Form":
-    return _Form(held, held.module, held.arguments, shared, double=False)
+def _own(held: HeldTask) -> "_Form":
+    return _Form(held, held.module, held.arguments, double=False)
 
 
-def _widened(held: HeldTask, shared: int) -> "_Form | None":
+def _widened(held: HeldTask) -> "_Form | None":
     if not any(is_floating(argument.tensor.dtype) for argument in held.arguments if argument.tensor.is_output):
         return None
     arguments = tuple(
@@ -69,7 +68,7 @@ def _widened(held: HeldTask, shared: int) -> "_Form | None":
         else argument
         for argument in held.arguments
     )
-    return _Form(held, None, arguments, shared, double=True)
+    return _Form(held, None, arguments, double=True)
 
 
 class _Form:
@@ -80,7 +79,6 @@ class _Form:
         held: HeldTask,
         module: tvm.IRModule | None,
         arguments: tuple[Argument, ...],
-        shared: int,
         *,
         double: bool,
     ) -> None:
@@ -88,14 +86,12 @@ class _Form:
         self._held = held
         self._module = module
         self._arguments = arguments
-        self._shared = shared
-        self._layout = OutputLayout.of(tuple(argument.tensor for argument in arguments))
         self._function: Any = None
         self._is_as_written = True
         self._least_s = float("inf")
 
-    def run(self, set_number: int) -> None:
-        """Run on one set of inputs and write the outputs to its slot."""
+    def run(self, set_number: int) -> list[GuardedTensor]:
+        """Run on one set of inputs; the outputs."""
         if self._function is None:
             self._function = self._built(self._module or widen(self._held.order.module_json))
         outputs: list[GuardedTensor] = []
@@ -103,9 +99,7 @@ class _Form:
         for argument, array in zip(self._arguments, self._held.inputs(set_number), strict=True):
             tensors.append(self._tensor(argument, array, outputs))
         self._least_s = min(self._least_s, _seconds_of(self._function, tensors))
-        memory = mmap.mmap(self._shared, 0)
-        for output, offset in zip(outputs, self._layout.offsets_bytes, strict=True):
-            output.copy_to(memory, set_number * self._layout.size_bytes + offset)
+        return outputs
 
     def seconds_as_written(self) -> float | None:
         """About how long a call takes of the function without the new order of its loops; None where that is long."""

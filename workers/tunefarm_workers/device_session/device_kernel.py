@@ -1,16 +1,16 @@
 """A library on a device with tensors to call it on."""
 
-import mmap
 import zlib
 from typing import Any
 
 import numpy as np
 
+from tunefarm_sandbox.channel import Channel
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_workers.device_session.bench import Bench
 from tunefarm_workers.device_session.session_messages import LibraryShape
 from tunefarm_workers.messages import Broken
-from tunefarm_workers.output_layout import OutputLayout
+from tunefarm_workers.output_transfer import send_outputs
 from tunefarm_workers.task_host import HeldTask
 
 
@@ -49,7 +49,6 @@ class DeviceKernel:
         self._shape = shape
         self._function = module[shape.entry]
         held = inputs.held
-        self._layout = OutputLayout.of(tuple(argument.tensor for argument in held.arguments))
         self._outputs = {
             position: bench.output(argument.tensor)
             for position, argument in enumerate(held.arguments)
@@ -76,12 +75,9 @@ class DeviceKernel:
         self._function(*self.arguments)
         self._bench.synchronize()
 
-    def copy_outputs(self, memory: mmap.mmap, slot: int) -> None:
-        """Copy all outputs into one slot of the shared memory."""
-        for output, offset in zip(self._outputs.values(), self._layout.offsets_bytes, strict=True):
-            contents = output.contents()
-            start = slot * self._layout.size_bytes + offset
-            memory[start : start + contents.size] = contents.tobytes()
+    def send_outputs(self, channel: Channel, slot: int) -> None:
+        """Send all outputs, under the number ``slot``."""
+        send_outputs(channel, slot, (memoryview(output.contents().tobytes()) for output in self._outputs.values()))
 
     def overstepped(self, *, inputs: bool) -> Broken | None:
         """What the kernel wrote that it must not: around its outputs, or, if looked for, to its first inputs."""

@@ -27,6 +27,7 @@ from tunefarm_workers.device_session.session_messages import (
     from_session,
 )
 from tunefarm_workers.messages import Broken, HostOrder, Round
+from tunefarm_workers.output_transfer import OutputIntake
 
 _SEND_S = 5.0
 _GONE_S = 1.0
@@ -51,6 +52,7 @@ class DeviceSession:
         self.host = host
         self.began_s = time.monotonic()
         self.candidates = 0
+        self._outputs = OutputIntake([])
         self.is_busy = True
         """Whether the child is in the middle of something on the device; until it is ready, of reaching it."""
         order = SessionOrder(
@@ -74,11 +76,16 @@ class DeviceSession:
         longest_s = self._access.session_s
         return math.inf if longest_s is None else longest_s - (now_s - self.began_s)
 
-    def send(self, request: Request, descriptors: Sequence[int] = ()) -> None:
-        """Send a request; a child that is gone shows when its answer is awaited."""
+    def send(self, request: Request, descriptors: Sequence[int] = (), outputs: OutputIntake | None = None) -> None:
+        """Send a request whose answer ``outputs`` precede; a child that is gone shows when its answer is awaited."""
         self.is_busy = True
+        self._outputs = outputs or OutputIntake([])
         with suppress(ChannelClosed, TimeoutError):
             self.child.channel.send(request.model_dump_json().encode(), descriptors, timeout_s=_SEND_S)
+
+    def takes(self, message: bytes) -> bool:
+        """Whether a message is a piece of the outputs that precede an answer. Raises ``ValueError`` if out of turn."""
+        return self._outputs.take(message)
 
     def wait_until_ready(self, on_wait: OnWait) -> None:
         """Wait until the device is reached. Raises ``DeviceLost``, or ``ChildFailed`` when ``on_wait`` ends it."""
@@ -91,9 +98,16 @@ class DeviceSession:
         if not isinstance(answer, SessionReady):
             raise DeviceLost(f"{self._access.name} was not reached: {_text_of(answer)}")
 
-    def ask(self, request: Request, descriptors: Sequence[int], timeout_s: float, on_wait: OnWait) -> Answer:
+    def ask(
+        self,
+        request: Request,
+        descriptors: Sequence[int],
+        timeout_s: float,
+        on_wait: OnWait,
+        outputs: OutputIntake | None = None,
+    ) -> Answer:
         """The answer to a request. Raises ``DeviceLost``, and ``ChildFailed`` when the child dies or takes too long."""
-        self.send(request, descriptors)
+        self.send(request, descriptors, outputs)
         try:
             answer = self._answer(timeout_s, "running", on_wait)
         except ChildFailed as failed:
@@ -135,9 +149,11 @@ class DeviceSession:
         self.child.close()
 
     def _answer(self, timeout_s: float, doing: str, on_wait: OnWait) -> Answer:
-        said = answer_of(self.child, timeout_s, doing, on_wait)
-        self.is_busy = False
+        deadline_s = time.monotonic() + timeout_s
         try:
+            while self.takes(said := answer_of(self.child, deadline_s - time.monotonic(), doing, on_wait)):
+                pass
+            self.is_busy = False
             return from_session.validate_json(said)
         except ValueError as error:
             message = "The child that holds the device sent something that is no message."

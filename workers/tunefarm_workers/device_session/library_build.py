@@ -1,6 +1,5 @@
 """One library in the making: a child that compiles, and the folder it does it in."""
 
-import os
 import shutil
 import tempfile
 import time
@@ -12,8 +11,8 @@ from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_sandbox.limits import Limits
-from tunefarm_schemas.failure import TrialFailure
-from tunefarm_workers.child_answer import OnWait, answer_of
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_workers.child_answer import ChildFailed, OnWait, answer_of
 from tunefarm_workers.child_death import failure_of_death
 from tunefarm_workers.device_session.build_answer import built_library, built_references
 from tunefarm_workers.device_session.session_messages import (
@@ -24,7 +23,7 @@ from tunefarm_workers.device_session.session_messages import (
     Toolchain,
 )
 from tunefarm_workers.processor_clock import processor_time_s
-from tunefarm_workers.shared_memory import SharedMemory
+from tunefarm_workers.shared_memory import NotSealed, SharedMemory
 
 _BUILD_S = 120.0
 _GONE_S = 1.0
@@ -97,7 +96,13 @@ class LibraryBuild:
 
 
 def in_memory(library: bytes) -> SharedMemory:
-    """A library where a child can load it from: memory without a path, which is gone with its last descriptor."""
-    memory = SharedMemory("library", max(len(library), 1))
-    os.pwrite(memory.descriptor, library, 0)
-    return memory
+    """A library where a child can load it from, and no process can change it. It is gone with its last descriptor.
+
+    Raises:
+        ChildFailed: another process was about to change it.
+    """
+    try:
+        return SharedMemory.holding("library", library)
+    except NotSealed as error:
+        failure = TrialFailure(reason=FailureReason.DEVICE_LOST, message=f"The library is not safe: {error}")
+        raise ChildFailed(failure) from error

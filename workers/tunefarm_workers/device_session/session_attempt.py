@@ -10,6 +10,7 @@ from tunefarm_sandbox.child import Child
 from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.measurement import Dispatch, Failed, Measurement, Purpose, Result, Stages
+from tunefarm_workers.child_answer import ChildFailed
 from tunefarm_workers.device_session.compiler import Build
 from tunefarm_workers.device_session.device_session import DeviceSession
 from tunefarm_workers.device_session.library_build import in_memory
@@ -23,7 +24,9 @@ from tunefarm_workers.device_session.session_messages import (
 from tunefarm_workers.device_session.session_task import SessionTask
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.messages import Broken
-from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT, SLOTS
+from tunefarm_workers.output_layout import SLOTS
+from tunefarm_workers.output_transfer import OutputIntake
+from tunefarm_workers.referee import slots_to_judge
 from tunefarm_workers.shared_memory import SharedMemory
 
 _SENT_TWICE = 2
@@ -65,7 +68,7 @@ class SessionAttempt:
         self._stages = Stages()
         self._shape: LibraryShape | None = None
         self._library: SharedMemory | None = None
-        self._outputs = SharedMemory("outputs", task.opened.layout.size_bytes * SLOTS)
+        self._outputs = OutputIntake([task.opened.layout] * SLOTS)
         self._ran: SessionRan | None = None
         self._is_buried = False
 
@@ -86,7 +89,11 @@ class SessionAttempt:
     def received(self, message: bytes) -> None:
         """Go on with what was said of the build: that it is done, and then the library."""
         if self._shape is not None:
-            self._library = in_memory(message)
+            try:
+                self._library = in_memory(message)
+            except ChildFailed as failed:
+                self.fail_with(failed.failure)
+                return
             self._build.close()
             self._enter(Stage.WAITING)
             self._owner.built(self)
@@ -126,7 +133,7 @@ class SessionAttempt:
             thorough=self.dispatch.purpose is not Purpose.SEARCH,
             cold_cache=PROTOCOLS[self.task.order.protocol_id].cold_cache,
         )
-        session.send(request, [self._library.descriptor, self._outputs.descriptor])
+        session.send(request, [self._library.descriptor], self._outputs)
 
     def wait_again(self) -> None:
         """The device went away through no doing of this candidate: it waits for its return."""
@@ -147,14 +154,11 @@ class SessionAttempt:
         ran, referee = self._ran, self.task.opened.referee
         if self.stage is not Stage.JUDGED_LATER or ran is None or not referee.knows(ran.inputs_checked):
             return
-        slots = [(FIRST_SLOT, 0)]
-        if ran.inputs_checked == INPUT_SETS:
-            slots += [(LAST_SLOT + number, number) for number in range(1, INPUT_SETS)]
-            if referee.repeated_calls_agree:
-                slots.append((LAST_SLOT, 0))
-        memory = self._outputs.map()
-        error = referee.judge(memory, slots)
-        memory.close()
+        slots = slots_to_judge(ran.inputs_checked, referee)
+        if not all(self._outputs.holds(slot) for slot, _ in slots):
+            self.fail(FailureReason.CRASH, "The child that holds the device did not send all outputs.")
+            return
+        error = referee.judge((number, self._outputs.arrays(slot)) for slot, number in slots)
         if self._is_buried:  # other inputs are tried instead, and this attempt is begun again
             return
         result: Result = ran.result
@@ -196,7 +200,6 @@ class SessionAttempt:
         """End what still runs of it and let its memory go."""
         self._is_buried = True
         self._build.close()
-        self._outputs.close()
         if self._library is not None:
             self._library.close()
 

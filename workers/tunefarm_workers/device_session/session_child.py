@@ -1,7 +1,6 @@
 """The child that holds a device: it loads, runs, times and checks one library after another until it is ended."""
 
 import math
-import mmap
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -60,7 +59,7 @@ def serve_session(channel: Channel, payload: bytes, bench_of: BenchOf) -> None:
     except Exception as error:  # noqa: BLE001 - whatever it is, the device cannot be used
         _send(channel, DeviceGone(message=f"{type(error).__name__}: {error}"[:3000]))
         return
-    station = _Station(bench, inputs, order)
+    station = _Station(channel, bench, inputs, order)
     _send(channel, SessionReady())
     while True:
         message, descriptors = channel.receive_with_descriptors()
@@ -82,7 +81,8 @@ class _Entrant:
 class _Station:
     """What a session does with its device."""
 
-    def __init__(self, bench: Bench, inputs: PlacedInputs | None, order: SessionOrder) -> None:
+    def __init__(self, channel: Channel, bench: Bench, inputs: PlacedInputs | None, order: SessionOrder) -> None:
+        self._channel = channel
         self._bench = bench
         self._inputs = inputs
         self._order = order
@@ -94,9 +94,9 @@ class _Station:
         request = to_session.validate_json(message)
         try:
             if isinstance(request, RunRequest):
-                return self._run(request, descriptors[0], descriptors[1])
+                return self._run(request, descriptors[0])
             if isinstance(request, EnterRequest):
-                return self._enter(request, descriptors[0], descriptors[1])
+                return self._enter(request, descriptors[0])
             if isinstance(request, RoundRequest):
                 return self._round(request.turn)
             return self._time_references(request, descriptors)
@@ -109,11 +109,11 @@ class _Station:
                 return Entered(failure=failure)
             return failure
 
-    def _run(self, request: RunRequest, library: int, outputs: int) -> SessionRan | Broken:
-        kernel, timer, memory = self._loaded(request.shape, library, outputs, cold_cache=request.cold_cache)
+    def _run(self, request: RunRequest, library: int) -> SessionRan | Broken:
+        kernel, timer = self._loaded(request.shape, library, cold_cache=request.cold_cache)
         began_s = time.perf_counter()
         kernel.call()
-        kernel.copy_outputs(memory, FIRST_SLOT)
+        kernel.send_outputs(self._channel, FIRST_SLOT)
         result: Result
         if request.thorough or request.incumbent_s is None:
             result = full_timing(timer.seconds_per_call, timer.seconds_per_call(1))
@@ -123,26 +123,24 @@ class _Station:
         checked = is_best or request.thorough
         wrong = kernel.overstepped(inputs=checked)
         if wrong is None and checked:
-            kernel.copy_outputs(memory, LAST_SLOT)
+            kernel.send_outputs(self._channel, LAST_SLOT)
             for set_number in range(1, INPUT_SETS):
                 kernel.feed(set_number)
                 kernel.call()
-                kernel.copy_outputs(memory, LAST_SLOT + set_number)
+                kernel.send_outputs(self._channel, LAST_SLOT + set_number)
             wrong = kernel.overstepped(inputs=True)
-        memory.close()
         if wrong is not None:
             return wrong
         run_s = time.perf_counter() - began_s
         return SessionRan(result=result, run_s=run_s, inputs_checked=INPUT_SETS if checked else 1)
 
-    def _enter(self, request: EnterRequest, library: int, outputs: int) -> Entered:
-        kernel, timer, memory = self._loaded(request.shape, library, outputs, cold_cache=request.cold_cache)
+    def _enter(self, request: EnterRequest, library: int) -> Entered:
+        kernel, timer = self._loaded(request.shape, library, cold_cache=request.cold_cache)
         for set_number in reversed(range(INPUT_SETS)):  # the first set stays in, to be timed on
             kernel.feed(set_number)
             kernel.call()
-            kernel.copy_outputs(memory, set_number)
+            kernel.send_outputs(self._channel, set_number)
         wrong = kernel.overstepped(inputs=True)
-        memory.close()
         calls = max(1, math.ceil(_SAMPLE_S / timer.seconds_per_call(1)))
         self._entrants.append(None if wrong is not None else _Entrant(kernel, timer, calls))
         return Entered(failure=wrong)
@@ -163,17 +161,13 @@ class _Station:
                 break
         return Round(samples_s=tuple(tuple(own) for own in samples))
 
-    def _loaded(
-        self, shape: LibraryShape, library: int, outputs: int, *, cold_cache: bool
-    ) -> tuple[DeviceKernel, DeviceTimer, mmap.mmap]:
+    def _loaded(self, shape: LibraryShape, library: int, *, cold_cache: bool) -> tuple[DeviceKernel, DeviceTimer]:
         assert self._inputs is not None, "kernels run only in the session of a task"
-        memory = mmap.mmap(outputs, 0)
-        os.close(outputs)
         module = self._bench.load(library)
         kernel = DeviceKernel(self._bench, self._inputs, module, shape)
         flush_bytes = self._order.flush_bytes if cold_cache else 0
         timer = DeviceTimer(self._bench, module, shape.entry, kernel.arguments, flush_bytes=flush_bytes)
-        return kernel, timer, memory
+        return kernel, timer
 
     def _time_references(self, request: ReferenceRequest, descriptors: Sequence[int]) -> ReferenceTimes:
         if self._references:

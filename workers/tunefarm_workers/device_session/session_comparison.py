@@ -20,8 +20,9 @@ from tunefarm_workers.device_session.session_messages import (
 from tunefarm_workers.device_session.session_task import SessionTask
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.messages import Broken, Round
+from tunefarm_workers.output_transfer import OutputIntake
 from tunefarm_workers.sampling import is_calm
-from tunefarm_workers.shared_memory import SharedMemory
+from tunefarm_workers.tolerance import Array
 
 _PATIENCE = 4
 _LEAST_SAMPLES = 5
@@ -29,6 +30,8 @@ _ROUND_S = 120.0
 _LOSSES_BORNE = 2
 
 Library = tuple[LibraryShape, bytes]
+Judge = Callable[[Sequence[tuple[int, Sequence[Array]]]], float]
+"""The error of outputs, each with the number of its set of inputs, in units of what is allowed."""
 SessionOf = Callable[[SessionTask], DeviceSession]
 """A session that reached the device; whoever gets it closes it."""
 
@@ -45,8 +48,8 @@ class SessionComparison:
         self._results: dict[int, Result] = {}
         self._losses = 0
 
-    def run(self, libraries: Sequence[Library | TrialFailure], judge: Callable[[SharedMemory], float]) -> Comparison:
-        """Time the libraries; ``judge`` gives the error of outputs on all sets of inputs. The device must be ours.
+    def run(self, libraries: Sequence[Library | TrialFailure], judge: Judge) -> Comparison:
+        """Time the libraries; The device must be ours.
 
         A library that takes the session down is left out, and the others begin again.
         """
@@ -69,7 +72,7 @@ class SessionComparison:
                 self._end_with(alive, failed.failure)
         return Comparison(results=tuple(self._results[index] for index in range(len(libraries))))
 
-    def _one_session(self, alive: dict[int, Library], judge: Callable[[SharedMemory], float]) -> None:
+    def _one_session(self, alive: dict[int, Library], judge: Judge) -> None:
         """Everything in one session. Returns early, with one more result, when a library ends it."""
         with self._opened() as session:
             for index, library in alive.items():
@@ -89,17 +92,15 @@ class SessionComparison:
         finally:
             session.close()
 
-    def _enter(
-        self, session: DeviceSession, library: Library, judge: Callable[[SharedMemory], float]
-    ) -> TrialFailure | None:
+    def _enter(self, session: DeviceSession, library: Library, judge: Judge) -> TrialFailure | None:
         """Why a library is out; None when it is in. Raises ``DeviceLost``, or ``ChildFailed`` when canceled."""
         opened = self._task.opened
         request = EnterRequest(shape=library[0], cold_cache=PROTOCOLS[self._task.order.protocol_id].cold_cache)
-        size_bytes = opened.layout.size_bytes * INPUT_SETS
-        with in_memory(library[1]) as held, SharedMemory("comparison", size_bytes) as outputs:
+        outputs = OutputIntake([opened.layout] * INPUT_SETS)
+        with in_memory(library[1]) as held:
             limit_s = 3 * opened.deadlines.run_s(None, INPUT_SETS - 1)
             try:
-                answer = session.ask(request, [held.descriptor, outputs.descriptor], limit_s, self._on_wait)
+                answer = session.ask(request, [held.descriptor], limit_s, self._on_wait, outputs)
             except DeviceLost:
                 raise
             except ChildFailed as failed:
@@ -109,7 +110,10 @@ class SessionComparison:
             broken = answer.failure if isinstance(answer, Entered) else _out_of_turn(answer.kind)
             if broken is not None:
                 return TrialFailure(reason=broken.reason, message=broken.message[:4000])
-            error = judge(outputs)
+            if not all(outputs.holds(number) for number in range(INPUT_SETS)):
+                message = "The child that holds the device did not send all outputs."
+                return TrialFailure(reason=FailureReason.CRASH, message=message)
+        error = judge([(number, outputs.arrays(number)) for number in range(INPUT_SETS)])
         if error > 1.0:
             message = opened.referee.complaint(error)
             return TrialFailure(reason=FailureReason.WRONG_RESULT, message=message)

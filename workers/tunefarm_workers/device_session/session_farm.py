@@ -40,9 +40,11 @@ from tunefarm_workers.device_session.session_task import SessionTask
 from tunefarm_workers.farm_settings import FarmSettings
 from tunefarm_workers.inputs import INPUT_SETS
 from tunefarm_workers.lane_farm import LaneFarm
-from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT, SLOTS
+from tunefarm_workers.output_layout import SLOTS
+from tunefarm_workers.output_transfer import OutputIntake
 from tunefarm_workers.quiet_turn import while_quiet
-from tunefarm_workers.shared_memory import SharedMemory
+from tunefarm_workers.referee import slots_to_judge
+from tunefarm_workers.tolerance import Array
 
 _REFERENCE_POLL_S = 0.02
 _CALIBRATE_S = 60.0
@@ -105,7 +107,7 @@ class SessionFarm(LaneFarm[SessionLane]):
             task = self._judging_task(order.exploration_id, on_wait, INPUT_SETS)
             libraries = self._compiled(task, order.traces, on_wait)
             comparison = SessionComparison(task, order, lambda of: self._session(of, on_wait), on_wait)
-            return self._alone(lambda: comparison.run(libraries, lambda memory: self._error(task, memory)), on_wait)
+            return self._alone(lambda: comparison.run(libraries, lambda outputs: self._judged(task, outputs)), on_wait)
         except ChildFailed as failed:
             return Comparison(results=tuple(Failed(failure=failed.failure) for _ in order.traces))
 
@@ -218,13 +220,16 @@ class SessionFarm(LaneFarm[SessionLane]):
         )
         session = self._session(task, on_wait)
         try:
-            with in_memory(library[1]) as held, SharedMemory("outputs", opened.layout.size_bytes * SLOTS) as outputs:
+            outputs = OutputIntake([opened.layout] * SLOTS)
+            with in_memory(library[1]) as held:
                 limit_s = opened.deadlines.run_s(None, INPUT_SETS - 1) + self._access.run_allowance_s
-                answer = session.ask(request, [held.descriptor, outputs.descriptor], limit_s, on_wait)
-                if not isinstance(answer, SessionRan) or isinstance(answer.result, Failed):
-                    raise ChildFailed(_failure_of(answer))
-                slots = [(FIRST_SLOT, 0), *((LAST_SLOT + number, number) for number in range(1, INPUT_SETS))]
-                error = self._judged(task, outputs, slots)
+                answer = session.ask(request, [held.descriptor], limit_s, on_wait, outputs)
+            slots = slots_to_judge(INPUT_SETS, opened.referee)
+            if not isinstance(answer, SessionRan) or isinstance(answer.result, Failed):
+                raise ChildFailed(_failure_of(answer))
+            if not all(outputs.holds(slot) for slot, _ in slots):
+                raise ChildFailed(_failure_of(None))
+            error = self._judged(task, [(number, outputs.arrays(slot)) for slot, number in slots])
         finally:
             session.close()
         if error > 1.0:
@@ -243,15 +248,8 @@ class SessionFarm(LaneFarm[SessionLane]):
                 raise canceled()
             time.sleep(_REFERENCE_POLL_S)
 
-    def _error(self, task: SessionTask, outputs: SharedMemory) -> float:
-        return self._judged(task, outputs, [(number, number) for number in range(INPUT_SETS)])
-
-    def _judged(self, task: SessionTask, outputs: SharedMemory, slots: Sequence[tuple[int, int]]) -> float:
-        memory = outputs.map()
-        try:
-            return self._lane.loop.ask(lambda: task.opened.referee.judge(memory, slots))
-        finally:
-            memory.close()
+    def _judged(self, task: SessionTask, outputs: Sequence[tuple[int, Sequence[Array]]]) -> float:
+        return self._lane.loop.ask(lambda: task.opened.referee.judge(outputs))
 
     def _deliver(self, measurement: Measurement) -> None:
         self.statistics = self.statistics.with_measurement(measurement, self._lane.quiet_device.still_s)

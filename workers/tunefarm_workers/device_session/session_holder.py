@@ -125,9 +125,11 @@ class SessionHolder:
 
     def received(self, message: bytes) -> None:
         """Go on with what the child said."""
-        if self._session is not None:
-            self._session.is_busy = False
+        assert self._session is not None, "nothing is listened to without a session"
         try:
+            if self._session.takes(message):
+                return
+            self._session.is_busy = False
             said = from_session.validate_json(message)
         except ValueError:
             self._over(_crash("The child that holds the device sent something that is no message."))

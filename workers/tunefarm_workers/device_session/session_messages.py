@@ -111,7 +111,7 @@ class DeviceGone(Frozen):
 
 
 class RunRequest(Frozen):
-    """Run, time and check one library. Descriptors: the library, and memory for ``SLOTS`` sets of outputs."""
+    """Run, time and check one library, which is the descriptor. Its outputs are sent before the answer."""
 
     kind: Literal["run"] = "run"
     shape: LibraryShape
@@ -121,7 +121,7 @@ class RunRequest(Frozen):
 
 
 class EnterRequest(Frozen):
-    """Load a library that is timed beside others. Descriptors: the library, and memory for its outputs."""
+    """Load the library in the descriptor, to be timed beside others. Its outputs are sent before the answer."""
 
     kind: Literal["enter"] = "enter"
     shape: LibraryShape
@@ -146,7 +146,7 @@ ToSession = Annotated[RunRequest | EnterRequest | RoundRequest | ReferenceReques
 
 
 class SessionRan(Frozen):
-    """What the clock said. ``inputs_checked`` sets of outputs lie in the memory."""
+    """What the clock said. The outputs on ``inputs_checked`` sets of inputs were sent."""
 
     kind: Literal["ran"] = "ran"
     result: Annotated[Result, Field(discriminator="kind")]
@@ -155,7 +155,7 @@ class SessionRan(Frozen):
 
 
 class Entered(Frozen):
-    """A library is loaded, and its outputs on all sets of inputs are written; or it broke."""
+    """A library is loaded, and its outputs on all sets of inputs were sent; or it broke."""
 
     kind: Literal["entered"] = "entered"
     failure: Broken | None
