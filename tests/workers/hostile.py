@@ -8,13 +8,18 @@ import ctypes
 import time
 from typing import Any
 
+import numpy as np
+
 import tunefarm_workers.candidate as candidate
 import tunefarm_workers.comparison_child as comparison_child
 from tunefarm_workers.call_timer import CallTimer
+from tunefarm_workers.guarded_tensor import GuardedTensor
 
 PREFIX = "misdeed:"
+CONSTANT = 1.25
 
 _true_replay = candidate.replay
+_true_contents = GuardedTensor.contents
 _misdeed = ""
 
 
@@ -24,6 +29,7 @@ def arm() -> None:
     preload()
     candidate.replay = comparison_child.replay = replay
     candidate.CallTimer = HostileTimer
+    GuardedTensor.contents = contents
 
 
 def replay(module: Any, trace_text: str | None) -> Any:
@@ -41,6 +47,13 @@ def replay(module: Any, trace_text: str | None) -> Any:
     if _misdeed == "eat memory while building":
         _eat()
     return module
+
+
+def contents(tensor: GuardedTensor) -> memoryview:
+    true = _true_contents(tensor)
+    if _misdeed != "give a constant":
+        return true
+    return memoryview(np.full(true.nbytes // 4, CONSTANT, np.float32)).cast("B")
 
 
 class HostileTimer(CallTimer):

@@ -51,6 +51,9 @@ class AttemptOwner(Protocol):
     def host_died(self, task: OpenTask) -> None:
         """Take the news that the host of ``task`` is gone, and its children with it."""
 
+    def confirm(self, task: OpenTask) -> None:
+        """Confirm the reference of ``task``; ``Attempt.judge`` is called again afterwards."""
+
     def is_loaded(self) -> bool:
         """Whether other work slows this host down."""
 
@@ -153,6 +156,9 @@ class Attempt:
             return
         error = self.task.referee.judge((number, self._outputs.arrays(slot)) for slot, number in slots)
         if self._is_buried:  # other inputs are tried instead, and this attempt is begun again
+            return
+        if error > 1.0 and not self.task.is_confirmed:
+            self._owner.confirm(self.task)
             return
         result: Result = ran.result
         if error > 1.0:

@@ -47,6 +47,9 @@ class ComparisonOwner(Protocol):
     def forget(self, conversation: ChildConversation) -> None:
         """Stop listening to it."""
 
+    def confirm(self, task: OpenTask) -> None:
+        """Confirm the reference of ``task``; ``RunningComparison.conclude`` is called again afterwards."""
+
     def host_died(self, task: OpenTask) -> None:
         """Take the news that the host of ``task`` is gone, and its children with it."""
 
@@ -162,6 +165,9 @@ class RunningComparison:
         if not self._timed or not self.task.referee.knows(INPUT_SETS):
             return
         self._judge()
+        if max(self._errors.values(), default=0.0) > 1.0 and not self.task.is_confirmed:
+            self._owner.confirm(self.task)
+            return
         for index in self._entrants:
             if index not in self._results:
                 error = self._errors[index]

@@ -91,6 +91,10 @@ class DeviceWatch:
             self._asked = True
             self._owner.quiet_device.claim(self)
 
+    def check_soon(self) -> None:
+        """Have the next check as soon as the device is free."""
+        self._due_s = time.monotonic()
+
     def go(self) -> None:
         """The device is quiet and ours."""
         self.child.resume()

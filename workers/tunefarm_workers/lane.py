@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
@@ -37,7 +39,10 @@ _MOST_WAITING = 4
 """Built candidates that may wait before no further build is begun."""
 
 _LONGEST_QUARANTINE_S = 30.0
+_UNTRUSTED = "the reference of a function computed here cannot be trusted"
 _SLOWER = "the device became slower than it was; its times cannot be trusted"
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,7 @@ class Lane:
         self.loop = EventLoop(self._tick, on_crash)
         self._watch: DeviceWatch | None = None
         self._quarantined_s: float | None = None
+        self._trouble = ""
         self._suspects: list[Measurement] = []
 
     @property
@@ -95,8 +101,7 @@ class Lane:
         """End an exploration's host. Attempts of it must have ended."""
         task = self._tasks.pop(exploration_id, None)
         if task is not None:
-            self._forget_referee(task)
-            task.close()
+            self._close(task)
 
     def submit(self, dispatch: Dispatch) -> None:
         """Queue one attempt."""
@@ -168,6 +173,17 @@ class Lane:
         task.hosts_lost += 1
         self._reopen(task, task.distribution)
 
+    def confirm(self, task: OpenTask) -> None:
+        """Confirm the reference of ``task`` before the first output is found wrong by it."""
+        try:
+            task.confirm(self._settings.child_limits(), self, self._judge_again)
+        except ForkFailed:
+            if not task.server.alive:
+                self.host_died(task)
+                return
+            for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
+                attempt.lose_device("No child could be forked to confirm the reference.")
+
     def finished(self, attempt: Attempt, measurement: Measurement) -> None:
         """Pass on an attempt's result. Its child ends when nobody is being timed."""
         self.loop.forget(attempt)
@@ -195,7 +211,7 @@ class Lane:
 
     def trouble(self) -> str:
         """Why the device is in quarantine; empty while it is not."""
-        return _SLOWER if self._quarantined_s is not None else ""
+        return self._trouble if self._quarantined_s is not None else ""
 
     def listen(self, conversation: ChildConversation) -> None:
         """Listen to a child that computes beside the attempts and is held still like them."""
@@ -224,12 +240,16 @@ class Lane:
             self._quarantined_s = None
             self._suspects.clear()
         elif self._quarantined_s is None:
-            self._quarantined_s = time.monotonic()
-            for attempt in list(self._attempts):
-                attempt.lose_device(f"{_SLOWER.capitalize()}.")
-            for comparison in list(self._comparisons):  # its rounds until now are as doubtful
-                if comparison in self._comparisons:  # one that ended because another could not begin again
-                    comparison.begin_again(comparison.task)
+            self._trouble = _SLOWER
+            self._quarantine(_SLOWER)
+
+    def _quarantine(self, trouble: str) -> None:
+        self._quarantined_s = time.monotonic()
+        for attempt in list(self._attempts):
+            attempt.lose_device(f"{trouble[0].upper()}{trouble[1:]}.")
+        for comparison in list(self._comparisons):  # its rounds until now are as doubtful
+            if comparison in self._comparisons:  # one that ended because another could not begin again
+                comparison.begin_again(comparison.task)
 
     def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
         task = opened_task(self._zygote, self._settings, order, self._referee_spoke, distribution)
@@ -249,6 +269,9 @@ class Lane:
             self._reopen(task, "positive")
         elif referee.doubt is not None:
             self._give_up(task, referee.doubt, referee.doubt_text)
+        self._judge_again(task)
+
+    def _judge_again(self, task: OpenTask) -> None:
         for attempt in list(self._attempts):
             if attempt.task is task:
                 attempt.judge()
@@ -259,6 +282,11 @@ class Lane:
         if isinstance(task.referee, Referee):
             self.forget(task.referee)
 
+    def _close(self, task: OpenTask) -> None:
+        for conversation in task.conversations():
+            self.forget(conversation)
+        task.close()
+
     def _reopen(self, task: OpenTask, distribution: Distribution) -> None:
         """Begin again with a new host: the old one died, or the function, such as a square root, needs other inputs."""
         again = [attempt for attempt in self._attempts if attempt.task is task]
@@ -268,8 +296,7 @@ class Lane:
             self._attempts.remove(attempt)
             attempt.bury()
         self._queue.extendleft(Queued(attempt.dispatch, time.monotonic()) for attempt in reversed(again))
-        self._forget_referee(task)
-        task.close()
+        self._close(task)
         try:
             fresh = self._opened(task.order, distribution)
         except BadInput as problem:
@@ -292,7 +319,17 @@ class Lane:
         for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
             attempt.cancel()
         self._cancel_comparisons(task)
+        if doubt is Doubt.UNTRUSTED:
+            self._distrust_device(text)
         self._refuse(Unverifiable.because_of(task.order.exploration_id, doubt, text))
+
+    def _distrust_device(self, text: str) -> None:
+        """Keep the device in quarantine until its reference kernels were seen to run as they should."""
+        log.error("a reference cannot be trusted: the device is in quarantine until it is checked", reason=text)
+        self._trouble = f"{_UNTRUSTED}: {text}"
+        self._quarantine(self._trouble)
+        if self._watch is not None:
+            self._watch.check_soon()
 
     def _busy_children(self) -> Iterable[Child]:
         for attempt in self._attempts:
@@ -324,6 +361,8 @@ class Lane:
         for task in list(self._tasks.values()):
             if isinstance(task.referee, Referee):
                 task.referee.check_deadline(moving_s, self._settings.reference_s)
+            if task.confirmation is not None:
+                task.confirmation.tick(moving_s, self._settings.reference_s)
 
     def _is_held_back(self, now_s: float) -> bool:
         """A device that stays slow is used after a while: it is what there is."""

@@ -16,12 +16,14 @@ from tunefarm_workers.child_death import was_killed
 from tunefarm_workers.core_sharing import DozeBudget
 from tunefarm_workers.cpu_identity import are_declared_siblings
 from tunefarm_workers.deadlines import Deadlines
+from tunefarm_workers.event_loop import ChildConversation
 from tunefarm_workers.finite_referee import FiniteReferee
 from tunefarm_workers.inputs import Distribution
 from tunefarm_workers.messages import HostOrder, HostReady, from_host
 from tunefarm_workers.output_layout import OutputLayout
 from tunefarm_workers.quiet_device import TURN_S
 from tunefarm_workers.referee import Referee
+from tunefarm_workers.reference_confirmation import Listener, ReferenceConfirmation
 from tunefarm_workers.thread_cores import cores_for
 
 _HOST_READY_S = 60.0
@@ -64,6 +66,8 @@ class OpenTask:
         self.doze_budget = DozeBudget(can_help=not are_declared_siblings(cores_for(order.num_cores)))
         self.incumbent_s: float | None = None
         self.hosts_lost = 0
+        self.confirmation: ReferenceConfirmation | None = None
+        self._is_confirmed = False
         free_bytes = int(psutil.virtual_memory().available)  # a comparison needs more than one schedule does
         self.host: Child = zygote.fork(
             "tunefarm_workers.task_host:host",
@@ -101,6 +105,35 @@ class OpenTask:
             input_examples=self.order.input_examples,
         )
 
+    def conversations(self) -> list[ChildConversation]:
+        """Its children that are listened to, but for those of candidates."""
+        referee = [self.referee] if isinstance(self.referee, Referee) else []
+        return [*referee, *(self.confirmation.conversations if self.confirmation is not None else ())]
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether outputs may be found wrong: the reference was confirmed, or there is none."""
+        return self._is_confirmed or not isinstance(self.referee, Referee)
+
+    def confirm(self, limits: Limits, listener: Listener, on_confirmed: Callable[["OpenTask"], None]) -> None:
+        """Begin to confirm the reference, once. Where it cannot be trusted, the referee doubts.
+
+        Raises:
+            ForkFailed: there is no child.
+        """
+        if self.confirmation is not None or not isinstance(self.referee, Referee):
+            return
+        referee = self.referee
+
+        def ended(fault: str) -> None:
+            if fault:
+                referee.distrust(fault)
+            else:
+                self._is_confirmed = True
+                on_confirmed(self)
+
+        self.confirmation = ReferenceConfirmation(self.server, self.arguments, referee, limits, listener, ended)
+
     def improve(self, latency_s: float) -> None:
         """Take in the latency of a correct candidate."""
         if self.incumbent_s is None or latency_s < self.incumbent_s:
@@ -113,6 +146,8 @@ class OpenTask:
 
     def close(self) -> None:
         """End the host with all its children."""
+        if self.confirmation is not None:
+            self.confirmation.close()
         self.referee.close()
         self.server.close()
         self.host.close()

@@ -27,6 +27,7 @@ class Doubt(Enum):
 
     NOT_FINITE = "it gives numbers that are not finite"
     FAILED = "it does not build or run"
+    UNTRUSTED = "its reference cannot be trusted"
 
 
 class Judge(Protocol):
@@ -180,6 +181,18 @@ class Referee:
         ``outputs`` pairs numbers of sets of inputs with the outputs on them.
         """
         return max(worst_error(self._references[number], own) for number, own in outputs)
+
+    def difference_from(self, other: "Referee") -> float:
+        """How far what another run of the same function gave is from what this one did, in units of what is allowed."""
+        return max(worst_error(own, other.values(number)) for number, own in self._references.items())
+
+    def values(self, set_number: int) -> list[Array]:
+        """What is right on a set of inputs that is known."""
+        return [reference.values for reference in self._references[set_number]]
+
+    def distrust(self, text: str) -> None:
+        """Judge nothing any more, for what is right is not known after all; ``text`` tells why."""
+        self._doubt(Doubt.UNTRUSTED, text)
 
     def complaint(self, error: float) -> str:
         """What to say of outputs with such an error."""

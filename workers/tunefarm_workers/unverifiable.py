@@ -1,9 +1,12 @@
 """A function whose results nobody can check."""
 
-from typing import Self
+from typing import Final, Self
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_workers.referee import Doubt
+
+REFERENCE: Final = "reference"
+"""The field of the alarm that a reference, its host or its device is damaged."""
 
 
 class Unverifiable(BadInput):
@@ -20,6 +23,14 @@ class Unverifiable(BadInput):
     @classmethod
     def because_of(cls, exploration_id: str, doubt: Doubt, text: str) -> Self:
         """What the referee found; ``text`` has its details."""
+        if doubt is Doubt.UNTRUSTED:
+            return cls(
+                exploration_id,
+                REFERENCE,
+                f"results of this function cannot be verified: {doubt.value}: {text}",
+                "Nothing was recorded. Check the memory and the processor of the host, and what else runs there as the"
+                " same user; then tune again, or on another device.",
+            )
         return cls(
             exploration_id,
             "module",

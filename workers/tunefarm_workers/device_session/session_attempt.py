@@ -51,6 +51,9 @@ class SessionAttemptOwner(Protocol):
     def run(self, attempt: "SessionAttempt") -> None:
         """It has the device."""
 
+    def confirm(self, attempt: "SessionAttempt") -> None:
+        """Confirm the reference of its task; ``SessionAttempt.judge`` is called again afterwards."""
+
     def finished(self, attempt: "SessionAttempt", measurement: Measurement) -> None:
         """Take the result."""
 
@@ -160,6 +163,9 @@ class SessionAttempt:
             return
         error = referee.judge((number, self._outputs.arrays(slot)) for slot, number in slots)
         if self._is_buried:  # other inputs are tried instead, and this attempt is begun again
+            return
+        if error > 1.0 and not self.task.opened.is_confirmed:
+            self._owner.confirm(self)
             return
         result: Result = ran.result
         if error > 1.0:

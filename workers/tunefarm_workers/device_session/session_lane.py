@@ -97,9 +97,8 @@ class SessionLane:
         """End an exploration's host. Attempts of it must have ended."""
         task = self._tasks.pop(exploration_id, None)
         if task is not None:
-            self._forget_referee(task.opened)
             self.holder.drop_idle(exploration_id)
-            task.opened.close()
+            self._close(task.opened)
 
     def submit(self, dispatch: Dispatch) -> None:
         """Queue one attempt."""
@@ -159,6 +158,17 @@ class SessionLane:
         else:
             attempt.ran(said)
 
+    def confirm(self, attempt: SessionAttempt) -> None:
+        """Confirm, on this host, the reference of the task of ``attempt`` before an output is found wrong by it."""
+        opened = attempt.task.opened
+        try:
+            opened.confirm(self._settings.child_limits(), self.loop, self._judge_again)
+        except ForkFailed:
+            if not opened.server.alive:
+                self._replace_host(attempt.task)
+            else:
+                attempt.lose_device("No child could be forked to confirm the reference.")
+
     def device_away(self, attempt: SessionAttempt, message: str, *, ran: bool) -> None:
         """The device went away: the candidate it ran is lost, one that had not begun waits on."""
         if ran:
@@ -206,6 +216,11 @@ class SessionLane:
         if isinstance(opened.referee, Referee):
             self.loop.forget(opened.referee)
 
+    def _close(self, opened: OpenTask) -> None:
+        for conversation in opened.conversations():
+            self.loop.forget(conversation)
+        opened.close()
+
     def _referee_spoke(self, opened: OpenTask) -> None:
         task = self._tasks.get(opened.order.exploration_id)
         if task is None or task.opened is not opened:
@@ -223,8 +238,11 @@ class SessionLane:
             for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
                 attempt.fail(FailureReason.CANCELED, "Its function cannot be verified.")
             self._refuse(Unverifiable.because_of(task.exploration_id, referee.doubt, referee.doubt_text))
+        self._judge_again(opened)
+
+    def _judge_again(self, opened: OpenTask) -> None:
         for attempt in list(self._attempts):
-            if attempt.task is task:
+            if attempt.task.opened is opened:
                 attempt.judge()
 
     def _replace_host(self, task: SessionTask) -> None:
@@ -253,8 +271,7 @@ class SessionLane:
             self._let_go(attempt)
             self._queue.appendleft(attempt.dispatch)
         self.holder.drop_idle(task.exploration_id)
-        self._forget_referee(before)
-        before.close()
+        self._close(before)
         try:
             task.opened = self._opened(task.order, distribution)
         except BadInput as problem:
@@ -280,6 +297,8 @@ class SessionLane:
         for task in list(self._tasks.values()):
             if isinstance(task.opened.referee, Referee):
                 task.opened.referee.check_deadline(now_s, self._settings.reference_s)
+            if task.opened.confirmation is not None:
+                task.opened.confirmation.tick(now_s, self._settings.reference_s)
         self.holder.tick(now_s)
         health = self.holder.health
         if health.given_up(now_s):
