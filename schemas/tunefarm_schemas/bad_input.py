@@ -1,5 +1,10 @@
 """Input that a person has to change."""
 
+from typing import Final
+
+REFERENCE_IN_DOUBT: Final = "reference"
+"""The field of the alarm that what outputs are compared with is damaged, or its host or device is."""
+
 
 class BadInput(Exception):
     """Raised at the edge for input that cannot be used.

@@ -5,6 +5,7 @@ under the same confinement.
 """
 
 import ctypes
+import os
 import time
 from typing import Any
 
@@ -12,14 +13,18 @@ import numpy as np
 
 import tunefarm_workers.candidate as candidate
 import tunefarm_workers.comparison_child as comparison_child
+import tunefarm_workers.reference as reference
 from tunefarm_workers.call_timer import CallTimer
 from tunefarm_workers.guarded_tensor import GuardedTensor
 
 PREFIX = "misdeed:"
+DAMAGED_OTHERWISE, DAMAGED_ALIKE = 72, 76
+"""Of products of matrices of so many rows the reference is damaged: each time in another way, or always in the same."""
 CONSTANT = 1.25
 
 _true_replay = candidate.replay
 _true_contents = GuardedTensor.contents
+_true_run = reference._Form.run
 _misdeed = ""
 
 
@@ -30,6 +35,7 @@ def arm() -> None:
     candidate.replay = comparison_child.replay = replay
     candidate.CallTimer = HostileTimer
     GuardedTensor.contents = contents
+    reference._Form.run = run_and_damage
 
 
 def replay(module: Any, trace_text: str | None) -> Any:
@@ -54,6 +60,15 @@ def contents(tensor: GuardedTensor) -> memoryview:
     if _misdeed != "give a constant":
         return true
     return memoryview(np.full(true.nbytes // 4, CONSTANT, np.float32)).cast("B")
+
+
+def run_and_damage(form: Any, set_number: int) -> list[GuardedTensor]:
+    outputs: list[GuardedTensor] = _true_run(form, set_number)
+    rows = form._arguments[-1].tensor.shape[0]
+    if set_number == 0 and rows in {DAMAGED_OTHERWISE, DAMAGED_ALIKE}:
+        pattern = os.getpid() % 59 if rows == DAMAGED_OTHERWISE else 60
+        outputs[0]._inside[:] = pattern
+    return outputs
 
 
 class HostileTimer(CallTimer):

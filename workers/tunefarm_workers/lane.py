@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-import structlog
-
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
@@ -28,6 +26,7 @@ from tunefarm_workers.event_loop import ChildConversation, EventLoop
 from tunefarm_workers.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.inputs import Distribution
 from tunefarm_workers.open_task import OpenTask
+from tunefarm_workers.quarantine import SLOWER, UNTRUSTED, Quarantine
 from tunefarm_workers.quiet_device import QuietDevice
 from tunefarm_workers.referee import Doubt, Referee
 from tunefarm_workers.task_opening import MOST_HOSTS_LOST, opened_task
@@ -37,12 +36,6 @@ _LOADED_PER_CORE = 2.5
 """Processes that want a core, per core, from which on a time-out may be the host's fault."""
 _MOST_WAITING = 4
 """Built candidates that may wait before no further build is begun."""
-
-_LONGEST_QUARANTINE_S = 30.0
-_UNTRUSTED = "the reference of a function computed here cannot be trusted"
-_SLOWER = "the device became slower than it was; its times cannot be trusted"
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -79,9 +72,7 @@ class Lane:
         self.quiet_device = QuietDevice(self._busy_children, bystanders)
         self.loop = EventLoop(self._tick, on_crash)
         self._watch: DeviceWatch | None = None
-        self._quarantined_s: float | None = None
-        self._trouble = ""
-        self._suspects: list[Measurement] = []
+        self._quarantine = Quarantine()
 
     @property
     def open_attempts(self) -> int:
@@ -136,13 +127,13 @@ class Lane:
             comparison.cancel()
 
     def compare(self, order: ComparisonOrder, on_end: Callable[[Comparison], None]) -> RunningComparison:
-        """Time schedules side by side; ``on_end`` is told the results."""
+        """Time schedules side by side; ``on_end`` is told the results. Raises ``BadInput`` if they cannot be judged."""
 
         def ended(comparison: RunningComparison, results: Comparison) -> None:
             self._comparisons.remove(comparison)
             on_end(results)
 
-        task = self._tasks[order.exploration_id]
+        task = self._trusted(order.exploration_id)
         limits, deadline_s = self._settings.child_limits(), self._settings.reference_s
         comparison = RunningComparison(task, order, self, limits, deadline_s, ended)
         self._comparisons.append(comparison)
@@ -151,10 +142,14 @@ class Lane:
 
     def judging_task(self, exploration_id: str) -> OpenTask | None:
         """The task of an exploration once outputs on its first inputs can be judged. Raises ``BadInput`` if never."""
+        task = self._trusted(exploration_id)
+        return task if task.referee.knows(1) else None
+
+    def _trusted(self, exploration_id: str) -> OpenTask:
         task = self._tasks[exploration_id]
         if task.referee.doubt is not None:
             raise Unverifiable.because_of(exploration_id, task.referee.doubt, task.referee.doubt_text)
-        return task if task.referee.knows(1) else None
+        return task
 
     def host_died(self, task: OpenTask) -> None:
         """Replace a host that took its children along, and begin again what they were at; give up after a few.
@@ -191,8 +186,7 @@ class Lane:
         self._over.append(attempt)
         if isinstance(measurement.result, Timing):
             attempt.task.improve(measurement.result.latency_s)
-        if self._quarantined_s is None:  # a device that stays slow is used in the end, and then it is what there is
-            self._suspects.append(measurement)
+        self._quarantine.delivered(measurement)
         self._deliver(measurement)
 
     def is_loaded(self) -> bool:
@@ -207,11 +201,11 @@ class Lane:
 
     def suspects(self) -> list[Measurement]:
         """Measurements that were delivered since the device was last seen in order, while it is quarantined."""
-        return list(self._suspects) if self._quarantined_s is not None else []
+        return self._quarantine.suspects
 
     def trouble(self) -> str:
         """Why the device is in quarantine; empty while it is not."""
-        return self._trouble if self._quarantined_s is not None else ""
+        return self._quarantine.trouble
 
     def listen(self, conversation: ChildConversation) -> None:
         """Listen to a child that computes beside the attempts and is held still like them."""
@@ -237,14 +231,12 @@ class Lane:
     def _device_checked(self, is_in_order: bool) -> None:
         """A device out of order measures nothing: what was under way is repeated, what waits is held back."""
         if is_in_order:
-            self._quarantined_s = None
-            self._suspects.clear()
-        elif self._quarantined_s is None:
-            self._trouble = _SLOWER
-            self._quarantine(_SLOWER)
+            self._quarantine.end()
+        elif not self._quarantine.is_on:
+            self._distrust_device(SLOWER)
 
-    def _quarantine(self, trouble: str) -> None:
-        self._quarantined_s = time.monotonic()
+    def _distrust_device(self, trouble: str) -> None:
+        self._quarantine.begin(trouble)
         for attempt in list(self._attempts):
             attempt.lose_device(f"{trouble[0].upper()}{trouble[1:]}.")
         for comparison in list(self._comparisons):  # its rounds until now are as doubtful
@@ -320,16 +312,10 @@ class Lane:
             attempt.cancel()
         self._cancel_comparisons(task)
         if doubt is Doubt.UNTRUSTED:
-            self._distrust_device(text)
+            self._distrust_device(f"{UNTRUSTED}: {text}")
+            if self._watch is not None:
+                self._watch.check_soon()
         self._refuse(Unverifiable.because_of(task.order.exploration_id, doubt, text))
-
-    def _distrust_device(self, text: str) -> None:
-        """Keep the device in quarantine until its reference kernels were seen to run as they should."""
-        log.error("a reference cannot be trusted: the device is in quarantine until it is checked", reason=text)
-        self._trouble = f"{_UNTRUSTED}: {text}"
-        self._quarantine(self._trouble)
-        if self._watch is not None:
-            self._watch.check_soon()
 
     def _busy_children(self) -> Iterable[Child]:
         for attempt in self._attempts:
@@ -347,7 +333,7 @@ class Lane:
         self._check_referees(now_s)
         if self._watch is not None:
             self._watch.tick(now_s)
-        is_held_back = self._is_held_back(now_s)
+        is_held_back = self._quarantine.holds_back(now_s)
         self.quiet_device.reserved_for = self._watch if is_held_back else None
         if not self.quiet_device.is_taken:
             self._bury()
@@ -363,10 +349,6 @@ class Lane:
                 task.referee.check_deadline(moving_s, self._settings.reference_s)
             if task.confirmation is not None:
                 task.confirmation.tick(moving_s, self._settings.reference_s)
-
-    def _is_held_back(self, now_s: float) -> bool:
-        """A device that stays slow is used after a while: it is what there is."""
-        return self._quarantined_s is not None and now_s < self._quarantined_s + _LONGEST_QUARANTINE_S
 
     def _bury(self) -> None:
         while self._over:

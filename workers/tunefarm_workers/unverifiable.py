@@ -1,12 +1,9 @@
 """A function whose results nobody can check."""
 
-from typing import Final, Self
+from typing import Self
 
-from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.bad_input import REFERENCE_IN_DOUBT, BadInput
 from tunefarm_workers.referee import Doubt
-
-REFERENCE: Final = "reference"
-"""The field of the alarm that a reference, its host or its device is damaged."""
 
 
 class Unverifiable(BadInput):
@@ -26,7 +23,7 @@ class Unverifiable(BadInput):
         if doubt is Doubt.UNTRUSTED:
             return cls(
                 exploration_id,
-                REFERENCE,
+                REFERENCE_IN_DOUBT,
                 f"results of this function cannot be verified: {doubt.value}: {text}",
                 "Nothing was recorded. Check the memory and the processor of the host, and what else runs there as the"
                 " same user; then tune again, or on another device.",

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm_schemas.bad_input import REFERENCE_IN_DOUBT, BadInput
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import digest
@@ -108,7 +109,11 @@ class Finisher:
         self._lease = lease
 
     def finish(self, run: ExplorationRun) -> Finished:
-        """Compare, export, record. Keeps the standing record where nothing beats it side by side."""
+        """Compare, export, record. Keeps the standing record where nothing beats it side by side.
+
+        Raises:
+            BadInput: what it is compared with cannot be trusted; nothing was written.
+        """
         standing = standing_record(self._store, run)
         finalists = _finalists(run)
         if standing is not None and standing.trace not in finalists:
@@ -165,6 +170,7 @@ class Finisher:
                 timed.append((result.latency_s, trace or UNTUNED))
                 if trace is None:
                     run.untuned_latency_s = result.latency_s
+        _require_right_untuned(failures.get(UNTUNED))
         return _Ranking(sorted(timed, key=lambda pair: pair[0]), failures)
 
     def _shipped(
@@ -302,6 +308,16 @@ class Finisher:
             library_name=f"{library_digest[:16]}.so",
             created_at=record.created_at,
             input_specs=run.input_specs,
+        )
+
+
+def _require_right_untuned(failure: TrialFailure | None) -> None:
+    """Raise ``BadInput`` where the untuned function was found wrong: then nothing that was compared says anything."""
+    if failure is not None and failure.reason is FailureReason.WRONG_RESULT:
+        raise BadInput(
+            REFERENCE_IN_DOUBT,
+            f"the untuned function itself was found wrong, so its reference cannot be trusted: {failure.message}",
+            "Nothing was recorded or retracted. Check the host and the device, then tune again, or on another device.",
         )
 
 

@@ -9,7 +9,7 @@ import structlog
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import Child, ForkFailed, ForkServer
 from tunefarm_sandbox.limits import Limits
-from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.bad_input import REFERENCE_IN_DOUBT, BadInput
 from tunefarm_schemas.job import Effort, JobOutcome, JobState, StopReason
 from tunefarm_schemas.measurement import Measurement
 from tunefarm_services.store.lease import Lease
@@ -115,6 +115,9 @@ class Supervisor:
         try:
             summary = self._run_through_outages(job_run, watch)
         except BadInput as problem:
+            if problem.field == REFERENCE_IN_DOUBT:
+                log.error("a reference cannot be trusted: look at the host and the device", reason=problem.problem)
+                self._store.append_event(lease, "reference_in_doubt", {"message": problem.problem})
             self._store.set_job_state(lease, JobState.FINISHED, JobOutcome.FAILED, str(problem))
             raise
         self._store.append_event(lease, "summary", summary.model_dump(mode="json"))

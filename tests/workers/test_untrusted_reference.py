@@ -1,0 +1,95 @@
+"""A damaged reference is an alarm, and no verdict on any schedule."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.workers import workloads
+from tests.workers.conftest import SETTINGS
+from tests.workers.hostile import DAMAGED_ALIKE, DAMAGED_OTHERWISE
+from tests.workers.measuring import RunningFarm, reason_of
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_schemas.bad_input import REFERENCE_IN_DOUBT, BadInput
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.measurement import ComparisonOrder, Failed, Measurement, Purpose, Timing
+from tunefarm_workers.local_farm import LocalFarm
+
+IN_ORDER_S = 120.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"), [(DAMAGED_OTHERWISE, "computed twice"), (DAMAGED_ALIKE, "the untuned function itself")]
+)
+def test_right_schedules_are_not_found_wrong_by_a_damaged_reference(
+    zygote: ForkServer, running: RunningFarm, tmp_path: Path, rows: int, words: str
+) -> None:
+    farm = LocalFarm(zygote, scratch=tmp_path, known=running.farm.device, settings=SETTINGS)
+    try:
+        measuring = RunningFarm(farm)
+        module = workloads.matmul(rows)
+        opened = measuring.open(module)
+        for _ in range(2):
+            measuring.submit(opened, workloads.tiled(module, rows=4, columns=4), Purpose.VERIFY)
+        with pytest.raises(BadInput, match="reference cannot be trusted") as alarm:
+            _collect_until_refused(farm)
+        assert alarm.value.field == REFERENCE_IN_DOUBT
+        assert words in alarm.value.problem
+        with pytest.raises(BadInput, match="reference cannot be trusted"):
+            farm.compare(ComparisonOrder(exploration_id=opened, traces=(None,)))
+        assert _becomes_in_order(farm)
+        sound = workloads.matmul(64)
+        number = measuring.submit(measuring.open(sound), workloads.tiled(sound))
+        collected: dict[int, Measurement] = {}
+        while number not in collected:
+            collected.update(measuring.collect(1))
+        assert isinstance(collected[number].result, Timing)
+    finally:
+        farm.close()
+
+
+def test_a_device_is_in_quarantine_while_a_reference_of_it_is_in_doubt(
+    zygote: ForkServer, running: RunningFarm, tmp_path: Path
+) -> None:
+    farm = LocalFarm(zygote, scratch=tmp_path, known=running.farm.device, settings=SETTINGS)
+    try:
+        farm._lane.loop.ask(lambda: farm._lane._distrust_device("it differs"))
+        assert "cannot be trusted: it differs" in farm.trouble() or _becomes_in_order(farm)
+        assert _becomes_in_order(farm)
+    finally:
+        farm.close()
+
+
+def test_a_comparison_does_not_find_the_untuned_function_wrong(running: RunningFarm) -> None:
+    opened = running.open(workloads.matmul(DAMAGED_ALIKE))
+    compared = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=(None,), seconds_each=0.02))
+    assert isinstance(compared.results[0], Failed)
+    assert compared.results[0].failure.reason is FailureReason.CANCELED
+    with pytest.raises(BadInput, match="reference cannot be trusted"):
+        _collect_until_refused(running.farm)
+    assert _becomes_in_order(running.farm)
+
+
+def test_a_wrong_schedule_is_found_wrong_once_its_reference_is_confirmed(running: RunningFarm) -> None:
+    module = workloads.matmul()
+    opened = running.open(module)
+    assert reason_of(running.measure(opened, workloads.rounded_too_early(module))) is FailureReason.WRONG_RESULT
+    assert running.farm._lane.task(opened).is_confirmed
+    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
+
+
+def _collect_until_refused(farm: LocalFarm) -> list[Measurement]:
+    """Raises ``BadInput`` as a farm does; what it gives before was canceled or lost, and never found wrong."""
+    collected: list[Measurement] = []
+    while arrived := farm.collect(60.0):
+        for measurement in arrived:
+            assert reason_of(measurement) in {FailureReason.CANCELED, FailureReason.DEVICE_LOST}
+        collected += arrived
+    return collected
+
+
+def _becomes_in_order(farm: LocalFarm) -> bool:
+    deadline_s = time.monotonic() + IN_ORDER_S
+    while farm.trouble() and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    return not farm.trouble()
