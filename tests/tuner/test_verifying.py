@@ -293,3 +293,31 @@ def test_a_record_says_that_it_was_not_compared_with_the_untuned_function(store:
     (record,) = store.records(TENANT)
     assert record.untuned_latency_s is None
     assert "the untuned function could not be timed beside it (out_of_memory)" in record.status_reason
+
+
+class DamagedFarm(InstantFarm):
+    """Finds the untuned function wrong, and with it what stands."""
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        del on_wait
+        timed = super().compare(order, lambda: True).results
+        return Comparison(results=(*timed[:-2], WRONG, WRONG))
+
+
+WRONG = Failed(failure=TrialFailure(reason=FailureReason.WRONG_RESULT, message="The output is wrong."))
+
+
+def test_an_untuned_function_that_is_found_wrong_is_an_alarm_and_no_record(store: Store, tuner: Tuner) -> None:
+    farms = iter([InstantFarm(), DamagedFarm()])
+    first = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: next(farms)):
+        wait_finished(store, first)
+        before = store.records(TENANT)
+        second = tune_job(store, matmul(56), 2 * TRIALS)
+        wait_finished(store, second)
+    ended = store.job(TENANT, second.job_id)
+    assert ended.outcome is JobOutcome.FAILED
+    assert "reference cannot be trusted" in ended.message
+    assert store.records(TENANT) == before
+    assert [record.status for record in before] == [RecordStatus.VERIFIED]
+    assert "reference_in_doubt" in [event.kind for event in store.events(TENANT, second.job_id)]

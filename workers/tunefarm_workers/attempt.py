@@ -2,6 +2,7 @@
 
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from tunefarm_workers.output_transfer import OutputIntake
 from tunefarm_workers.processor_clock import processor_time_s, queueing_time_s
 from tunefarm_workers.quiet_device import QuietDevice
 from tunefarm_workers.referee import slots_to_judge
+from tunefarm_workers.thread_watch import CoresOfThreads, ThreadWatch
 
 _MUCH = 0.25
 """The share of its time for which a candidate queued for a core that makes a time-out its host's fault."""
@@ -38,12 +40,27 @@ class Stage(Enum):
     OVER = "over"
 
 
+@dataclass(frozen=True)
+class Queued:
+    """A dispatch that is not begun, and when it came."""
+
+    dispatch: Dispatch
+    since_s: float
+
+
 class AttemptOwner(Protocol):
     """What an attempt needs of its lane."""
 
     @property
     def quiet_device(self) -> QuietDevice:
         """Where to ask for the device."""
+
+    @property
+    def thread_watch(self) -> ThreadWatch:
+        """What knows how threads have to be while they are timed."""
+
+    def disturbed(self, attempt: "Attempt", fault: str) -> None:
+        """Measure again, or give up: another process did to the attempt's threads what ``fault`` tells."""
 
     def finished(self, attempt: "Attempt", measurement: Measurement) -> None:
         """Take the result. The attempt's child may still live; ``Attempt.bury`` ends it."""
@@ -77,6 +94,7 @@ class Attempt:
         self._used_before_s = 0.0
         self._stages = Stages()
         self._ran: Ran | None = None
+        self._threads: CoresOfThreads = {}
         self._is_buried = False
         self.child: Child = self._fork(limits)
 
@@ -137,6 +155,7 @@ class Attempt:
         now_s = time.monotonic()
         self._stages = self._stages.model_copy(update={"wait_s": now_s - self._entered_stage_s})
         self._enter(Stage.RUNNING)
+        self._threads = self._owner.thread_watch.look(self.child.pid)
         self.child.resume()
         with suppress(ChannelClosed, TimeoutError):
             order = Go(incumbent_s=self.task.incumbent_s, tries=self.task.doze_budget.tries)
@@ -237,6 +256,11 @@ class Attempt:
         self._fail(FailureReason.BUILD_TIMEOUT, message, under_load=False if is_proven else None)
 
     def _timed(self, ran: Ran) -> None:
+        if not ran.hopeless and not isinstance(ran.result, Failed):
+            fault = self._owner.thread_watch.fault(self.child.pid, self.task.order.num_cores, self._threads)
+            if fault:
+                self._owner.disturbed(self, fault)
+                return
         self._stages = self._stages.model_copy(update={"run_s": ran.run_s})
         self._ran = ran
         self.task.doze_budget.note(apart=ran.apart)

@@ -23,6 +23,7 @@ from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.output_transfer import OutputIntake
 from tunefarm_workers.quiet_device import QuietDevice
 from tunefarm_workers.sampling import is_calm
+from tunefarm_workers.thread_watch import CoresOfThreads, ThreadWatch
 
 _PATIENCE = 4
 """How many times the wanted seconds may be spent where samples scatter."""
@@ -46,6 +47,13 @@ class ComparisonOwner(Protocol):
 
     def forget(self, conversation: ChildConversation) -> None:
         """Stop listening to it."""
+
+    @property
+    def thread_watch(self) -> ThreadWatch:
+        """What knows how threads have to be while they are timed."""
+
+    def put_threads_back(self, task: OpenTask) -> None:
+        """Undo what another process did to those that children are forked from."""
 
     def confirm(self, task: OpenTask) -> None:
         """Confirm the reference of ``task``; ``RunningComparison.conclude`` is called again afterwards."""
@@ -81,6 +89,8 @@ class RunningComparison:
         self._rounds: dict[int, list[tuple[float, ...]]] = {}
         self._timed = False
         self._kills = 0
+        self._was_disturbed = False
+        self._threads: CoresOfThreads = {}
         self._side_by_side = True
         self._child: Child | None = None
         self._outputs: OutputIntake
@@ -126,6 +136,10 @@ class RunningComparison:
         if isinstance(said, Compiled) and self._is_compiling:
             self._take_compiled(said)
         elif isinstance(said, Round) and self._is_whole(said):
+            fault = self._owner.thread_watch.fault(self.child.pid, self.task.order.num_cores, self._threads)
+            if fault:
+                self._disturbed(fault)
+                return
             self._spent_each_s += silence_s / len(self._asked)
             self._take_round(said)
         else:
@@ -148,6 +162,7 @@ class RunningComparison:
     def go(self) -> None:
         """The device is quiet and ours: one round."""
         self._heard_s = time.monotonic()
+        self._threads = self._owner.thread_watch.look(self.child.pid)
         self.child.resume()
         with suppress(ChannelClosed, TimeoutError):
             places = tuple(self._entrants.index(index) for index in self._asked)
@@ -251,6 +266,15 @@ class RunningComparison:
             self._errors[index] = self.task.referee.judge(own)
             for slot, _ in slots:
                 self._outputs.drop(slot)
+
+    def _disturbed(self, fault: str) -> None:
+        """Begin again where another process interfered, once."""
+        if self._was_disturbed:
+            self.lose_device(f"Another process interferes with what is timed: {fault}.")
+        else:
+            self._was_disturbed = True
+            self.begin_again(self.task)
+        self._owner.put_threads_back(self.task)
 
     def _is_whole(self, said: Round) -> bool:
         """Whether a round has samples of every schedule that it was asked for."""

@@ -4,7 +4,8 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+
+import structlog
 
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
@@ -19,7 +20,7 @@ from tunefarm_schemas.measurement import (
     MeasureTask,
     Timing,
 )
-from tunefarm_workers.attempt import Attempt
+from tunefarm_workers.attempt import Attempt, Queued
 from tunefarm_workers.comparison import RunningComparison
 from tunefarm_workers.device_watch import DeviceWatch
 from tunefarm_workers.event_loop import ChildConversation, EventLoop
@@ -30,6 +31,7 @@ from tunefarm_workers.quarantine import SLOWER, UNTRUSTED, Quarantine
 from tunefarm_workers.quiet_device import QuietDevice
 from tunefarm_workers.referee import Doubt, Referee
 from tunefarm_workers.task_opening import MOST_HOSTS_LOST, opened_task
+from tunefarm_workers.thread_watch import ThreadWatch
 from tunefarm_workers.unverifiable import Unverifiable
 
 _LOADED_PER_CORE = 2.5
@@ -37,13 +39,7 @@ _LOADED_PER_CORE = 2.5
 _MOST_WAITING = 4
 """Built candidates that may wait before no further build is begun."""
 
-
-@dataclass(frozen=True)
-class Queued:
-    """A dispatch that is not begun, and when it came."""
-
-    dispatch: Dispatch
-    since_s: float
+log = structlog.get_logger()
 
 
 class Lane:
@@ -73,6 +69,8 @@ class Lane:
         self.loop = EventLoop(self._tick, on_crash)
         self._watch: DeviceWatch | None = None
         self._quarantine = Quarantine()
+        self.thread_watch = ThreadWatch.of_this_process()
+        self._measured_again: set[str] = set()
 
     @property
     def open_attempts(self) -> int:
@@ -173,17 +171,30 @@ class Lane:
         try:
             task.confirm(self._settings.child_limits(), self, self._judge_again)
         except ForkFailed:
-            if not task.server.alive:
-                self.host_died(task)
-                return
-            for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
-                attempt.lose_device("No child could be forked to confirm the reference.")
+            self.host_died(task)
+
+    def disturbed(self, attempt: Attempt, fault: str) -> None:
+        """Begin an attempt again whose threads another process moved or reniced; not more than once."""
+        log.warning("another process interferes with what is timed; it does not count", reason=fault)
+        if attempt.dispatch.dispatch_id in self._measured_again:
+            attempt.lose_device(f"Another process interferes with what is timed: {fault}.")
+        else:
+            self._measured_again.add(attempt.dispatch.dispatch_id)
+            self._begin_again([attempt])
+        self.put_threads_back(attempt.task)
+
+    def put_threads_back(self, task: OpenTask) -> None:
+        """Undo what another process did to those that children are forked from; replace a host that stays so."""
+        self.thread_watch = self.thread_watch.put_back(task.host.pid)
+        if self.thread_watch.differs(task.host.pid):
+            self.host_died(task)
 
     def finished(self, attempt: Attempt, measurement: Measurement) -> None:
         """Pass on an attempt's result. Its child ends when nobody is being timed."""
         self.loop.forget(attempt)
         self._attempts.remove(attempt)
         self._over.append(attempt)
+        self._measured_again.discard(attempt.dispatch.dispatch_id)
         if isinstance(measurement.result, Timing):
             attempt.task.improve(measurement.result.latency_s)
         self._quarantine.delivered(measurement)
@@ -194,7 +205,7 @@ class Lane:
         return os.getloadavg()[0] > _LOADED_PER_CORE * usable_cores()
 
     def watch(self, watch: DeviceWatch) -> None:
-        """Have the device checked now and then."""
+        """Have the device checked."""
         self._watch = watch
         watch.join(self, self._device_checked)
         self.loop.listen(watch)
@@ -281,13 +292,7 @@ class Lane:
 
     def _reopen(self, task: OpenTask, distribution: Distribution) -> None:
         """Begin again with a new host: the old one died, or the function, such as a square root, needs other inputs."""
-        again = [attempt for attempt in self._attempts if attempt.task is task]
-        for attempt in again:
-            self.loop.forget(attempt)
-            self.quiet_device.release(attempt)
-            self._attempts.remove(attempt)
-            attempt.bury()
-        self._queue.extendleft(Queued(attempt.dispatch, time.monotonic()) for attempt in reversed(again))
+        self._begin_again([attempt for attempt in self._attempts if attempt.task is task])
         self._close(task)
         try:
             fresh = self._opened(task.order, distribution)
@@ -303,6 +308,14 @@ class Lane:
         for comparison in [comparison for comparison in self._comparisons if comparison.task is task]:
             comparison.begin_again(fresh)
 
+    def _begin_again(self, again: list[Attempt]) -> None:
+        for attempt in again:
+            self.loop.forget(attempt)
+            self.quiet_device.release(attempt)
+            self._attempts.remove(attempt)
+            attempt.bury()
+        self._queue.extendleft(Queued(attempt.dispatch, time.monotonic()) for attempt in reversed(again))
+
     def _cancel_comparisons(self, task: OpenTask) -> None:
         for comparison in [comparison for comparison in self._comparisons if comparison.task is task]:
             comparison.cancel()
@@ -312,6 +325,7 @@ class Lane:
             attempt.cancel()
         self._cancel_comparisons(task)
         if doubt is Doubt.UNTRUSTED:
+            log.error(UNTRUSTED, reason=text)
             self._distrust_device(f"{UNTRUSTED}: {text}")
             if self._watch is not None:
                 self._watch.check_soon()
@@ -380,5 +394,6 @@ class Lane:
         self.loop.listen(attempt)
 
     def _fail_unbegun(self, dispatch: Dispatch, reason: FailureReason, message: str) -> None:
+        self._measured_again.discard(dispatch.dispatch_id)
         failure = TrialFailure(reason=reason, message=message[:4000])
         self._deliver(Measurement.answering(dispatch, Failed(failure=failure)))

@@ -3,16 +3,12 @@
 import time
 from typing import Final
 
-import structlog
-
 from tunefarm_schemas.measurement import Measurement
 
 SLOWER: Final = "the device became slower than it was; its times cannot be trusted"
 UNTRUSTED: Final = "the reference of a function that was computed here cannot be trusted"
 
 _LONGEST_S = 30.0
-
-log = structlog.get_logger()
 
 
 class Quarantine:
@@ -40,7 +36,6 @@ class Quarantine:
 
     def begin(self, trouble: str) -> None:
         """Stop trusting the device; ``trouble`` tells why."""
-        log.warning("the device is in quarantine", reason=trouble)
         self._since_s = time.monotonic()
         self._trouble = trouble
 

@@ -1,0 +1,117 @@
+"""What is timed while another process moves or renices it does not count."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from tests.workers import workloads
+from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.measurement import ComparisonOrder, Failed, Purpose, Timing
+from tunefarm_workers.attempt import Stage
+from tunefarm_workers.thread_watch import ThreadWatch
+
+LAST_CORE = max(os.sched_getaffinity(0))
+
+
+@contextmanager
+def interfering(running: RunningFarm, act: Callable[[int], None], *, times: int) -> Iterator[list[int]]:
+    """Do ``act`` to that many children of candidates, each once while it is timed, from outside."""
+    lane, over, done = running.farm._lane, threading.Event(), list[int]()
+
+    def interfere() -> None:
+        while not over.is_set() and len(done) < times:
+            for attempt in list(lane._attempts):
+                if attempt.stage is Stage.RUNNING and attempt.child.pid not in done:
+                    done.append(attempt.child.pid)
+                    with suppress(OSError):
+                        act(attempt.child.pid)
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=interfere)
+    thread.start()
+    try:
+        yield done
+    finally:
+        over.set()
+        thread.join()
+
+
+def move(pid: int) -> None:
+    os.sched_setaffinity(pid, {LAST_CORE})
+
+
+def renice(pid: int) -> None:
+    os.setpriority(os.PRIO_PROCESS, pid, 15)
+
+
+def make_idle(pid: int) -> None:
+    os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is no other core to move to")
+@pytest.mark.parametrize("act", [move, renice, make_idle])
+def test_what_was_disturbed_once_is_measured_again(running: RunningFarm, act: Callable[[int], None]) -> None:
+    opened = running.open(workloads.matmul(64))
+    with interfering(running, act, times=1) as done:
+        measured = running.measure(opened, misdeed("take a while"), Purpose.VERIFY)
+    assert len(done) == 1
+    assert isinstance(measured.result, Timing), measured.result
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is no other core to move to")
+@pytest.mark.parametrize(
+    ("act", "words"), [(move, "moved from cores"), (renice, "nice value 15"), (make_idle, "policy 5")]
+)
+def test_what_is_disturbed_each_time_does_not_count(
+    running: RunningFarm, act: Callable[[int], None], words: str
+) -> None:
+    opened = running.open(workloads.matmul(64))
+    with interfering(running, act, times=100):
+        measured = running.measure(opened, misdeed("take a while"), Purpose.VERIFY)
+    assert reason_of(measured) is FailureReason.DEVICE_LOST
+    assert "Another process interferes" in message_of(measured)
+    assert words in message_of(measured)
+
+
+@pytest.mark.parametrize("act", [move, renice])
+def test_a_host_that_was_disturbed_is_put_back(running: RunningFarm, act: Callable[[int], None]) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    act(running.farm._lane.task(opened).host.pid)
+    measured = running.measure(opened, workloads.tiled(module), Purpose.VERIFY)
+    assert isinstance(measured.result, Timing), measured.result
+    watch = running.farm._lane.thread_watch
+    assert not watch.differs(running.farm._lane.task(opened).host.pid)
+
+
+def test_a_comparison_that_was_disturbed_is_begun_again(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    act = threading.Thread(target=_renice_comparison, args=(running,))
+    act.start()
+    order = ComparisonOrder(exploration_id=opened, traces=(None, workloads.tiled(module)), seconds_each=0.5)
+    results = running.farm.compare(order).results
+    act.join()
+    assert not any(isinstance(result, Failed) for result in results), results
+
+
+def _renice_comparison(running: RunningFarm) -> None:
+    lane, deadline_s = running.farm._lane, time.monotonic() + 30.0
+    while time.monotonic() < deadline_s:
+        for comparison in list(lane._comparisons):
+            if not comparison.computes:
+                with suppress(OSError):
+                    renice(comparison.child.pid)
+                return
+        time.sleep(0.001)
+
+
+def test_fewer_cores_of_the_system_are_taken_as_they_are() -> None:
+    present = ThreadWatch.of_this_process()
+    vanished = ThreadWatch(present.cores | {max(present.cores) + 512}, present.nice, present.policy)
+    assert vanished.put_back() == present
