@@ -88,8 +88,7 @@ class Lane:
 
     def close_task(self, exploration_id: str) -> None:
         """End an exploration's host. Attempts of it must have ended."""
-        task = self._tasks.pop(exploration_id, None)
-        if task is not None:
+        if (task := self._tasks.pop(exploration_id, None)) is not None:
             self._close(task)
 
     def submit(self, dispatch: Dispatch) -> None:
@@ -361,8 +360,8 @@ class Lane:
         for task in list(self._tasks.values()):
             if isinstance(task.referee, Referee):
                 task.referee.check_deadline(moving_s, self._settings.reference_s)
-            if task.confirmation is not None:
-                task.confirmation.tick(moving_s, self._settings.reference_s)
+            if task.confirmation is not None and task.confirmation.tick(moving_s, self._settings.reference_s):
+                self.host_died(task)
 
     def _bury(self) -> None:
         while self._over:

@@ -106,10 +106,13 @@ class ReferenceConfirmation:
         listener.listen(self._again)
         listener.listen(self._untuned)
 
-    def tick(self, moving_s: float, limit_s: float) -> None:
-        """Come to an end where everything is known. ``limit_s`` bounds each call, on a clock that stands still."""
+    def tick(self, moving_s: float, limit_s: float) -> bool:
+        """Come to an end where everything is known; whether the host is lost, and nothing will be.
+
+        ``limit_s`` bounds each call; ``moving_s`` is a clock that stands while children are held still.
+        """
         if self._is_over:
-            return
+            return False
         self._began_s = moving_s if self._began_s is None else self._began_s
         self._again.check_deadline(moving_s, limit_s)
         if moving_s - self._began_s > INPUT_SETS * limit_s:
@@ -122,6 +125,7 @@ class ReferenceConfirmation:
             fault = self._fault()
             self.close()
             self._on_end(fault)
+        return self._again.host_is_lost
 
     @property
     def conversations(self) -> tuple[ChildConversation, ...]:

@@ -297,8 +297,9 @@ class SessionLane:
         for task in list(self._tasks.values()):
             if isinstance(task.opened.referee, Referee):
                 task.opened.referee.check_deadline(now_s, self._settings.reference_s)
-            if task.opened.confirmation is not None:
-                task.opened.confirmation.tick(now_s, self._settings.reference_s)
+            confirmation = task.opened.confirmation
+            if confirmation is not None and confirmation.tick(now_s, self._settings.reference_s):
+                self._replace_host(task)
         self.holder.tick(now_s)
         health = self.holder.health
         if health.given_up(now_s):
