@@ -7,7 +7,7 @@ from pathlib import Path
 import uvicorn
 
 from tunefarm_services.api.app import create_app
-from tunefarm_services.api.http_protocol import prompt_protocol
+from tunefarm_services.api.http_protocol import bounded_protocol
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.logs import configure_logs
@@ -19,7 +19,7 @@ def main(home: Path, descriptor: int) -> None:
     store = Store.open(settings.database(), settings.blobs())
     config = uvicorn.Config(
         create_app(store, settings),
-        http=prompt_protocol(settings.header_deadline_s),
+        http=bounded_protocol(settings),
         ws="none",
         log_config=None,
         access_log=False,

@@ -1,6 +1,7 @@
 """The API as a real process on loopback: streams, restarts, slow and greedy callers, its size."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -27,8 +28,10 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 class Service:
     """One API process, and its next after a restart, on one listening socket."""
 
-    def __init__(self, home: Path) -> None:
-        self._home = home
+    def __init__(self, home: Path, **changes: str) -> None:
+        """``changes`` are settings, named as variables of the environment without the prefix."""
+        self.home = home
+        self._environment = {**os.environ, **{f"TUNEFARM_{name}": value for name, value in changes.items()}}
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.start()
@@ -40,7 +43,9 @@ class Service:
     def start(self) -> None:
         descriptor = self._listener.fileno()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.api.service", str(self._home), str(descriptor)], pass_fds=(descriptor,)
+            [sys.executable, "-m", "tests.api.service", str(self.home), str(descriptor)],
+            pass_fds=(descriptor,),
+            env=self._environment,
         )
 
     def wait_until_ready(self) -> float:

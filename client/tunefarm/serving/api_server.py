@@ -1,6 +1,7 @@
 """The API in this process: uvicorn over a socket that listens already."""
 
 import gc
+import resource
 import socket
 import sys
 import threading
@@ -19,6 +20,7 @@ GRACE_S: Final = 1
 """How long open requests, such as streams of events, may go on after the order to stop."""
 KEEP_ALIVE_S: Final = 15
 COLLECT_EVERY_S: Final = 5.0
+DESCRIPTORS: Final = 16_384
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long a thread that answers may compute while the event loop waits for the interpreter: a tenth of the usual."""
 
@@ -27,18 +29,17 @@ def api_server(app: "Application", listening: Listening, settings: "ApiSettings"
     """A server of ``app``. Its ``run`` takes the socket, and ends after SIGINT or SIGTERM as these do by themselves."""
     import uvicorn
 
-    from tunefarm_services.api.http_protocol import prompt_protocol
+    from tunefarm_services.api.http_protocol import bounded_protocol
 
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            http=prompt_protocol(settings.header_deadline_s),
+            http=bounded_protocol(settings),
             ws="none",
             lifespan="on",
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=settings.connections,
             timeout_graceful_shutdown=GRACE_S,
             timeout_keep_alive=KEEP_ALIVE_S,
             ssl_certfile=None if listening.tls_certificate is None else str(listening.tls_certificate),
@@ -72,8 +73,17 @@ def collect_now_and_then(every_s: float = COLLECT_EVERY_S) -> None:
     threading.Thread(target=collect, name="garbage", daemon=True).start()
 
 
+def _allow_descriptors() -> None:
+    """Raise the soft limit of open files, which is often 1,024: fewer than the connections that a process may hold."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def serve(server: "Server", listener: socket.socket) -> None:
-    """Answer requests until told to stop."""
+    """Answer requests until SIGINT or SIGTERM."""
+    _allow_descriptors()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     collect_now_and_then()
     server.run(sockets=[listener])

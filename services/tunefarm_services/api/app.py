@@ -69,6 +69,7 @@ def create_app(
         swagger_ui_oauth2_redirect_url=None,
     )
     app.state.parts = parts
+    app.state.routes = [route for each in ROUTES for route in each.router.routes]
     for routes in ROUTES:
         app.include_router(routes.router)
     add_problem_handlers(app)

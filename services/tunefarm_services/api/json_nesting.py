@@ -1,23 +1,76 @@
-"""How deep a JSON text is nested, found without parsing it: parsers recurse, and a thousand brackets end some."""
+"""How deep a JSON text is nested and how many values it has, found before anything decodes it.
 
-import re
+Decoders recurse, and a thousand brackets end some of them; every ``[]`` takes 56 bytes and 0.3 us on the event loop.
+"""
+
+from collections.abc import Iterator
 from typing import Final
 
-# Possessive, for otherwise the way back from each character is kept: 2 GB for a string of 16 MiB.
-_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+PIECE_BYTES: Final = 1 << 17
+
 _BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
-_ALL_OTHERS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_MARKS: Final = b"[]{},:"
+_ALL_BUT_MARKS: Final = bytes(byte for byte in range(256) if byte not in _MARKS)
 
 
-def nests_deeper(text: bytes, depth: int) -> bool:
-    """Whether ``text`` opens more than ``depth`` brackets within each other, or brackets that it never closes.
+class JsonExtent:
+    """Follows a JSON text piece by piece, at the speed of ``bytes.replace``: about 1 ms for a megabyte."""
 
-    Each round removes the innermost pairs, so that the work is bounded by ``depth`` passes over the text at the
-    speed of ``bytes.replace``.
-    """
-    brackets = _STRING.sub(b"", text).translate(_BRACKETS, _ALL_OTHERS)
-    for _ in range(depth):
-        if b"[]" not in brackets:
-            break
-        brackets = brackets.replace(b"[]", b"")
-    return len(brackets) > 0 and b"[" in brackets and (b"[]" in brackets or len(brackets) > depth)
+    def __init__(self, depth: int, values: int) -> None:
+        """Allows ``depth`` brackets within each other, and ``values`` elements and members."""
+        self._depth = depth
+        self._values = values
+        self._quotes_left = 2 * values + 2
+        self._values_left = values
+        self._in_string = False
+        self._backslash = b""
+        self._open = b""
+
+    def excess(self, piece: bytes) -> str:
+        """What is too much with the next piece of the text; empty while nothing is."""
+        # Escapes go first, so that each quote that is left begins or ends a string. A backslash at the end of the piece
+        # waits for the next one.
+        text = self._backslash + piece
+        run = len(text) - len(text.rstrip(b"\\"))
+        self._backslash = b"\\" if run % 2 else b""
+        text = text[: len(text) - run].replace(b"\\\\", b"").replace(b'\\"', b"")
+        quotes = text.count(b'"')
+        self._quotes_left -= quotes
+        if self._quotes_left < 0:
+            return self._too_many
+        outside = b"".join(text.split(b'"')[self._in_string :: 2])
+        self._in_string ^= bool(quotes % 2)
+        marks = outside.translate(None, _ALL_BUT_MARKS).translate(_BRACKETS)
+        self._values_left -= marks.count(b",") + marks.count(b"[")
+        if self._values_left < 0:
+            return self._too_many
+        return self._nested_too_deep(marks.translate(None, b",:"))
+
+    @property
+    def _too_many(self) -> str:
+        return f"it has more than {self._values} values."
+
+    def _nested_too_deep(self, brackets: bytes) -> str:
+        """Each round removes the innermost pairs: what is left after ``depth`` rounds is deeper than that."""
+        text = self._open + brackets
+        for _ in range(self._depth):
+            if b"[]" not in text:
+                break
+            text = text.replace(b"[]", b"")
+        # More closed than opened is no JSON, which the decoder tells better.
+        self._open = text.lstrip(b"]")
+        if b"[]" in self._open or len(self._open) > self._depth:
+            return f"it is nested more than {self._depth} levels deep."
+        return ""
+
+
+def excess_of(text: str | bytes, depth: int, values: int) -> str:
+    """What is too much in a JSON text: a clause with its full stop, or nothing."""
+    extent = JsonExtent(depth, values)
+    encoded = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+    return next((found for piece in _pieces(encoded) if (found := extent.excess(piece))), "")
+
+
+def _pieces(text: bytes) -> Iterator[bytes]:
+    for begin in range(0, len(text), PIECE_BYTES):
+        yield text[begin : begin + PIECE_BYTES]

@@ -16,8 +16,9 @@ from tunefarm_services.api.intake_messages import (
     TargetText,
     UnderstoodWorkload,
 )
-from tunefarm_services.api.json_nesting import nests_deeper
+from tunefarm_services.api.json_nesting import excess_of
 from tunefarm_services.api.parts import Parts
+from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.known_workloads import recognised
 
 _TARGET_ID: Final = re.compile(r"[0-9a-f]{64}")
@@ -44,8 +45,8 @@ def module_text(parts: Parts, tenant: str, body: ModuleBody) -> ModuleText:
     elif isinstance(body.module, str):
         text = body.module
     else:
-        text = json.dumps(body.module)
-    _require_json(text, parts.settings.json_depth)
+        text = _json_text("module", body.module)
+    _require_json(text, parts.settings.json_depth, parts.settings.module_json_values)
     return ModuleText(
         module_json=text,
         function=body.function,
@@ -68,11 +69,12 @@ def target_question(parts: Parts, tenant: str, given: str | dict[str, object] | 
         return parts.store.target(given, tenant=tenant)
     if isinstance(given, str):
         given = preset_attributes(given) or given
-    text = given if isinstance(given, str) else json.dumps(given)
+    text = given if isinstance(given, str) else _json_text("target", given)
     if len(text) > LONGEST_TARGET:
         raise BadInput("target", "it is far too long.", "Send a preset, a tag, or TVM's target as an object.")
     if not text.strip():
         raise BadInput("target", "it is empty.", "Leave it out, or name a preset: GET /v1/targets:presets.")
+    _require_small("target", text, parts.settings)
     return TargetText(text=text, host_cores=parts.settings.host_cores)
 
 
@@ -94,6 +96,9 @@ def understood(
         NotFound: an upload or a workload is not there.
         ForkFailed: there is no child to read it.
     """
+    for field, texts in (("space.sketches", sketches), ("seed_traces", seed_traces)):
+        for text in texts:
+            _require_small(field, text, parts.settings)
     question = ModuleQuestion(
         modules=_module_texts(parts, tenant, bodies),
         target=target,
@@ -110,8 +115,22 @@ def understood(
 
 
 def trace_text(value: str | list[object]) -> str:
-    """A trace of a request as JSON text."""
-    return value if isinstance(value, str) else json.dumps(value)
+    """A trace of a request as JSON text. Raises BadInput for numbers that JSON has no form for."""
+    return value if isinstance(value, str) else _json_text("trace", value)
+
+
+def _json_text(field: str, value: object) -> str:
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError as error:
+        raise BadInput(field, "it has a number beyond what a float holds.", "Write a smaller number.") from error
+
+
+def _require_small(field: str, text: str, settings: ApiSettings) -> None:
+    """Raises BadInput for JSON text that costs too much to decode, such as text within a body that was counted once."""
+    excess = excess_of(text, settings.json_depth, settings.json_values)
+    if excess:
+        raise BadInput(field, excess, "Send what TVM writes, unchanged.")
 
 
 def _recognised(parts: Parts, tenant: str, answer: ModuleAnswer) -> ModuleAnswer:
@@ -146,11 +165,12 @@ def _decoded(content: bytes) -> str:
         raise BadInput("upload_id", "its content is not text.", fix) from error
 
 
-def _require_json(text: str, depth: int) -> None:
+def _require_json(text: str, depth: int, values: int) -> None:
     if text.lstrip()[:1] != "{":
         is_script = _SCRIPT.search(text[:10_000]) is not None
         problem = "it is TVMScript, which is code and never read here." if is_script else "it is not TVM JSON."
         fix = "Convert it where you trust it, with tvm.ir.save_json(module); the tunefarm client does it for you."
         raise BadInput("module", problem, fix)
-    if nests_deeper(text.encode("utf-8", "replace"), depth):
-        raise BadInput("module", f"it is nested more than {depth} levels deep.", "Send what tvm.ir.save_json writes.")
+    excess = excess_of(text, depth, values)
+    if excess:
+        raise BadInput("module", excess, "Send what tvm.ir.save_json writes, or fewer functions in one module.")

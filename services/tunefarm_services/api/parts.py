@@ -7,20 +7,21 @@ from functools import cached_property
 from typing import Annotated, Final, TypeAlias, TypeVar, cast
 
 import anyio
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
+from tunefarm_services.api.fair_turns import FairTurns
 from tunefarm_services.api.intake import Intake
 from tunefarm_services.api.known_tokens import KnownTokens
-from tunefarm_services.api.problem import unavailable
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.metrics import Metrics
 
 T = TypeVar("T")
 
-DATABASES_WAITING: Final = 4
-"""Requests with a whole database that may wait for the one before; more are answered 503."""
+DATABASES_WAITING: Final = 8
+DATABASES_WAITING_PER_TENANT: Final = 2
+"""Requests with a whole database that may wait; more of one tenant are answered 429, and more of all 503."""
 
 
 @dataclass
@@ -40,37 +41,32 @@ class Parts:
     """Whether the intake is started with the process, and not only when the first module comes."""
 
     @cached_property
-    def intake_limiter(self) -> CapacityLimiter:
+    def intake_turns(self) -> FairTurns:
         """Places for requests that need an intake child."""
-        return CapacityLimiter(self.settings.intake_at_once)
+        settings = self.settings
+        return FairTurns(settings.intake_at_once, settings.intake_queue, settings.intake_queue_per_tenant)
 
     @cached_property
-    def database_limiter(self) -> CapacityLimiter:
-        """The place for a whole TVM database on its way in or out, which may take minutes."""
-        return CapacityLimiter(1)
+    def database_turns(self) -> FairTurns:
+        """Places for whole TVM databases on their way in or out, which may take minutes."""
+        return FairTurns(self.settings.databases_at_once, DATABASES_WAITING, DATABASES_WAITING_PER_TENANT)
 
     @cached_property
     def stream_limiter(self) -> CapacityLimiter:
         """Threads that look for news of event streams, apart from those that answer requests."""
         return CapacityLimiter(max(2, self.settings.threads // 4))
 
-    async def understanding(self, work: Callable[[], T]) -> T:
-        """Run ``work``, which needs an intake child, in a thread, when it is its turn.
+    async def understanding(self, tenant: str, work: Callable[[], T]) -> T:
+        """Run ``work``, which needs an intake child, in a thread, when it is the tenant's turn.
 
         Raises:
             ApiProblem: too many are waiting.
         """
-        return await self._in_turn(work, self.intake_limiter, self.settings.intake_queue)
+        return await self.intake_turns.run(tenant, work)
 
-    async def exchanging(self, work: Callable[[], T]) -> T:
-        """The same for ``work`` on a whole TVM database, which nobody's module waits for."""
-        return await self._in_turn(work, self.database_limiter, DATABASES_WAITING)
-
-    @staticmethod
-    async def _in_turn(work: Callable[[], T], limiter: CapacityLimiter, most_waiting: int) -> T:
-        if limiter.statistics().tasks_waiting >= most_waiting:
-            raise unavailable("Too many modules are waiting to be read.", 2)
-        return await to_thread.run_sync(work, limiter=limiter)
+    async def exchanging(self, tenant: str, work: Callable[[], T]) -> T:
+        """The same for ``work`` on a whole TVM database, for which no module has to wait."""
+        return await self.database_turns.run(tenant, work)
 
 
 async def parts_of(request: Request) -> Parts:

@@ -27,14 +27,18 @@ class ProblemKind(StrEnum):
     WRONG_OFFSET = "wrong-offset"
     IN_PROGRESS = "in-progress"
     TOO_LARGE = "too-large"
+    TARGET_TOO_LONG = "target-too-long"
     UNSUPPORTED_MEDIA_TYPE = "unsupported-media-type"
     RANGE = "range-not-satisfiable"
     BAD_INPUT = "bad-input"
     KEY_REUSED = "idempotency-key-reused"
     RATE_LIMITED = "rate-limited"
+    HEAD_TOO_LARGE = "head-too-large"
     QUOTA_EXCEEDED = "quota-exceeded"
     INTERNAL = "internal"
+    UNKNOWN_METHOD = "unknown-method"
     UNAVAILABLE = "unavailable"
+    UNKNOWN_VERSION = "unknown-version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +59,18 @@ FORMS: Final[Mapping[ProblemKind, _Form]] = {
     ProblemKind.WRONG_OFFSET: _Form(409, "The upload goes on at another byte"),
     ProblemKind.IN_PROGRESS: _Form(409, "The same request is being carried out"),
     ProblemKind.TOO_LARGE: _Form(413, "The request is too large"),
+    ProblemKind.TARGET_TOO_LONG: _Form(414, "The request target is too long"),
     ProblemKind.UNSUPPORTED_MEDIA_TYPE: _Form(415, "The content type is not supported"),
     ProblemKind.RANGE: _Form(416, "The range lies outside of it"),
     ProblemKind.BAD_INPUT: _Form(422, "The input cannot be used"),
     ProblemKind.KEY_REUSED: _Form(422, "The idempotency key belongs to another request"),
     ProblemKind.RATE_LIMITED: _Form(429, "Too many requests"),
     ProblemKind.QUOTA_EXCEEDED: _Form(429, "A quota is used up"),
+    ProblemKind.HEAD_TOO_LARGE: _Form(431, "The header section is too large"),
     ProblemKind.INTERNAL: _Form(500, "A bug of the service"),
+    ProblemKind.UNKNOWN_METHOD: _Form(501, "The method is not known"),
     ProblemKind.UNAVAILABLE: _Form(503, "The service cannot answer now"),
+    ProblemKind.UNKNOWN_VERSION: _Form(505, "The version of HTTP is not supported"),
 }
 
 

@@ -73,10 +73,22 @@ def problem_of(error: Exception) -> ApiProblem:
 
 
 def _answering(handler: Callable[[Exception], ApiProblem]) -> Callable[[Request, Exception], Response]:
-    def respond(_request: Request, error: Exception) -> Response:
-        return handler(error).response()
+    def respond(request: Request, error: Exception) -> Response:
+        problem = handler(error)
+        if problem.kind is ProblemKind.METHOD_NOT_ALLOWED:
+            problem.headers["Allow"] = ", ".join(_methods_of(request))
+        return problem.response()
 
     return respond
+
+
+def _methods_of(request: Request) -> list[str]:
+    """Methods of all routes with the path of ``request``: FastAPI names those of the first one alone."""
+    methods: set[str] = set()
+    for route in request.app.state.routes:
+        if route.path_regex.match(request.scope["path"]):
+            methods |= route.methods
+    return sorted(methods)
 
 
 def _bad_input(error: Exception) -> ApiProblem:
@@ -125,8 +137,10 @@ def _invalid(error: Exception) -> ApiProblem:
         FieldProblem(field=_place(each["loc"]), problem=str(each["msg"]).encode("utf-8", "replace").decode())
         for each in error.errors()[:MOST_ERRORS]
     )
-    if any(each["type"] == "json_invalid" for each in error.errors()):
-        return ApiProblem(ProblemKind.MALFORMED, f"The body is not JSON: {found[0].problem}.", errors=found)
+    for each in error.errors():
+        if each["type"] == "json_invalid":
+            reason = each["ctx"]["error"]
+            return ApiProblem(ProblemKind.MALFORMED, f"The body is not JSON: {reason}.", errors=found)
     first = found[0]
     detail = f"{first.field}: {first.problem}"
     if len(found) > 1:

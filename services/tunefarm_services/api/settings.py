@@ -33,14 +33,33 @@ class ApiSettings(Settings):
     """Largest upload."""
     tenant_upload_bytes: int = Field(default=1024 * MEBIBYTE, gt=0)
     """Size of all uploads of a tenant together."""
-    json_depth: int = Field(default=100, gt=0)
-    """How deep objects and arrays may be nested."""
+    json_depth: int = Field(default=100, gt=0, le=190)
+    """How deep objects and arrays may be nested, in a body and in the JSON text that it carries."""
+    json_values: int = Field(default=100_000, gt=0)
+    """Most values of a body: elements of arrays and members of objects. A thousand cost about 0.3 ms of the event loop,
+    during which no other request is answered."""
+    module_json_values: int = Field(default=4_000_000, gt=0)
+    """Most values of the JSON text of a module, which a confined process decodes."""
     body_deadline_s: float = Field(default=30.0, gt=0)
     """How long a client may take to send a body."""
+    bodies_per_tenant: int = Field(default=64, gt=0)
+    """Bodies that a tenant may be sending to one process at the same time; more are answered 429."""
+    body_bytes_per_tenant: int = Field(default=128 * MEBIBYTE, gt=0)
+    """Bytes of the bodies that one process holds for a tenant; more are answered 429."""
+
+    head_bytes: int = Field(default=64 * KIBIBYTE, gt=0)
+    """Largest head of a request: the request line with all header fields. A larger one is answered 431."""
+    head_fields: int = Field(default=100, gt=0)
+    """Most header fields of a request; more are answered 431."""
+    target_bytes: int = Field(default=16 * KIBIBYTE, gt=0)
+    """Longest request target, which is the path with the query. A longer one is answered 414."""
     header_deadline_s: float = Field(default=10.0, gt=0)
-    """How long a client may take to send the head of its first request."""
+    """How long a client may take to send the head of a request."""
     connections: int = Field(default=2000, gt=0)
-    """Most connections at once; more are answered 503."""
+    """Connections of one process. Beyond these it closes those that have been idle longest, anonymous ones first; while
+    all are in use it answers health checks and refuses other requests with 503."""
+    idle_connections_per_address: int = Field(default=256, gt=0)
+    """Idle connections of one client address that have shown no valid token. The longest idle is closed first."""
 
     rate_limit: str = "500/second"
     """Requests of one token."""
@@ -65,10 +84,16 @@ class ApiSettings(Settings):
     callees: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Functions outside of their modules that a tenant's may call, by tenant; nobody else's may call any. They have to
     be in the processes that measure, and run there, confined like all that is measured."""
-    intake_at_once: int = Field(default=2, gt=0)
+    intake_at_once: int = Field(default=3, gt=0)
+    """Intake children of one process at the same time. One tenant has all but one of them at most."""
     intake_queue: int = Field(default=64, gt=0)
     """Requests that may wait for an intake child; more are answered 503."""
-    intake_timeout_s: float = Field(default=30.0, gt=0)
+    intake_queue_per_tenant: int = Field(default=32, gt=0)
+    """Requests of one tenant that may wait for an intake child; more are answered 429."""
+    intake_timeout_s: float = Field(default=10.0, gt=0)
+    """How long an intake child may take to read what one request brings, but for a whole database."""
+    databases_at_once: int = Field(default=2, gt=0)
+    """Whole databases that are read or written at the same time. One tenant has all but one of them at most."""
     import_timeout_s: float = Field(default=300.0, gt=0)
     intake_memory_bytes: int = Field(default=4096 * MEBIBYTE, gt=0)
     default_target: str = "host"

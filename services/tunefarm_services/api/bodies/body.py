@@ -1,8 +1,10 @@
 """The common root of request bodies."""
 
+import re
+from datetime import datetime
 from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 MOST_ITEMS: Final = 20_000
 """Of one list or object of a body, those aside that are passed on as they are. Each may be an error to describe."""
@@ -35,9 +37,31 @@ MODULE_EXAMPLE: Final = '{"root_index": 148, "nodes": ["..."], "metadata": {"tvm
 DIGEST_EXAMPLE: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 """An id or a digest of content, as workloads and targets have."""
 
-Identifier: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
-Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
-Text: TypeAlias = Annotated[str, StringConstraints(max_length=4000, pattern=r"^[^\x00]*$")]
+_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069\ufeff]")
+"""Controls of C0 and C1, and characters that turn or break lines: a terminal obeys them instead of showing them."""
+
+
+def without_controls(text: str) -> str:
+    """The text itself. Raises ValueError for one that a terminal or a log would not show as it is."""
+    found = _CONTROLS.search(text)
+    if found is not None:
+        raise ValueError(f"the character U+{ord(found[0]):04X} controls terminals and has no place in a name")
+    return text
+
+
+def written_out(value: object) -> object:
+    """A date and time as it came. Raises ValueError for numbers, which would count as seconds since 1970."""
+    if isinstance(value, (int, float)) or (isinstance(value, str) and value[4:5] != "-"):
+        raise ValueError("write a date and a time with an offset, such as 2027-01-01T00:00:00Z")
+    return value
+
+
+Instant: TypeAlias = Annotated[datetime | None, BeforeValidator(written_out)]
+Shown: TypeAlias = Annotated[str, AfterValidator(without_controls)]
+"""Text that commands and pages show."""
+Identifier: TypeAlias = Annotated[Shown, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
+Name: TypeAlias = Annotated[Shown, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
+Text: TypeAlias = Annotated[Shown, StringConstraints(max_length=4000, pattern=r"^[^\x00]*$")]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=1e9)]
 
 TargetText: TypeAlias = Annotated[

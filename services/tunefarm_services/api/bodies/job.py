@@ -8,11 +8,11 @@ from tunefarm_schemas.device import HOT_CACHE
 from tunefarm_schemas.input_spec import InputSpec
 from tunefarm_schemas.job import JobKind, Strategy
 from tunefarm_schemas.workload import Abi
-from tunefarm_services.api.bodies.body import MODULE_EXAMPLE, Body, Identifier, Seconds, TargetText
+from tunefarm_services.api.bodies.body import MODULE_EXAMPLE, Body, Identifier, Seconds, Shown, TargetText
 from tunefarm_services.api.bodies.module import ModuleBody, TaskBody
 
-Label: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
-LabelValue: TypeAlias = Annotated[str, StringConstraints(max_length=500, pattern=r"^[^\x00]*$")]
+Label: TypeAlias = Annotated[Shown, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
+LabelValue: TypeAlias = Annotated[Shown, StringConstraints(max_length=500, pattern=r"^[^\x00]*$")]
 TraceValue: TypeAlias = str | list[object]
 """A trace as TVM's ``Trace.as_json`` gives it, ``[instructions, decisions]``, or its JSON text."""
 
@@ -76,7 +76,7 @@ class JobBody(Body):
     seed_traces: list[TraceValue] = Field(default=[], max_length=64)
     strategy: Strategy = "evolutionary"
     abi: Abi = "stable"
-    protocol_id: str = Field(default=HOT_CACHE.protocol_id, max_length=100)
+    protocol_id: Shown = Field(default=HOT_CACHE.protocol_id, max_length=100)
     seed: int = Field(default=0, ge=0, lt=2**31)
     fresh: bool = Field(default=False, description="Ignore what the store knows.")
     priority: int = Field(default=0, ge=-100, le=100)

@@ -11,6 +11,7 @@ from tunefarm_services.api.bodies.body import (
     Identifier,
     Name,
     Seconds,
+    Shown,
     TargetText,
     Text,
     with_examples,
@@ -30,7 +31,7 @@ class BestBody(ModuleBody):
     target: TargetText = None
     device_class_id: Identifier | None = None
     code_generator: Name | None = None
-    protocol_id: str = Field(default=HOT_CACHE.protocol_id, max_length=100)
+    protocol_id: Shown = Field(default=HOT_CACHE.protocol_id, max_length=100)
     abi: Abi = "stable"
     limit: int = Field(default=8, gt=0, le=100, description="Most answers of each kind that is not exact.")
 
@@ -52,7 +53,7 @@ class PublishBody(ModuleBody):
     target: TargetText = None
     device_class_id: Identifier = "unknown"
     code_generator: Name = "unknown"
-    protocol_id: str = Field(default="unknown", max_length=100)
+    protocol_id: Shown = Field(default="unknown", max_length=100)
 
 
 class RetractBody(Body):

@@ -1,12 +1,11 @@
 """Making tokens."""
 
-from datetime import datetime
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from tunefarm_schemas.token import Scope
-from tunefarm_services.api.bodies.body import Body, Name, with_examples
+from tunefarm_services.api.bodies.body import Body, Instant, Name, with_examples
 
 
 class TokenBody(Body):
@@ -22,7 +21,7 @@ class TokenBody(Body):
 
     name: Name
     scopes: list[Scope] = Field(min_length=1, max_length=len(Scope))
-    expires_at: datetime | None = Field(default=None, description="RFC 3339 with an offset; never when absent.")
+    expires_at: Instant = Field(default=None, description="RFC 3339 with an offset; never when absent.")
 
     @model_validator(mode="after")
     def _names_an_instant(self) -> Self:

@@ -11,6 +11,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tunefarm_schemas.token import Token
 from tunefarm_services.api.caller import STATE_KEY, bearer_text
+from tunefarm_services.api.connections import network
+from tunefarm_services.api.http_protocol import PUBLIC
 from tunefarm_services.api.known_tokens import KnownTokens
 from tunefarm_services.api.middleware.request_body import ANNOUNCE_BODY
 from tunefarm_services.api.problem import ApiProblem, ProblemKind, unauthenticated
@@ -19,7 +21,6 @@ from tunefarm_services.api.request_rates import RequestRates
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import StoreError
 
-PUBLIC: Final = frozenset({"/healthz", "/readyz"})
 DOCUMENTS: Final = frozenset({"/openapi.json", "/docs"})
 METRICS: Final = "/metrics"
 
@@ -63,14 +64,14 @@ class Authentication:
         token = None
         if text:
             if not self._tokens.was_valid_lately(text):
-                self._require_patience(_address(scope))
+                self._require_patience(network(_address(scope)))
             try:
                 token = await self._tokens.token(text)
             except (StoreError, PoolExhausted) as error:
                 raise problem_of(error) from error
         if token is None:
             for limit in self._of_strangers:
-                self._rates.counted(limit, "stranger", _address(scope))
+                self._rates.counted(limit, "stranger", network(_address(scope)))
             raise unauthenticated()
         for limit in self._of_tokens:
             if wait_s := self._rates.counted(limit, "token", token.token_id):

@@ -1,16 +1,18 @@
 """Bodies: read whole, up to a size and within a deadline, and looked at before anything parses them."""
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 import anyio
-from anyio import to_thread
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tunefarm_schemas.token import Token
 from tunefarm_services.api.caller import STATE_KEY
-from tunefarm_services.api.json_nesting import nests_deeper
+from tunefarm_services.api.json_nesting import PIECE_BYTES, JsonExtent
 from tunefarm_services.api.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.settings import ApiSettings
 
@@ -23,6 +25,7 @@ ANNOUNCE_BODY: Final = frozenset({"content-length", "transfer-encoding"})
 SMALL_BYTES: Final = 1 << 18
 HELD_BYTES: Final = 1 << 29
 """Of all bodies that one process has at once."""
+JSON_TYPES: Final = re.compile(r"application/([a-z0-9.+-]+\+)?json")
 
 
 class _Gone(Exception):
@@ -36,15 +39,19 @@ class RequestBody:
         self._app = app
         self._settings = settings
         self._held_bytes = 0
+        self._held_of: Counter[str] = Counter()
+        self._arriving_of: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        with self._counting() as count:
+        tenant = _tenant(scope)
+        with self._counting(tenant) as count:
             try:
-                body = await self._body(scope, receive, count)
+                with self._arriving(tenant, scope):
+                    body = await self._body(scope, receive, count)
             except ApiProblem as problem:
                 await problem.send(scope, receive, send)
                 return
@@ -54,14 +61,31 @@ class RequestBody:
             await self._app(scope, _replay(body, receive), send)
 
     @contextmanager
-    def _counting(self) -> Iterator[Callable[[int], None]]:
-        """Counts the bytes of one body until its request is answered. Raises ApiProblem when all have too many."""
+    def _arriving(self, tenant: str, scope: Scope) -> Iterator[None]:
+        """Counts a body while it arrives. Raises ApiProblem when the tenant sends too many at the same time."""
+        if not tenant or not ANNOUNCE_BODY.intersection(Headers(scope=scope)):
+            yield
+            return
+        if self._arriving_of[tenant] >= self._settings.bodies_per_tenant:
+            raise _busy(f"The tenant sends {self._settings.bodies_per_tenant} bodies at the same time.")
+        self._arriving_of[tenant] += 1
+        try:
+            yield
+        finally:
+            _lower(self._arriving_of, tenant, 1)
+
+    @contextmanager
+    def _counting(self, tenant: str) -> Iterator[Callable[[int], None]]:
+        """Counts the bytes of one body until its request is answered. Raises ApiProblem when there are too many."""
         mine_bytes = 0
 
         def count(size_bytes: int) -> None:
             nonlocal mine_bytes
             mine_bytes += size_bytes
             self._held_bytes += size_bytes
+            self._held_of[tenant] += size_bytes
+            if self._held_of[tenant] > self._settings.body_bytes_per_tenant:
+                raise _busy("Too many large requests of the tenant arrive at the same time.")
             if self._held_bytes > HELD_BYTES:
                 headers = {"Retry-After": "2", "Connection": "close"}
                 raise ApiProblem(ProblemKind.UNAVAILABLE, "Too many large requests arrive at once.", headers=headers)
@@ -70,6 +94,7 @@ class RequestBody:
             yield count
         finally:
             self._held_bytes -= mine_bytes
+            _lower(self._held_of, tenant, mine_bytes)
 
     async def _body(self, scope: Scope, receive: Receive, count: Callable[[int], None]) -> bytes:
         headers = Headers(scope=scope)
@@ -79,15 +104,16 @@ class RequestBody:
         declared = headers.get("content-length", "")
         if declared.isascii() and declared.isdigit() and int(declared[:20]) > limit_bytes:
             raise _too_large(limit_bytes)
+        is_json = not scope["path"].startswith(UPLOADS)
+        if limit_bytes and scope["method"] not in WITHOUT_BODY:
+            _require_readable(headers, is_json=is_json)
+        extent = JsonExtent(self._settings.json_depth, self._settings.json_values) if is_json else None
         try:
             with anyio.fail_after(self._settings.body_deadline_s):
-                body = await _read(receive, limit_bytes, count)
+                return await _read(receive, limit_bytes, count, extent)
         except TimeoutError as late:
             detail = f"The body did not arrive within {self._settings.body_deadline_s:g} s."
             raise ApiProblem(ProblemKind.TIMEOUT, detail, headers={"Connection": "close"}) from late
-        if body and not scope["path"].startswith(UPLOADS):
-            await self._require_shallow(body)
-        return body
 
     def _limit_bytes(self, scope: Scope) -> int:
         if STATE_KEY not in scope:
@@ -97,19 +123,44 @@ class RequestBody:
         is_piece = scope["path"].startswith(UPLOADS)
         return self._settings.upload_piece_bytes if is_piece else self._settings.body_bytes
 
-    async def _require_shallow(self, body: bytes) -> None:
-        depth = self._settings.json_depth
-        if len(body) < SMALL_BYTES:
-            is_deep = nests_deeper(body, depth)
-        else:
-            is_deep = await to_thread.run_sync(nests_deeper, body, depth)
-        if is_deep:
-            fix = "Nothing that is read here is nested that deeply; send what tvm.ir.save_json writes as text."
-            detail = f"The body is nested more than {depth} levels deep. {fix}"
-            raise ApiProblem(ProblemKind.BAD_INPUT, detail, field="body", fix=fix)
+
+def _tenant(scope: Scope) -> str:
+    token = scope.get(STATE_KEY)
+    return token.tenant if isinstance(token, Token) else ""
 
 
-async def _read(receive: Receive, limit_bytes: int, count: Callable[[int], None]) -> bytes:
+def _lower(counter: Counter[str], name: str, amount: int) -> None:
+    """Subtract, and forget who has nothing left: names come and go."""
+    counter[name] -= amount
+    if counter[name] <= 0:
+        del counter[name]
+
+
+def _busy(detail: str) -> ApiProblem:
+    return ApiProblem(ProblemKind.RATE_LIMITED, detail, headers={"Retry-After": "2", "Connection": "close"})
+
+
+def _require_readable(headers: Headers, *, is_json: bool) -> None:
+    """Refuse by its header fields a body that no route can read, before it is received.
+
+    Raises:
+        ApiProblem: it is compressed, in another encoding than UTF-8, or says that it is not JSON.
+    """
+    coding = headers.get("content-encoding", "identity").strip().lower()
+    kind, _, parameters = headers.get("content-type", "").lower().partition(";")
+    charset = re.search(r"charset\s*=\s*\"?([^\s\";]*)", parameters)
+    problem = ""
+    if coding not in {"", "identity"}:
+        problem = "Send the body without a Content-Encoding."
+    elif is_json and kind.strip() and JSON_TYPES.fullmatch(kind.strip()) is None:
+        problem = "Send the body as application/json."
+    elif is_json and charset is not None and charset[1] not in {"utf-8", "utf8"}:
+        problem = "Send the body in UTF-8."
+    if problem:
+        raise ApiProblem(ProblemKind.UNSUPPORTED_MEDIA_TYPE, problem, headers={"Connection": "close"})
+
+
+async def _read(receive: Receive, limit_bytes: int, count: Callable[[int], None], extent: JsonExtent | None) -> bytes:
     pieces: list[bytes] = []
     size_bytes = 0
     while True:
@@ -121,8 +172,20 @@ async def _read(receive: Receive, limit_bytes: int, count: Callable[[int], None]
         if size_bytes > limit_bytes:
             raise _too_large(limit_bytes)
         count(len(pieces[-1]))
+        if extent is not None and pieces[-1]:
+            _require_small(extent, pieces[-1])
         if not message.get("more_body", False):
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _require_small(extent: JsonExtent, piece: bytes) -> None:
+    for begin in range(0, len(piece), PIECE_BYTES):
+        excess = extent.excess(piece[begin : begin + PIECE_BYTES])
+        if excess:
+            fix = "Send a module as the text that tvm.ir.save_json gives, or upload it: POST /v1/uploads."
+            detail = f"The body cannot be read: {excess} {fix}"
+            headers = {"Connection": "close"}
+            raise ApiProblem(ProblemKind.BAD_INPUT, detail, field="body", fix=fix, headers=headers)
 
 
 def _too_large(limit_bytes: int) -> ApiProblem:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Query, Request
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.job import Event, JobState
@@ -65,17 +66,10 @@ async def stream(
     The stream ends when the job is finished and everything was told, or when the token works no longer. It may be taken
     up again at any time, on any process of the service.
     """
-    if parts.streams[caller.tenant] >= parts.settings.streams_per_tenant:
-        detail = f"The tenant has {parts.streams[caller.tenant]} event streams open, which is the most it may have."
-        raise ApiProblem(ProblemKind.RATE_LIMITED, detail, headers={"Retry-After": "5"})
     begin = _number(last_event_id) if last_event_id else after
     await to_thread.run_sync(parts.store.job, caller.tenant, job_id)
     following = JobStream(parts, caller.tenant, job_id, begin, bearer_text(request.headers))
-    return EventSourceResponse(
-        following.events(),
-        ping=max(1, round(parts.settings.heartbeat_s)),
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-    )
+    return CountedStream(following, parts, caller.tenant)
 
 
 @router.get("/events", response_model=Page[Event], responses=responses(ProblemKind.NOT_FOUND))
@@ -94,6 +88,35 @@ def list_events(
     return answer(paging.page(found, lambda event: str(event.sequence), lambda event: event))
 
 
+class CountedStream(EventSourceResponse):
+    """A stream that counts for its tenant from before its first byte until it has ended, however it ends.
+
+    The count is looked at and raised without giving way to another request in between, so the limit is exact.
+    """
+
+    def __init__(self, following: "JobStream", parts: Parts, tenant: str) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(following.events(), ping=max(1, round(parts.settings.heartbeat_s)), headers=headers)
+        self._parts = parts
+        self._tenant = tenant
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events, or a problem when the tenant has too many streams open."""
+        streams = self._parts.streams
+        if streams[self._tenant] >= self._parts.settings.streams_per_tenant:
+            detail = f"The tenant has {streams[self._tenant]} event streams open, which is the most it may have."
+            problem = ApiProblem(ProblemKind.RATE_LIMITED, detail, headers={"Retry-After": "5"})
+            await problem.send(scope, receive, send)
+            return
+        streams[self._tenant] += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            streams[self._tenant] -= 1
+            if not streams[self._tenant]:
+                del streams[self._tenant]
+
+
 class JobStream:
     """One reader's place in the events of a job."""
 
@@ -110,13 +133,11 @@ class JobStream:
     async def events(self) -> AsyncIterator[ServerSentEvent]:
         """Every event behind the place, in order, until the job has ended or the process does."""
         self._parts.metrics.event_streams.inc()
-        self._parts.streams[self._tenant] += 1
         try:
             async for event in self._until_end():
                 yield ServerSentEvent(event.model_dump_json(), event=event.kind, id=str(event.sequence))
         finally:
             self._parts.metrics.event_streams.dec()
-            self._parts.streams[self._tenant] -= 1
 
     async def _until_end(self) -> AsyncIterator[Event]:
         waited_s = 0.0

@@ -5,15 +5,18 @@ from typing import Annotated
 
 import structlog
 from fastapi import APIRouter, Query, Request
+from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.job import Job, JobKind, JobState
 from tunefarm_schemas.traceparent import Traceparent
 from tunefarm_services.api.answer import answer, answer_tagged
+from tunefarm_services.api.bodies.body import written_out
 from tunefarm_services.api.bodies.job import JobBody
 from tunefarm_services.api.caller import JobsReader, JobsWriter
 from tunefarm_services.api.job_creation import create_job
+from tunefarm_services.api.json_route import JsonRoute
 from tunefarm_services.api.middleware.idempotency import KEY_STATE
 from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.parts import PartsOf
@@ -23,7 +26,7 @@ from tunefarm_services.api.routes.path import Id
 from tunefarm_services.api.views.page import Page
 
 log = structlog.get_logger()
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)
 
 Labels = Annotated[
     list[str], Query(max_length=32, description="NAME=VALUE; jobs that carry all of them. Repeatable.", alias="label")
@@ -39,7 +42,7 @@ Labels = Annotated[
 async def create(request: Request, body: JobBody, caller: JobsWriter, parts: PartsOf) -> Response:
     """Ask for a job: ``kind: tune`` searches schedules, ``measure`` times scheduled modules as they are."""
     key = request.scope.get(KEY_STATE)
-    job = await parts.understanding(lambda: create_job(parts, caller.tenant, body, key))
+    job = await parts.understanding(caller.tenant, lambda: create_job(parts, caller.tenant, body, key))
     # Where a request's trace and a job's, which its id stands for in every process, meet.
     log.info("job created", job_id=job.job_id, job_trace_id=Traceparent.of_job(job.job_id).trace_id)
     return answer_tagged(request, job, 202, Location=f"/v1/jobs/{job.job_id}")
@@ -51,7 +54,9 @@ def list_jobs(
     parts: PartsOf,
     state: JobState | None = None,
     kind: JobKind | None = None,
-    created_after: Annotated[datetime | None, Query(description="RFC 3339 with an offset.")] = None,
+    created_after: Annotated[
+        datetime | None, BeforeValidator(written_out), Query(description="RFC 3339 with an offset.")
+    ] = None,
     label: Labels = [],  # noqa: B006 - FastAPI copies defaults
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,

@@ -16,6 +16,7 @@ from tunefarm_services.api.best_records import Question, best_records, needs_chi
 from tunefarm_services.api.bodies.record import BestBody, DatabaseBody, ExportBody, PublishBody, RetractBody
 from tunefarm_services.api.caller import RecordsReader, RecordsWriter
 from tunefarm_services.api.claims import export_database, import_database, publish
+from tunefarm_services.api.json_route import JsonRoute
 from tunefarm_services.api.modules import target_question
 from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.parts import Parts, PartsOf
@@ -25,7 +26,7 @@ from tunefarm_services.api.routes.path import Id, IdFilter
 from tunefarm_services.api.views.page import Page
 from tunefarm_services.api.views.report import ExportedDatabase, ImportReport
 
-router = APIRouter(prefix="/v1", tags=["records"])
+router = APIRouter(prefix="/v1", tags=["records"], route_class=JsonRoute)
 
 QueryText = Annotated[str | None, Query(max_length=2000, pattern=r"^[^\x00]+$")]
 NEEDED = (ProblemKind.NOT_FOUND, ProblemKind.CONFLICT)
@@ -67,7 +68,7 @@ def list_records(
 )
 async def create(body: PublishBody, caller: RecordsWriter, parts: PartsOf) -> Response:
     """Publish a schedule with the latency that is claimed for it. Its trace must apply; it is not measured."""
-    record, is_new = await parts.understanding(lambda: publish(parts, caller.tenant, body))
+    record, is_new = await parts.understanding(caller.tenant, lambda: publish(parts, caller.tenant, body))
     return answer(record, 201 if is_new else 200, Location=f"/v1/records/{record.record_id}")
 
 
@@ -127,19 +128,19 @@ async def _best(parts: Parts, tenant: str, body: BestBody) -> Response:
         return question if needs_child(parts, body, question) else answered(question)
 
     found = await to_thread.run_sync(unless_child_is_needed)
-    return found if isinstance(found, Response) else await parts.understanding(lambda: answered(found))
+    return found if isinstance(found, Response) else await parts.understanding(tenant, lambda: answered(found))
 
 
 @router.post("/records:import", response_model=ImportReport, responses=responses(*NEEDED))
 async def import_records(body: DatabaseBody, caller: RecordsWriter, parts: PartsOf) -> Response:
     """Take in a TVM JSON database as claims. Each line that cannot be used is reported with its reason."""
-    return answer(await parts.exchanging(lambda: import_database(parts, caller.tenant, body)))
+    return answer(await parts.exchanging(caller.tenant, lambda: import_database(parts, caller.tenant, body)))
 
 
 @router.post("/records:export", response_model=ExportedDatabase, responses=responses(*NEEDED))
 async def export_records(body: ExportBody, caller: RecordsReader, parts: PartsOf) -> Response:
     """Records as a TVM JSON database that stock TVM loads."""
-    return answer(await parts.exchanging(lambda: export_database(parts, caller.tenant, body)))
+    return answer(await parts.exchanging(caller.tenant, lambda: export_database(parts, caller.tenant, body)))
 
 
 @router.get(

@@ -7,6 +7,7 @@ from tunefarm_schemas.target import Target
 from tunefarm_services.api.answer import answer, answer_tagged
 from tunefarm_services.api.bodies.target import TargetBody
 from tunefarm_services.api.caller import AnyCaller, Caller
+from tunefarm_services.api.json_route import JsonRoute
 from tunefarm_services.api.modules import target_question
 from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.parts import Parts, PartsOf
@@ -17,7 +18,7 @@ from tunefarm_services.api.target_presets import PRESETS
 from tunefarm_services.api.views.page import Page
 from tunefarm_services.api.views.target import CheckedTarget, PresetList, TargetView
 
-router = APIRouter(prefix="/v1", tags=["targets"])
+router = APIRouter(prefix="/v1", tags=["targets"], route_class=JsonRoute)
 
 
 @router.get("/targets", response_model=Page[TargetView], responses=responses())
@@ -39,7 +40,7 @@ async def presets(_caller: AnyCaller) -> Response:
 @router.post("/targets:validate", response_model=CheckedTarget, responses=responses(ProblemKind.NOT_FOUND))
 async def validate(body: TargetBody, caller: AnyCaller, parts: PartsOf) -> Response:
     """Whether TVM and LLVM accept a target, and its canonical form."""
-    return answer(await parts.understanding(lambda: _checked(parts, caller, body)))
+    return answer(await parts.understanding(caller.tenant, lambda: _checked(parts, caller, body)))
 
 
 @router.get(

@@ -9,6 +9,7 @@ from tunefarm_schemas.token import Scope, Token
 from tunefarm_services.api.answer import answer
 from tunefarm_services.api.bodies.token import TokenBody
 from tunefarm_services.api.caller import AnyCaller, Caller, TokensAdmin
+from tunefarm_services.api.json_route import JsonRoute
 from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.parts import Parts, PartsOf
 from tunefarm_services.api.problem import ApiProblem, ProblemKind
@@ -18,7 +19,7 @@ from tunefarm_services.api.views.new_token import NewToken
 from tunefarm_services.api.views.page import Page
 from tunefarm_services.store import NotFound
 
-router = APIRouter(prefix="/v1", tags=["tokens"])
+router = APIRouter(prefix="/v1", tags=["tokens"], route_class=JsonRoute)
 
 
 @router.post(

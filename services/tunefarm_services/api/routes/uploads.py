@@ -10,6 +10,7 @@ from tunefarm_schemas.upload import Upload
 from tunefarm_services.api.answer import answer
 from tunefarm_services.api.bodies.upload import UploadBody
 from tunefarm_services.api.caller import JobsReader, JobsWriter
+from tunefarm_services.api.json_route import JsonRoute
 from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.parts import PartsOf
 from tunefarm_services.api.problem import ApiProblem, ProblemKind
@@ -17,7 +18,7 @@ from tunefarm_services.api.responses import LOCATION, responses
 from tunefarm_services.api.routes.path import Id
 from tunefarm_services.api.views.page import Page
 
-router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
+router = APIRouter(prefix="/v1/uploads", tags=["uploads"], route_class=JsonRoute)
 
 PIECE: Final = "application/offset+octet-stream"
 OFFSET: Final = {"Upload-Offset": {"description": "Where the next piece begins.", "schema": {"type": "integer"}}}

@@ -1,9 +1,11 @@
 """Use of the farm."""
 
+import re
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
+from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from tunefarm_schemas.usage import Usage
@@ -16,12 +18,21 @@ from tunefarm_services.api.views.page import Page
 
 router = APIRouter(prefix="/v1", tags=["usage"])
 
+_DAY: Final = "A date in UTC, such as 2027-01-31."
+
+
+def _dated(text: object) -> object:
+    """Refuse numbers, which pydantic would take for seconds since 1970."""
+    if isinstance(text, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text, re.ASCII) is None:
+        raise ValueError("write a date, such as 2027-01-31")
+    return text
+
 
 @router.get("/usage", response_model=Page[Usage], responses=responses())
 def get(
     caller: UsageReader,
     parts: PartsOf,
-    since_day: Annotated[date | None, Query(description="A date in UTC, such as 2027-01-31.")] = None,
+    since_day: Annotated[date | None, BeforeValidator(_dated), Query(description=_DAY)] = None,
     all_tenants: Annotated[bool, Query(description="Of every tenant; for the operator only.")] = False,
 ) -> Response:
     """Device-seconds, trials and jobs by day and device class."""

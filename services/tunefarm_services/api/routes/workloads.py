@@ -9,6 +9,7 @@ from tunefarm_schemas.workload import Workload
 from tunefarm_services.api.answer import answer, answer_tagged, etag_of, has_already, not_modified
 from tunefarm_services.api.bodies.module import ModuleBody
 from tunefarm_services.api.caller import Caller, RecordsReader, RecordsWriter
+from tunefarm_services.api.json_route import JsonRoute
 from tunefarm_services.api.modules import understood
 from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.parts import Parts, PartsOf
@@ -18,7 +19,7 @@ from tunefarm_services.api.routes.path import Id
 from tunefarm_services.api.views.page import Page
 from tunefarm_services.api.views.workload import WorkloadList, WorkloadView
 
-router = APIRouter(prefix="/v1/workloads", tags=["workloads"])
+router = APIRouter(prefix="/v1/workloads", tags=["workloads"], route_class=JsonRoute)
 
 HashText = Annotated[str | None, Query(max_length=40, pattern=r"^-?[0-9]+$", description="TVM's structural hash.")]
 VersionText = Annotated[str | None, Query(max_length=100, pattern=r"^[^\x00]*$", description="TVM's version.")]
@@ -32,7 +33,7 @@ VersionText = Annotated[str | None, Query(max_length=100, pattern=r"^[^\x00]*$",
 )
 async def create(body: ModuleBody, caller: RecordsWriter, parts: PartsOf) -> Response:
     """Store the functions of a module, normalised, and tell their ids."""
-    found = await parts.understanding(lambda: _stored(parts, caller, body))
+    found = await parts.understanding(caller.tenant, lambda: _stored(parts, caller, body))
     return answer(WorkloadList(workloads=tuple(WorkloadView.of(each) for each in found)), 201)
 
 

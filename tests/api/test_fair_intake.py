@@ -1,0 +1,170 @@
+"""One tenant's slow modules, long queues and many streams are that tenant's affair."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from tests.api.people import Person, person_of, somebody
+from tests.api.stored import furnished
+from tunefarm_schemas.target import Target
+from tunefarm_services.api.app import create_app
+from tunefarm_services.api.fair_turns import FairTurns
+from tunefarm_services.api.intake import ZygoteIntake
+from tunefarm_services.api.intake_messages import TargetAnswer, TargetText
+from tunefarm_services.api.problem import ApiProblem
+from tunefarm_services.api.settings import ApiSettings
+from tunefarm_services.store import Store
+
+HANG_S = 20.0
+
+
+class Slow(ZygoteIntake):
+    """An intake that reads the target ``slow`` until it is released."""
+
+    def __init__(self, settings: ApiSettings) -> None:
+        super().__init__(settings)
+        self.released = threading.Event()
+        self.begun = threading.Semaphore(0)
+
+    def target(self, question: TargetText) -> TargetAnswer:
+        if question.text == "slow":
+            self.begun.release()
+            assert self.released.wait(HANG_S)
+        return TargetAnswer(target=Target(canonical='{"kind":"llvm"}', kind="llvm", num_cores=1), notes=())
+
+
+@pytest.fixture
+def slow(settings: ApiSettings) -> Slow:
+    return Slow(settings)
+
+
+@pytest.fixture
+def slow_app(store: Store, settings: ApiSettings, slow: Slow) -> FastAPI:
+    return create_app(store, settings.model_copy(update={"intake_queue_per_tenant": 20}), intake=slow)
+
+
+def validated(app: FastAPI, person: Person, target: str) -> httpx.Response:
+    """One request on a connection of its own."""
+    return somebody(app, f"Bearer {person.secret}").post("/v1/targets:validate", json={"target": target})
+
+
+def test_a_tenant_is_served_while_another_ones_slow_modules_wait(slow_app, store, slow):
+    alice, bob = person_of(slow_app, store, "alice"), person_of(slow_app, store, "bob")
+    with ThreadPoolExecutor(32) as many:
+        try:
+            backlog = [many.submit(validated, slow_app, alice, "slow") for _ in range(20)]
+            assert slow.begun.acquire(timeout=HANG_S)
+            assert slow.begun.acquire(timeout=HANG_S)
+            for _ in range(3):
+                assert many.submit(validated, slow_app, bob, "quick").result(HANG_S / 2).status_code == 200
+            assert not any(each.done() for each in backlog)
+        finally:
+            slow.released.set()
+        assert {each.result(HANG_S).status_code for each in backlog} == {200}
+
+
+def test_a_tenant_with_too_long_a_queue_is_told_to_wait_and_the_others_are_not(slow_app, store, slow):
+    alice, bob = person_of(slow_app, store, "alice"), person_of(slow_app, store, "bob")
+    with ThreadPoolExecutor(32) as many:
+        try:
+            backlog = [many.submit(validated, slow_app, alice, "slow") for _ in range(30)]
+            deadline_s = time.monotonic() + HANG_S
+            while sum(each.done() for each in backlog) < 8 and time.monotonic() < deadline_s:
+                time.sleep(0.01)
+            refused = [each.result() for each in backlog if each.done()]
+            assert [answer.status_code for answer in refused] == [429] * 8
+            assert int(refused[0].headers["retry-after"]) > 0
+            assert many.submit(validated, slow_app, bob, "quick").result(HANG_S / 2).status_code == 200
+        finally:
+            slow.released.set()
+
+
+def test_tenants_that_wait_take_turns():
+    order: list[str] = []
+
+    async def ask(turns: FairTurns, tenant: str) -> None:
+        await turns.run(tenant, lambda: order.append(tenant))
+
+    async def all_of_them() -> None:
+        turns = FairTurns(1, 100, 100)
+        hold = threading.Event()
+        first = asyncio.create_task(turns.run("a", lambda: hold.wait(HANG_S)))
+        await asyncio.sleep(0)
+        others = [asyncio.create_task(ask(turns, tenant)) for tenant in "aaaaabbc"]
+        await asyncio.sleep(0)
+        hold.set()
+        await asyncio.gather(first, *others)
+
+    asyncio.run(all_of_them())
+    assert "".join(order) == "abcabaaa"
+
+
+def test_a_caller_who_leaves_gives_its_place_back():
+    async def leave_and_ask() -> list[str]:
+        turns = FairTurns(1, 4, 4)
+        hold = threading.Event()
+        running = asyncio.create_task(turns.run("a", lambda: hold.wait(HANG_S)))
+        await asyncio.sleep(0)
+        for _ in range(10):
+            leaving = asyncio.create_task(turns.run("b", lambda: "never"))
+            await asyncio.sleep(0)
+            leaving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await leaving
+        waiting = [asyncio.create_task(turns.run("c", lambda: "answered")) for _ in range(4)]
+        await asyncio.sleep(0)
+        with pytest.raises(ApiProblem):
+            await turns.run("d", lambda: "too many")
+        hold.set()
+        await running
+        return await asyncio.gather(*waiting)
+
+    assert asyncio.run(leave_and_ask()) == ["answered"] * 4
+
+
+def test_streams_that_begin_at_once_never_pass_the_limit(app_with: Callable[..., FastAPI], store: Store) -> None:
+    app = app_with(streams_per_tenant=3)
+    alice = person_of(app, store, "alice")
+    job_id = furnished(store, "alice").job_id
+    statuses: list[int] = []
+    all_answered = asyncio.Event()
+
+    async def stream() -> None:
+        async def receive() -> dict:
+            await asyncio.Event().wait()
+            return {}
+
+        async def send(message: dict) -> None:
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+                if len(statuses) == 20:
+                    all_answered.set()
+
+        headers = [(b"authorization", f"Bearer {alice.secret}".encode())]
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": f"/v1/jobs/{job_id}/events",
+            "query_string": b"",
+            "headers": headers,
+            "client": ("127.0.0.1", 1),
+        }
+        await app(scope, receive, send)
+
+    async def at_once() -> None:
+        streams = [asyncio.create_task(stream()) for _ in range(20)]
+        async with asyncio.timeout(HANG_S):
+            await all_answered.wait()
+        for each in streams:
+            each.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
+
+    asyncio.run(at_once())
+    assert sorted(statuses) == [200] * 3 + [429] * 17
+    assert not app.state.parts.streams, "all places are given back"

@@ -1,0 +1,297 @@
+"""What an attacker sends below HTTP's surface: heads without end, two readings of one request, idle connections."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import httpx
+import psutil
+import pytest
+
+from tests.api.test_over_http import Service
+from tunefarm_schemas.token import Scope
+from tunefarm_services.store import Store
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+
+MEBIBYTE = 1 << 20
+PLACES = 40
+GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    home = tmp_path_factory.mktemp("attacked")
+    Store.open(f"sqlite:///{home}/tunefarm.db", home / "blobs").close()
+    running = Service(home, CONNECTIONS=str(PLACES), BODIES_PER_TENANT="1000")
+    running.wait_until_ready()
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def secret(attacked: Service) -> str:
+    home = attacked.home
+    store = Store.open(f"sqlite:///{home}/tunefarm.db", home / "blobs")
+    _, text = store.create_token("alice", "token", tuple(Scope))
+    store.close()
+    return text
+
+
+def connected(service: Service) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", service.port), timeout=60)
+
+
+def everything(connection: socket.socket) -> bytes:
+    """All that the service sends until it closes the connection."""
+    pieces = []
+    try:
+        while piece := connection.recv(65536):
+            pieces.append(piece)
+    except ConnectionError:
+        pass
+    return b"".join(pieces)
+
+
+def answers_to(service: Service, sent: bytes) -> bytes:
+    with connected(service) as connection:
+        connection.sendall(sent)
+        return everything(connection)
+
+
+def assert_refused(answer: bytes, status: int) -> dict:
+    """One answer, a problem, after which the connection was closed."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status), answer[:400]
+    assert answer.count(b"HTTP/1.1 ") == 1, answer
+    assert b"connection: close" in head.lower()
+    assert b"application/problem+json" in head
+    problem = json.loads(body)
+    assert problem["status"] == status
+    return problem
+
+
+def is_healthy(service: Service) -> bool:
+    return httpx.get(f"{service.url}/healthz", timeout=60).status_code == 200
+
+
+def sent_until_closed(service: Service, begin: bytes, endless: bytes, most_bytes: int = 32 * MEBIBYTE) -> int:
+    """How much of a request without end the service lets arrive."""
+    sent = 0
+    with connected(service) as connection:
+        try:
+            connection.sendall(begin)
+            while sent < most_bytes:
+                connection.sendall(endless)
+                sent += len(endless)
+                if sent % MEBIBYTE < len(endless):
+                    assert is_healthy(service)
+        except (ConnectionError, TimeoutError):
+            pass
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("begin", "endless"),
+    [
+        (GET + b"X-Long: ", b"a" * 65536),
+        (GET, b"X: y\r\n" * 8192),
+        (b"GET /", b"a" * 65536),
+        (b"G" * 1000, b"G" * 65536),
+        (b"\r\n", b"\r\n" * 32768),
+        (b"", b"\x00" * 65536),
+    ],
+    ids=["value", "fields", "target", "method", "blank lines", "zeros"],
+)
+def test_a_head_without_end_is_cut_off_before_it_takes_memory(attacked, begin, endless):
+    process = psutil.Process(attacked.process.pid)
+    is_healthy(attacked)
+    before = process.memory_info().rss
+    assert sent_until_closed(attacked, begin, endless) < 16 * MEBIBYTE
+    assert process.memory_info().rss - before < 16 * MEBIBYTE
+    assert is_healthy(attacked)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (GET + b"X-Long: " + b"a" * 65536, 431),
+        (GET + b"X: y\r\n" * 100 + b"\r\n", 431),
+        (b"GET /healthz?" + b"a=b&" * 5000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+        (b"G" * 20_000, 414),
+    ],
+)
+def test_a_head_that_is_too_large_is_answered_as_a_problem(attacked, sent, status):
+    assert_refused(answers_to(attacked, sent), status)
+
+
+SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+POST = b"POST /healthz HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        POST + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        POST + b"Transfer-Encoding: chunked, chunked\r\n",
+        POST + b"Transfer-Encoding: identity\r\n",
+        POST + b"Transfer-Encoding: xchunked\r\n",
+        POST + b"Transfer-Encoding: gzip, chunked\r\n",
+        POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+        POST + b"Transfer-Encoding : chunked\r\n",
+        POST + b"Transfer-Encoding:\r\n chunked\r\n",
+        POST + b"X: y\r\n Transfer-Encoding: chunked\r\n",
+        POST + b"Transfer-Encoding: \x0bchunked\r\n",
+        b"POST /healthz HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n",
+        POST + b"Content-Length: 5\r\nContent-Length: 5\r\n",
+        POST + b"Content-Length: 5, 5\r\n",
+        POST + b"Content-Length: +5\r\n",
+        POST + b"Content-Length: 0x5\r\n",
+        POST + b"Content-Length: -1\r\n",
+        POST + b"Content-Length: 99999999999999999999\r\n",
+        POST + b"Content-Length: \r\n",
+        GET + b"Host: y\r\n",
+        b"GET /healthz HTTP/1.1\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: x y\r\n",
+        GET + b"Authorization: Bearer a\r\nAuthorization: Bearer b\r\n",
+        GET + b"Content-Type: a/b\r\nContent-Type: application/json\r\n",
+        GET + b"Idempotency-Key: a\r\nIdempotency-Key: b\r\n",
+        GET + b"X-Zero: a\x00b\r\n",
+        GET + b"X-Escape: a\x1b[31mb\r\n",
+        GET + b"X-Bare: a\rb\r\n",
+        GET + b"X-Bare: a\nY: b\r\n",
+        GET + b": no name\r\n",
+        GET + b"no colon\r\n",
+        b"GET  /healthz HTTP/1.1\r\nHost: x\r\n",
+        b"GET /healthz HTTP/1.1 \r\nHost: x\r\n",
+        b"GET /health\x80z HTTP/1.1\r\nHost: x\r\n",
+        b"GET /healthz#part HTTP/1.1\r\nHost: x\r\n",
+        b"GET healthz HTTP/1.1\r\nHost: x\r\n",
+        b"GET * HTTP/1.1\r\nHost: x\r\n",
+        b"GET /healthz\r\nHost: x\r\n",
+    ],
+)
+def test_a_request_with_two_readings_is_refused_and_nothing_behind_it_is_read(attacked, head):
+    assert_refused(answers_to(attacked, head + b"\r\n0\r\n\r\n" + SMUGGLED), 400)
+
+
+def test_lines_that_end_in_a_bare_line_feed_are_refused(attacked):
+    assert_refused(answers_to(attacked, b"GET /healthz HTTP/1.1\nHost: x\n\n"), 400)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+        (b"GET /healthz HTTP/9.9\r\nHost: x\r\n\r\n", 505),
+        (b"CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\n\r\n", 501),
+        (b"BREW /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 501),
+    ],
+)
+def test_another_protocol_is_refused_by_name(attacked, sent, status):
+    assert_refused(answers_to(attacked, sent), status)
+
+
+def chunked(secret: str, *chunks: bytes) -> bytes:
+    head = f"POST /v1/uploads HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n"
+    return (head + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n").encode() + b"".join(chunks)
+
+
+BODY = b'{"size_bytes": 1}'
+WHOLE = b"%x\r\n%s\r\n" % (len(BODY), BODY)
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        (b"1;" + b"x" * 300,),
+        (b"5;\x00\r\n{}{}{}\r\n0\r\n\r\n",),
+        (b"+5\r\n", BODY),
+        (b"0x11\r\n", BODY),
+        (b"123456789\r\n", BODY),
+        (b"5\r\n" + BODY + b"\r\n0\r\n\r\n",),
+        (b"1\n{\n0\n\n" + b" " * 300,),
+        (b"1\r\n \r\n" * 5000,),
+        (WHOLE, b"0\r\nno colon\r\n\r\n"),
+        (WHOLE, b"0\r\nX: y\r\n folded\r\n\r\n"),
+    ],
+)
+def test_a_chunked_body_that_is_padded_or_ambiguous_is_refused(attacked, secret, chunks):
+    assert_refused(answers_to(attacked, chunked(secret, *chunks)), 400)
+
+
+def test_trailers_without_end_are_refused(attacked, secret):
+    assert_refused(answers_to(attacked, chunked(secret, WHOLE, b"0\r\n", b"X: y\r\n" * 2000)), 431)
+
+
+def test_a_trailer_never_becomes_a_header_field(attacked, secret):
+    trailers = b"0\r\nIdempotency-Key: from-the-trailer\r\nConnection: close\r\n\r\n"
+    for _ in range(2):
+        with connected(attacked) as connection:
+            connection.sendall(chunked(secret, WHOLE, trailers))
+            answer = connection.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 201 ")
+        assert b"idempotent-replayed" not in answer
+
+
+def test_requests_that_come_byte_by_byte_or_all_at_once_are_the_same(attacked, secret):
+    request = chunked(
+        secret, b"3;name=value\r\n", BODY[:3], b"\r\n%x\r\n" % (len(BODY) - 3), BODY[3:], b"\r\n0\r\n\r\n"
+    )
+    last = GET + b"Connection: close\r\n\r\n"
+    with connected(attacked) as connection:
+        for byte in request + last:
+            connection.sendall(bytes([byte]))
+        slowly = everything(connection)
+    at_once = answers_to(attacked, request + last)
+    for answer in (slowly, at_once):
+        assert answer.count(b"HTTP/1.1 201 ") == 1, answer
+        assert answer.count(b"HTTP/1.1 200 ") == 1, answer
+
+
+def test_a_thousand_requests_on_one_connection_are_answered_one_after_the_other(attacked):
+    answer = answers_to(attacked, (GET + b"\r\n") * 999 + GET + b"Connection: close\r\n\r\n")
+    assert answer.count(b"HTTP/1.1 200 ") == 1000
+
+
+def test_an_upgrade_that_is_not_offered_is_passed_over(attacked):
+    upgrade = b"Connection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n"
+    assert answers_to(attacked, GET + upgrade).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_connection_that_stays_silent_after_a_request_is_closed(attacked):
+    with connected(attacked) as connection:
+        connection.sendall(GET + b"\r\n")
+        connection.recv(1)
+        connection.sendall(b"GET /heal")
+        assert everything(connection).count(b"TTP/1.1 ") == 1
+
+
+def test_idle_connections_make_room_for_health_checks_and_for_known_clients(attacked, secret):
+    with ExitStack() as open_ones, httpx.Client(timeout=60) as alice:
+        alice.headers["Authorization"] = f"Bearer {secret}"
+        crowd = [open_ones.enter_context(connected(attacked)) for _ in range(PLACES * 3)]
+        assert is_healthy(attacked)
+        assert alice.get(f"{attacked.url}/v1/jobs").status_code == 200
+        crowd += [open_ones.enter_context(connected(attacked)) for _ in range(PLACES)]
+        assert is_healthy(attacked)
+        assert alice.get(f"{attacked.url}/v1/jobs").status_code == 200
+        server = psutil.Process(attacked.process.pid)
+        held = [each for each in server.net_connections("tcp") if each.status == psutil.CONN_ESTABLISHED]
+        assert len(held) <= PLACES + 8
+
+
+def test_health_is_answered_while_requests_in_progress_take_all_places(attacked, secret):
+    head = f"POST /v1/uploads HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\nContent-Length: 9\r\n\r\n"
+    with ExitStack() as open_ones:
+        for _ in range(PLACES + 4):
+            open_ones.enter_context(connected(attacked)).sendall(head.encode())
+        deadline = time.monotonic() + 4
+        statuses: set[int] = set()
+        while 503 not in statuses and time.monotonic() < deadline:
+            statuses.add(httpx.get(f"{attacked.url}/v1/jobs", timeout=60).status_code)
+            assert is_healthy(attacked)
+        assert 503 in statuses
