@@ -5,10 +5,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
+from tunefarm.console import say_traceback
 from tunefarm.early_zygote import begin_loading, end_at_once
 from tunefarm.exit_code import ExitCode
 from tunefarm.exit_edge import run_at_edge
 from tunefarm.resume_option import with_resume_value
+from tunefarm_schemas.visible_text import visible_line
 
 if TYPE_CHECKING:
     import typer
@@ -20,6 +22,7 @@ GARBAGE_LOOKED_FOR_EVERY: Final = 50_000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (the process's own when None) and return the exit status."""
     gc.set_threshold(GARBAGE_LOOKED_FOR_EVERY)
+    sys.excepthook = say_traceback
     words = with_resume_value(list(sys.argv[1:] if arguments is None else arguments))
     # Loading TVM takes longer than everything else here, so it begins before the command is even understood.
     has_begun = begin_loading(words)
@@ -41,6 +44,9 @@ def _run(words: list[str]) -> int:
         # Typer's own errors, and only they, know how to show themselves.
         if not isinstance(error, SelfShowing):
             raise
+        for name, value in vars(error).items():
+            if isinstance(value, str):
+                setattr(error, name, visible_line(value))  # a word that was typed, or pasted
         error.show()
         return error.exit_code
     return int(status or 0)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from tunefarm.console import complain
 from tunefarm.exit_code import ExitCode
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.visible_text import visible_line
 
 AS_TYPED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -108,5 +110,5 @@ def _field_of(error: Exception) -> str:
 
 
 def _tell(field: str, text: str, code: ExitCode) -> int:
-    print(f"tunefarm: {field}: {text}", file=sys.stderr)
+    complain(f"tunefarm: {visible_line(field)}: {visible_line(text)}")
     return code

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
 from tunefarm.tables import print_json
 from tunefarm_schemas.bad_input import BadInput
@@ -37,5 +38,5 @@ def report(
     except OSError as error:
         fix = "Give a file in a folder that exists and can be written."
         raise BadInput("output", f"{output!r} cannot be written ({error.strerror}).", fix) from error
-    print(path.resolve())
+    say(path.resolve())
     return ExitCode.FINE
