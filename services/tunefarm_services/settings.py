@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -23,6 +23,18 @@ class Settings(BaseSettings):
     """How long to wait for another process's write before giving up."""
     require_confinement: bool = False
     """Measure on this host only where its kernel confines candidates fully. Workers ask for that by themselves."""
+
+    @field_validator("home")
+    @classmethod
+    def _nameable(cls, home: Path) -> Path:
+        """A question mark would begin the options of the database's URL, and another file would be opened."""
+        if not str(home).isprintable() or "?" in str(home):
+            raise ValueError("the path must not contain control characters or question marks")
+        try:
+            home.expanduser()
+        except RuntimeError as error:
+            raise ValueError(f"{home} names no user's folder") from error
+        return home
 
     def database(self) -> str:
         """The database's URL, with its password."""
