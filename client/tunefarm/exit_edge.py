@@ -47,6 +47,8 @@ AS_TYPED: Final[Mapping[str, str]] = MappingProxyType(
 """What a field is called on the command line, where Python has another name for it."""
 
 SERVER_ERROR: Final = 500
+LONGEST_TEXT: Final = 4_000
+"""Characters. An argument may have a hundred thousand, and the fix stands behind it."""
 STORAGE_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -110,5 +112,6 @@ def _field_of(error: Exception) -> str:
 
 
 def _tell(field: str, text: str, code: ExitCode) -> int:
-    complain(f"tunefarm: {visible_line(field)}: {visible_line(text)}")
+    shown = text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT // 2]} ... {text[-LONGEST_TEXT // 2 :]}"
+    complain(f"tunefarm: {visible_line(field)}: {visible_line(shown)}")
     return code
