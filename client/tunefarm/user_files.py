@@ -6,7 +6,6 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from tunefarm_sandbox.private_files import require_own_link
 from tunefarm_schemas.bad_input import BadInput
 
 LARGEST_FILE_BYTES: Final = 64 << 20
@@ -40,6 +39,8 @@ def put_file(path: Path, content: bytes, *, field: str = "output") -> None:
         BadInput: it cannot be written; what was there before stays.
         OSError: the disk is full.
     """
+    from tunefarm_sandbox.private_files import require_own_link
+
     try:
         require_own_link(path)
         place = path.resolve()
