@@ -43,6 +43,7 @@ class ConfinedDoor:
     """Zygotes, and what must hold of them after each case."""
 
     def __init__(self) -> None:
+        others = set(children_of("self"))
         settings = ApiSettings(intake_timeout_s=TIMEOUT_S, import_timeout_s=TIMEOUT_S)
         self.intake = ZygoteIntake(settings)
         self.intake.start()
@@ -50,15 +51,16 @@ class ConfinedDoor:
             time.sleep(0.05)
         preload = (LOAD_TVM, "tunefarm.confined.tvm_exchange", "fuzz.trace_child")
         self.zygote = ForkServer.start(preload, environment={**os.environ, "PYTHONPATH": str(ROOT)})
-        self._zygotes = children_of("self")
+        self._zygotes = set(children_of("self")) - others
 
     def judged(self, act: Callable[[], str | None]) -> str | None:
         """Run one case. Its own finding, or what it did to the processes and the clock."""
         began_s = time.monotonic()
         try:
             found = act()
-        except BadInput:
-            found = None
+        except BadInput as refused:
+            # TVM may end its child by a signal; an exception that no code of ours expects must not.
+            found = refused.problem if "exited with code" in refused.problem else None
         except Exception as error:  # noqa: BLE001 - any other exception is what is looked for
             found = f"{type(error).__name__}: {str(error)[:500]}"
         took_s = time.monotonic() - began_s
@@ -72,7 +74,7 @@ class ConfinedDoor:
         self.zygote.close()
 
     def _left_behind(self) -> str | None:
-        if children_of("self") != self._zygotes:
+        if self._zygotes - set(children_of("self")):
             return "a zygote died"
         deadline_s = time.monotonic() + CHILD_ENDS_S
         while left := [child for zygote in self._zygotes for child in children_of(zygote)]:
