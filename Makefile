@@ -25,8 +25,12 @@ DEMO_TRIALS ?= 128
 # file at a time, in the order of names, by which the longest files come first.
 TEST_PROCESSES ?= 3
 BENCH_ARGUMENTS ?=
+FUZZ_MINUTES ?= 60
+FUZZ_SEED ?= 0
+FUZZ_REPLAY ?=
+FUZZ_ARGUMENTS ?=
 
-.PHONY: help demo test check bench bench-quick bench-trust bench-service bench-farm soak test-faults clean
+.PHONY: help demo test check bench bench-quick bench-trust bench-service bench-farm soak test-faults fuzz clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -50,6 +54,10 @@ test: $(STAMP)  ## run the tests: no network, warnings are errors
 
 test-faults: $(STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800
+
+fuzz: $(STAMP)  ## random modules, traces, databases, requests and messages, for FUZZ_MINUTES (60); findings are files
+	$(BIN)/python -m fuzz $(if $(FUZZ_REPLAY),--replay $(FUZZ_REPLAY),--minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)) \
+		$(FUZZ_ARGUMENTS)
 
 check: $(STAMP)  ## lint, types, imports, migrations, golden files
 	$(BIN)/ruff check .

@@ -7,6 +7,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from tunefarm.user_files import put_file, read_plain_file
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
@@ -34,14 +35,13 @@ def write_artifact(
     ``module_json`` is the function that was compiled, against which the library can be checked later, on ``examples``
     where the manifest's input specs name some.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     named = manifest.model_copy(update={"library_name": library_name(manifest)})
     path = folder / named.library_name
-    path.write_bytes(library)
-    (folder / WORKLOAD_NAME).write_text(module_json, encoding="utf-8")
+    put_file(path, library)
+    put_file(folder / WORKLOAD_NAME, module_json.encode())
     for example in examples:
-        (folder / example_name(example.example_digest)).write_bytes(example.content)
-    (folder / MANIFEST_NAME).write_text(named.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        put_file(folder / example_name(example.example_digest), example.content)
+    put_file(folder / MANIFEST_NAME, f"{named.model_dump_json(indent=2)}\n".encode())
     return path
 
 
@@ -51,17 +51,18 @@ def read_artifact(text: str) -> tuple[ArtifactManifest, bytes, Path]:
     Raises:
         BadInput: there is no artifact, or its library is not the one that the manifest describes.
     """
-    folder = Path(text).expanduser().resolve()
     fix = "Give a folder that tunefarm artifact build or tune --output has written."
     try:
-        manifest = ArtifactManifest.model_validate_json((folder / MANIFEST_NAME).read_bytes())
-        library = (folder / library_name(manifest)).read_bytes()
+        folder = Path(text).expanduser().resolve()
+        manifest = ArtifactManifest.model_validate_json(read_plain_file(folder / MANIFEST_NAME))
+        library = read_plain_file(folder / library_name(manifest))
     except ValidationError as error:
         raise BadInput(
             "folder", f"its {MANIFEST_NAME} is not a manifest ({error.error_count()} errors).", fix
         ) from error
-    except OSError as error:
-        raise BadInput("folder", f"{text!r} holds no artifact ({error.strerror}).", fix) from error
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput("folder", f"{text[:300]!r} holds no artifact ({reason}).", fix) from error
     if manifest.schema_version > SCHEMA_VERSION:
         problem = f"its manifest has version {manifest.schema_version}, newer than {SCHEMA_VERSION}."
         raise BadInput("folder", problem, "Install the version of tunefarm that wrote it.")
@@ -79,7 +80,7 @@ def read_workload(folder: Path, manifest: ArtifactManifest) -> str | None:
         BadInput: it is not the one that the manifest names.
     """
     try:
-        content = (folder / WORKLOAD_NAME).read_bytes()
+        content = read_plain_file(folder / WORKLOAD_NAME)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -5,10 +5,13 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
+from tunefarm.console import say_traceback
 from tunefarm.early_zygote import begin_loading, end_at_once
 from tunefarm.exit_code import ExitCode
 from tunefarm.exit_edge import run_at_edge
 from tunefarm.resume_option import with_resume_value
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.visible_text import visible_line
 
 if TYPE_CHECKING:
     import typer
@@ -20,13 +23,26 @@ GARBAGE_LOOKED_FOR_EVERY: Final = 50_000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (the process's own when None) and return the exit status."""
     gc.set_threshold(GARBAGE_LOOKED_FOR_EVERY)
+    sys.excepthook = say_traceback
     words = with_resume_value(list(sys.argv[1:] if arguments is None else arguments))
     # Loading TVM takes longer than everything else here, so it begins before the command is even understood.
+    if any(not is_text(word) for word in words):
+        return run_at_edge(lambda: _refuse_bytes(words))
     has_begun = begin_loading(words)
     status = run_at_edge(lambda: _run(words))
     if has_begun:
         run_at_edge(lambda: end_at_once(status))
     return status
+
+
+def is_text(word: str) -> bool:
+    """Whether a word is UTF-8. Python keeps other bytes as lone surrogates, which neither JSON nor a database holds."""
+    return not any("\ud800" <= character <= "\udfff" for character in word)
+
+
+def _refuse_bytes(words: list[str]) -> int:
+    word = next(word for word in words if not is_text(word))
+    raise BadInput("arguments", f"{word[:200]!r} is not UTF-8.", "Rename the file, or set a UTF-8 locale.")
 
 
 def _run(words: list[str]) -> int:
@@ -41,6 +57,9 @@ def _run(words: list[str]) -> int:
         # Typer's own errors, and only they, know how to show themselves.
         if not isinstance(error, SelfShowing):
             raise
+        for name, value in vars(error).items():
+            if isinstance(value, str):
+                setattr(error, name, visible_line(value))  # a word that was typed, or pasted
         error.show()
         return error.exit_code
     return int(status or 0)

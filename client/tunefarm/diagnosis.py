@@ -40,6 +40,7 @@ def diagnose() -> list[Finding]:
         look_at_memory,
         look_at_compiler,
         look_at_settings,
+        look_at_permissions,
         look_at_store,
     )
     return [look() for look in looks]
@@ -152,6 +153,26 @@ def look_at_settings() -> Finding:
         text = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         return Finding(level="wrong", subject="settings", text=text, fix="Correct the TUNEFARM_ variables.")
     return Finding(level="fine", subject="settings", text=str(settings))
+
+
+def look_at_permissions() -> Finding:
+    """Whether other users of this machine are kept from what is stored. Looked at before opening mends it."""
+    from pydantic import ValidationError
+
+    from tunefarm_sandbox.private_files import is_open_to_others
+    from tunefarm_services.settings import Settings
+
+    try:
+        home = Settings().home.expanduser().absolute()
+    except ValidationError:
+        return Finding(level="note", subject="permissions", text="not looked at: the settings are wrong")
+    names = ("", "blobs", "scratch", "devices", "lanes", "tunefarm.db", "tunefarm.db-wal", "tunefarm.db-shm", "token")
+    found = [str(home / name) for name in names if is_open_to_others(home / name)]
+    if found:
+        text = f"other users have permissions on {', '.join(found)}"
+        fix = f"What belongs to you is corrected when it is opened; otherwise run: chmod -R go= {home}"
+        return Finding(level="note", subject="permissions", text=text, fix=fix)
+    return Finding(level="fine", subject="permissions", text=f"only you may read {home}")
 
 
 def look_at_store() -> Finding:

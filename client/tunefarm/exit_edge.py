@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from tunefarm.console import complain
 from tunefarm.exit_code import ExitCode
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.visible_text import visible_line
 
 AS_TYPED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -45,6 +47,8 @@ AS_TYPED: Final[Mapping[str, str]] = MappingProxyType(
 """What a field is called on the command line, where Python has another name for it."""
 
 SERVER_ERROR: Final = 500
+LONGEST_TEXT: Final = 4_000
+"""Characters. An argument may have a hundred thousand, and the fix stands behind it."""
 STORAGE_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -108,5 +112,6 @@ def _field_of(error: Exception) -> str:
 
 
 def _tell(field: str, text: str, code: ExitCode) -> int:
-    print(f"tunefarm: {field}: {text}", file=sys.stderr)
+    shown = text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT // 2]} ... {text[-LONGEST_TEXT // 2 :]}"
+    complain(f"tunefarm: {visible_line(field)}: {visible_line(shown)}")
     return code

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from tunefarm.intake.intake_request import InputRequest
 from tunefarm.intake.module_source import readable_file
+from tunefarm.user_files import read_plain_file
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.input_spec import InputKind, InputSpec
 
@@ -82,6 +83,6 @@ def _number(name: str, text: str) -> float:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_plain_file(path)
     except OSError as error:
         raise BadInput(FIELD, f"{path.name} cannot be read ({error.strerror}).", "Give a file you may read.") from error

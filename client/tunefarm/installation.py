@@ -3,13 +3,16 @@
 import os
 from pathlib import Path
 
+from tunefarm_sandbox.private_files import make_private_folder
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import Store
 
 
 def open_store(settings: Settings, *, create: bool = True, upgrade: bool = False) -> Store:
-    """Open the store. Raises what ``Store.open`` raises."""
+    """Open the store. Raises what ``Store.open`` raises, and BadInput where TUNEFARM_HOME cannot be used."""
+    if create or settings.home.expanduser().exists():
+        private_folder(settings, ".")
     return Store.open(
         settings.database(),
         settings.blobs(),
@@ -25,11 +28,13 @@ def private_folder(settings: Settings, name: str) -> Path:
     Raises:
         BadInput: it cannot be made or written.
     """
-    folder = settings.home.expanduser().absolute() / name
+    home = settings.home.expanduser().absolute()
+    folder = home / name
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        problem = f"{folder} cannot be made ({error.strerror})."
+        make_private_folder(home)
+        make_private_folder(folder)
+    except (OSError, ValueError) as error:
+        problem = f"{folder} cannot be made ({getattr(error, 'strerror', None) or error})."
         raise BadInput("TUNEFARM_HOME", problem, "Set it to a folder that you may write.") from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise BadInput("TUNEFARM_HOME", f"{folder} cannot be written.", "Set it to a folder that you may write.")

@@ -1,5 +1,6 @@
 """What a user asks of one tuning job, as typed: the same for the command line and for Python."""
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from tunefarm_schemas.workload import Abi
 
 MOST_TRIALS: Final = 1_000_000_000
 SEEDS: Final = 2**31
+LONGEST_NAME_BYTES: Final = 255
 
 
 class JobOptions(Frozen):
@@ -80,17 +82,27 @@ def require_protocol(text: str) -> str:
 
 
 def output_folder(text: str, *, field: str = "output") -> Path:
-    """The folder for results, made if it is missing.
+    """The folder for results. A missing one can be made, and is not made yet: a refused command leaves nothing behind.
 
     Raises:
         BadInput: it has no name, or cannot be made or written.
     """
     if not text.strip():
         raise BadInput(field, "the folder has no name.", "Give a folder, '.' for the present one.")
-    folder = Path(text).expanduser()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder.resolve()
-    except (OSError, ValueError) as error:
-        raise BadInput(field, f"{text!r} cannot be written ({error}).", "Give another folder.") from error
+        folder = Path(text).expanduser().resolve()
+        os.fsencode(folder)
+        existing = folder
+        while not existing.exists():
+            _require_name(existing)
+            existing = existing.parent
+        with tempfile.TemporaryFile(dir=existing):
+            return folder
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(field, f"{text[:300]!r} cannot be written ({reason}).", "Give another folder.") from error
+
+
+def _require_name(folder: Path) -> None:
+    if "\0" in folder.name or len(os.fsencode(folder.name)) > LONGEST_NAME_BYTES:
+        raise ValueError("a part of it is no name of a folder")

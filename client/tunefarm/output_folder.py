@@ -10,6 +10,7 @@ from tunefarm.artifact_folder import MANIFEST_NAME, task_folder, write_artifact
 from tunefarm.report import plots
 from tunefarm.report.job_report import JobReport, job_report
 from tunefarm.report.page import render_page
+from tunefarm.user_files import put_file, read_plain_file
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_services.store import LOCAL_TENANT, Store
 from tunefarm_services.tuner.summary import JobSummary
@@ -49,12 +50,12 @@ def write_report(report: JobReport, folder: Path, names: Sequence[str] = NAMES) 
         PAGE_NAME: render_page(report).encode(),
     }
     for name in names:
-        (folder / name).write_bytes(written[name])
+        put_file(folder / name, written[name])
 
 
 def _manifest_in(folder: Path) -> ArtifactManifest | None:
     try:
-        return ArtifactManifest.model_validate_json((folder / MANIFEST_NAME).read_bytes())
+        return ArtifactManifest.model_validate_json(read_plain_file(folder / MANIFEST_NAME))
     except (OSError, ValidationError):
         return None
 

@@ -6,8 +6,10 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeAlias
 
+from tunefarm.console import say
 from tunefarm.quantities import duration_text, failures_text, latency_text, ratio_text
 from tunefarm.resume_option import module_of
+from tunefarm_schemas.visible_text import visible, visible_line
 
 if TYPE_CHECKING:
     from tunefarm.remote.remote_progress import RemoteProgress
@@ -62,11 +64,11 @@ class PlainLines:
         if mark == self._last_mark and now_s - self._last_shown_s < PLAIN_LINE_INTERVAL_S:
             return
         self._last_shown_s, self._last_mark = now_s, mark
-        self.say(progress_line(progress))
+        self.say(visible_line(progress_line(progress)))
 
     def say(self, text: str) -> None:
         """Print the line."""
-        print(text, file=self._stream, flush=True)
+        say(text, stream=self._stream)
 
 
 class LivePanel:
@@ -93,12 +95,13 @@ class LivePanel:
         from rich.panel import Panel
         from rich.text import Text
 
-        title = f"{progress.task_name or 'tunefarm'}: {progress.stage}"
-        self._live.update(Panel(Text("\n".join(panel_lines(progress))), title=Text(title), title_align="left"))
+        title = visible_line(f"{progress.task_name or 'tunefarm'}: {progress.stage}")
+        lines = "\n".join(map(visible_line, panel_lines(progress)))
+        self._live.update(Panel(Text(lines), title=Text(title), title_align="left"))
 
     def say(self, text: str) -> None:
         """Print the line above the panel."""
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(visible(text), markup=False, highlight=False, emoji=False)
 
 
 def panel_lines(progress: ShownProgress) -> list[str]:

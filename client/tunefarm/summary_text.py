@@ -4,13 +4,14 @@ import json
 
 from tunefarm.quantities import duration_text, failures_text, latency_text, ratio_text
 from tunefarm_schemas.frozen import JsonValue
+from tunefarm_schemas.visible_text import visible_json, visible_line
 from tunefarm_services.tuner.summary import JobSummary, TaskSummary
 
 
 def summary_json(summary: JobSummary, numpy_latency_s: float | None) -> str:
     """One JSON object on one line. Latencies are in seconds."""
     value: dict[str, JsonValue] = {**summary.model_dump(mode="json"), "numpy_latency_s": numpy_latency_s}
-    return json.dumps(value)
+    return visible_json(json.dumps(value))
 
 
 def summary_text(summary: JobSummary, numpy_latency_s: float | None) -> str:
@@ -22,7 +23,7 @@ def summary_text(summary: JobSummary, numpy_latency_s: float | None) -> str:
 
 def task_text(task: TaskSummary, numpy_latency_s: float | None) -> str:
     """One task: untuned, tuned, numpy, and what it took."""
-    lines = [f"{task.name}", f"  untuned  {latency_text(task.untuned_latency_s)}"]
+    lines = [visible_line(task.name), f"  untuned  {latency_text(task.untuned_latency_s)}"]
     lines.append(f"  tuned    {latency_text(task.best_latency_s)}{_interval(task)}{_gain(task)}")
     if numpy_latency_s is not None:
         faster = ratio_text(numpy_latency_s, task.best_latency_s)

@@ -5,6 +5,8 @@ from typing import Final
 
 from tunefarm.intake.module_source import readable_file
 from tunefarm.job_options import output_folder
+from tunefarm.user_files import put_file, read_plain_file
+from tunefarm_schemas.bad_input import BadInput
 
 WORKLOADS_NAME: Final = "database_workload.json"
 RECORDS_NAME: Final = "database_tuning_record.json"
@@ -17,8 +19,8 @@ def write_database(folder_text: str, workloads: str, records: str) -> None:
         BadInput: the folder cannot be written.
     """
     folder = output_folder(folder_text, field="folder")
-    (folder / WORKLOADS_NAME).write_text(workloads, encoding="utf-8")
-    (folder / RECORDS_NAME).write_text(records, encoding="utf-8")
+    put_file(folder / WORKLOADS_NAME, workloads.encode(), field="folder")
+    put_file(folder / RECORDS_NAME, records.encode(), field="folder")
 
 
 def read_database(folder_text: str) -> tuple[str, str]:
@@ -33,4 +35,8 @@ def read_database(folder_text: str) -> tuple[str, str]:
 
 
 def _text(path: Path, fix: str) -> str:
-    return readable_file("folder", str(path), fix=fix).read_text(encoding="utf-8", errors="replace")
+    plain = readable_file("folder", str(path), fix=fix)
+    try:
+        return read_plain_file(plain).decode(errors="replace")
+    except OSError as error:
+        raise BadInput("folder", f"{path.name} cannot be read ({error.strerror}).", fix) from error

@@ -1,8 +1,8 @@
 """A worker put together: settings, blobs, telemetry, and the process that measures."""
 
-import sys
 from collections.abc import Mapping
 
+from tunefarm.console import complain, say
 from tunefarm.exit_code import ExitCode
 from tunefarm.installation import private_folder
 from tunefarm.one_heap import share_one_heap
@@ -32,11 +32,11 @@ def start_worker(given: Mapping[str, object], *, keep_trying: bool) -> int:
         with telemetry_of("worker", is_well=lambda: process.is_well):
             return process.run()
     except Refused as refused:
-        print(f"tunefarm: worker: the farm refuses this worker: {refused}", file=sys.stderr)
+        complain(f"tunefarm: worker: the farm refuses this worker: {refused}")
         return ExitCode.BAD_INPUT
     finally:
         scratch.close()
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    say(text)

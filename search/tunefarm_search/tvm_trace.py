@@ -105,6 +105,8 @@ def steps_of(trace: Trace | Sketch) -> TraceSteps:
     for entry in value[0]:
         if not (isinstance(entry, list) and len(entry) == 4 and isinstance(entry[0], str)):
             raise ValueError(f"instruction {len(steps)} is not [kind, inputs, attributes, outputs]")
+        if not all(isinstance(part, list) for part in entry[1:]):
+            raise ValueError(f"inputs, attributes or outputs of instruction {len(steps)} are not a list")
         if entry[0] == "EnterPostproc":
             break
         kind, inputs, attributes, outputs = entry

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -19,10 +19,24 @@ class Settings(BaseSettings):
     """SQLAlchemy URL of SQLite or PostgreSQL; a SQLite file under ``home`` when absent."""
     blob_url: SecretStr | None = None
     """URL of an object store, such as ``s3://bucket/prefix``; a folder under ``home`` when absent."""
-    busy_timeout_s: float = Field(default=10.0, gt=0)
+    busy_timeout_s: float = Field(default=10.0, gt=0, le=3600)
     """How long to wait for another process's write before giving up."""
     require_confinement: bool = False
     """Measure on this host only where its kernel confines candidates fully. Workers ask for that by themselves."""
+
+    @field_validator("home")
+    @classmethod
+    def _nameable(cls, home: Path) -> Path:
+        """A question mark would begin the options of the database's URL, and another file would be opened."""
+        if home == Path():
+            raise ValueError("the path is empty or the present folder; name a folder that is tunefarm's own")
+        if not str(home).isprintable() or "?" in str(home):
+            raise ValueError("the path must not contain control characters or question marks")
+        try:
+            home.expanduser()
+        except RuntimeError as error:
+            raise ValueError(f"{home} names no user's folder") from error
+        return home
 
     def database(self) -> str:
         """The database's URL, with its password."""

@@ -51,3 +51,9 @@ def test_no_text_is_evaluated_outside_the_confined_child_that_reads_the_users_fi
     files = python_files(*DISTRIBUTIONS)
     found = [path for path in files if {"eval", "exec"} & called_names(path) and not allowed & set(path.parts)]
     assert not found
+
+
+def test_the_command_line_prints_in_one_place_which_escapes_control_characters() -> None:
+    files = python_files("client")
+    printing = [path.name for path in files if {"print", "pprint"} & called_names(path)]
+    assert printing == ["console.py"]

@@ -22,17 +22,17 @@ def test_every_distribution_has_one_typed_package_that_says_what_it_owns(distrib
 def test_no_file_is_longer_than_a_reader_holds_in_mind() -> None:
     long = {
         str(path.relative_to(ROOT)): lines
-        for path in python_files(*DISTRIBUTIONS, "benchmarks", "tests")
+        for path in python_files(*DISTRIBUTIONS, "benchmarks", "fuzz", "tests")
         if (lines := path.read_text(encoding="utf-8").count("\n")) > LARGEST_FILE_LINES
     }
     assert not long
 
 
 def test_no_file_is_named_after_nothing() -> None:
-    files = python_files(*DISTRIBUTIONS, "benchmarks")
+    files = python_files(*DISTRIBUTIONS, "benchmarks", "fuzz")
     assert not [path for path in files if NAMES_THAT_SAY_NOTHING & set(path.stem.split("_"))]
 
 
 def test_nothing_is_left_for_later() -> None:
-    files = python_files(*DISTRIBUTIONS, "benchmarks")
+    files = python_files(*DISTRIBUTIONS, "benchmarks", "fuzz")
     assert not [path for path in files if UNFINISHED.search(path.read_text(encoding="utf-8"))]

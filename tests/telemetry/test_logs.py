@@ -108,3 +108,27 @@ def test_text_for_a_person_is_no_json(output):
     assert "queue is full" in stream.getvalue()
     assert "unseen" not in stream.getvalue()
     assert not stream.getvalue().startswith("{")
+
+
+FORGED = "x\n2026-01-01T00:00:00Z [info     ] job finished \x1b[2J\x9b2J\u202e"
+
+
+def test_a_value_neither_begins_a_line_nor_is_obeyed_by_a_terminal():
+    stream = io.StringIO()
+    configure_logs("api", "warning", json=False, stream=stream)
+    structlog.get_logger().warning("name taken", name=FORGED, nested={"name": FORGED})
+    logging.getLogger("library").warning("about %s", FORGED)
+    try:
+        raise RuntimeError(FORGED)
+    except RuntimeError:
+        structlog.get_logger().exception("broken")
+    shown = stream.getvalue()
+    assert not any(line.startswith("2026-01-01") for line in shown.splitlines())
+    assert not set("\x1b\x9b\u202e") & set(shown)
+
+
+def test_a_line_for_a_machine_holds_no_control_character_and_says_the_same(output):
+    structlog.get_logger().info("name taken", name=FORGED + "\x7f\udc80")
+    assert not set("\x1b\x9b\u202e\x7f\udc80") & set(output.getvalue())
+    (line,) = lines(output)
+    assert line["name"] == FORGED + "\x7f\udc80"

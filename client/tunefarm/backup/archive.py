@@ -89,6 +89,8 @@ class ArchiveReader:
         """
         self._path = path
         try:
+            if not path.is_file():
+                raise OSError("it is not a plain file")  # a pipe would never end
             self._tar = tarfile.open(path, mode="r:")  # noqa: SIM115 - closed by close
         except (OSError, tarfile.TarError) as error:
             raise _unusable(path, f"it cannot be read: {error}") from error

@@ -4,6 +4,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
+from tunefarm_sandbox.private_files import make_private_folder, write_private_file
 from tunefarm_schemas.bad_input import BadInput
 
 
@@ -23,6 +24,13 @@ class SqliteDump:
         """How many rows the database has; 0 when there is none."""
         if not self._path.exists():
             return 0
+        try:
+            return self._counted()
+        except sqlite3.DatabaseError as error:
+            problem = f"{self._path} is not a usable database: {error}."
+            raise BadInput("TUNEFARM_HOME", problem, "Move it away, then restore.") from error
+
+    def _counted(self) -> int:
         with self._connected(self._path) as connection:
             tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             counted = (name for name in tables if name != "alembic_version" and not name.startswith("sqlite_"))
@@ -31,7 +39,9 @@ class SqliteDump:
 
     def read(self, source: Path) -> None:
         """Make the database what the copy is, in one transaction: whoever reads sees the old one or the new one."""
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self._path.parent)
+        if not self._path.exists():
+            write_private_file(self._path, b"")  # SQLite would make it readable for others
         with self._connected(source) as copy, self._connected(self._path) as database:
             self._check(copy)
             try:

@@ -99,4 +99,4 @@ def measure(call: Callable[[], Any]) -> float:
 
 
 if __name__ == "__main__":
-    print(measure(equivalent(parse_builtin(sys.argv[1]))))
+    sys.stdout.write(f"{measure(equivalent(parse_builtin(sys.argv[1])))}\n")

@@ -1,11 +1,11 @@
 """``tunefarm artifact``: from a record to a library, and a library on trial."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tunefarm.commands.remote_options import Api, Remote
+from tunefarm.console import complain, say
 from tunefarm.exit_code import ExitCode
 from tunefarm.quantities import latency_text
 from tunefarm.tables import print_json
@@ -36,7 +36,7 @@ def build(
     if as_json:
         print_json({"artifact_id": artifact_id, "library": str(path)})
     else:
-        print(f"{path}\n{path.parent / 'manifest.json'}")
+        say(f"{path}\n{path.parent / 'manifest.json'}")
     return ExitCode.FINE
 
 
@@ -56,18 +56,16 @@ def run(
     else:
         trial = try_and_compare(manifest, place / library_name(manifest), module_json)
     if trial.is_wrong:
-        print(f"tunefarm: the library is wrong: {_error_text(trial)}; do not ship it.", file=sys.stderr)
+        complain(f"tunefarm: the library is wrong: {_error_text(trial)}; do not ship it.")
         return ExitCode.NO_VALID_KERNEL
     if as_json:
         print_json(trial.model_dump(mode="json"))
         return ExitCode.FINE
-    print(
-        f"{manifest.workload_name}: {latency_text(trial.latency_s)} here, {latency_text(manifest.latency_s)} recorded"
-    )
+    say(f"{manifest.workload_name}: {latency_text(trial.latency_s)} here, {latency_text(manifest.latency_s)} recorded")
     if trial.worst_error is None:
-        print("not checked: there is no workload.json beside the manifest to compare with")
+        say("not checked: there is no workload.json beside the manifest to compare with")
     else:
-        print(f"correct: {_error_text(trial)}")
+        say(f"correct: {_error_text(trial)}")
     return ExitCode.FINE
 
 

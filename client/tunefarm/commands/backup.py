@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
 from tunefarm.quantities import bytes_text
 from tunefarm.tables import print_json
@@ -45,7 +46,7 @@ def restore(
     report = restore_store(Settings(), file, replace=replace)
     _tell(report, "restored", as_json=as_json)
     if report.revision != NEEDED and not as_json:
-        print(f"it is at schema revision {report.revision}, this version needs {NEEDED}; next: tunefarm db upgrade")
+        say(f"it is at schema revision {report.revision}, this version needs {NEEDED}; next: tunefarm db upgrade")
     return ExitCode.FINE
 
 
@@ -62,6 +63,6 @@ def _tell(report: "BackupReport", done: str, *, as_json: bool) -> None:
         )
         return
     for problem in report.left_out:
-        print(f"left out: {problem}")
+        say(f"left out: {problem}")
     size = bytes_text(report.size_bytes)
-    print(f"{done}: the database at revision {report.revision} and {report.blobs} blobs, {report.path}, {size}")
+    say(f"{done}: the database at revision {report.revision} and {report.blobs} blobs, {report.path}, {size}")

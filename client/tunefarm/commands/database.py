@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tunefarm.commands.backup import backup, restore
+from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
 from tunefarm.quantities import bytes_text
 from tunefarm.tables import print_json, print_rows
@@ -27,7 +28,7 @@ def upgrade(
     if as_json:
         print_json({"revision": revision})
     else:
-        print(f"the database is at revision {revision}")
+        say(f"the database is at revision {revision}")
     return ExitCode.FINE
 
 
@@ -44,8 +45,8 @@ def rehash(as_json: AsJson = False) -> int:
         print_json(done.model_dump(mode="json"))
     else:
         for problem in done.refused:
-            print(problem)
-        print(f"{done.rehashed} workloads have the hashes of TVM {done.tvm_version}, {len(done.refused)} problems")
+            say(problem)
+        say(f"{done.rehashed} workloads have the hashes of TVM {done.tvm_version}, {len(done.refused)} problems")
     return ExitCode.BAD_INPUT if done.refused else ExitCode.FINE
 
 
@@ -60,8 +61,8 @@ def check(as_json: AsJson = False) -> int:
         print_json(found.model_dump(mode="json"))
     else:
         for problem in found.problems:
-            print(problem)
-        print(f"{found.blobs_checked} blobs checked, {len(found.problems)} problems")
+            say(problem)
+        say(f"{found.blobs_checked} blobs checked, {len(found.problems)} problems")
     return ExitCode.BAD_INPUT if found.problems else ExitCode.FINE
 
 
@@ -75,7 +76,7 @@ def gc(as_json: AsJson = False) -> int:
     if as_json:
         print_json(done.model_dump(mode="json"))
     else:
-        print(f"{done.removed} blobs removed, {bytes_text(done.freed_bytes)} freed, {done.kept} kept")
+        say(f"{done.removed} blobs removed, {bytes_text(done.freed_bytes)} freed, {done.kept} kept")
     return ExitCode.FINE
 
 

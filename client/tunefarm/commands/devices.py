@@ -5,10 +5,12 @@ from typing import Annotated
 import typer
 
 from tunefarm.commands.remote_options import Api, AsJson
+from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
 from tunefarm.remote.device_calls import LaneVerb
 from tunefarm.remote.views import DeviceView, WorkerView
 from tunefarm.tables import print_json, print_rows
+from tunefarm_schemas.visible_text import visible_line
 
 devices = typer.Typer(help="What a service measures on.", no_args_is_help=True)
 
@@ -43,7 +45,7 @@ def show_device(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -
         print_json({**device.model_dump(mode="json"), "workers": [lane.model_dump(mode="json") for lane in lanes]})
     else:
         for heading, cell in zip(HEADINGS, _row(device), strict=True):
-            print(f"{heading:10} {cell}")
+            say(visible_line(f"{heading:10} {cell}"))
         print_rows(WORKER_HEADINGS, [_worker_row(worker) for worker in lanes], empty="")
     return ExitCode.FINE
 
@@ -76,7 +78,7 @@ def _ask(verb: LaneVerb, device_id: str, api: str | None, *, as_json: bool) -> i
         print_json(device.model_dump(mode="json"))
     else:
         states = " ".join(f"{state}:{count}" for state, count in sorted(device.lane_states.items()))
-        print(f"device {device_id} is asked for {verb}; its lanes are {states}")
+        say(f"device {device_id} is asked for {verb}; its lanes are {states}")
     return ExitCode.FINE
 
 

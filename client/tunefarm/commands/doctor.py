@@ -4,8 +4,10 @@ from typing import Annotated
 
 import typer
 
+from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
 from tunefarm.tables import print_json
+from tunefarm_schemas.visible_text import visible_line
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> int:
@@ -18,8 +20,8 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
         print_json({"fit": not wrong, "findings": [finding.model_dump(mode="json") for finding in findings]})
     else:
         for finding in findings:
-            print(f"{finding.level:6} {finding.subject}: {finding.text}")
+            say(visible_line(f"{finding.level:6} {finding.subject}: {finding.text}"))
             if finding.fix:
-                print(f"       {finding.fix}")
-        print("this machine is fit for tuning" if not wrong else f"{len(wrong)} things have to be put right first")
+                say(f"       {finding.fix}")
+        say("this machine is fit for tuning" if not wrong else f"{len(wrong)} things have to be put right first")
     return ExitCode.FINE if not wrong else ExitCode.BAD_INPUT

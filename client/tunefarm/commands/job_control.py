@@ -1,11 +1,11 @@
 """``tunefarm watch``, ``logs``, ``pause``, ``resume`` and ``cancel``: one job of a service while it runs."""
 
-import json
 from typing import Annotated
 
 import typer
 
 from tunefarm.commands.remote_options import Api, AsJson, JobId
+from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
 from tunefarm.tables import print_json
 
@@ -34,7 +34,10 @@ def logs(
     with Client(api) as client:
         job = client.jobs.get(job_id)
         for event in job.events() if follow else job.past_events():
-            print(json.dumps(event.model_dump(mode="json")) if as_json else event_line(event), flush=True)
+            if as_json:
+                print_json(event.model_dump(mode="json"))
+            else:
+                say(event_line(event))
     return ExitCode.FINE
 
 
@@ -61,5 +64,5 @@ def _ask(verb: str, job_id: str, api: str | None, *, as_json: bool) -> int:
     if as_json:
         print_json(view.model_dump(mode="json"))
     else:
-        print(f"job {job_id} is asked to {verb}; it is {view.outcome or view.state}")
+        say(f"job {job_id} is asked to {verb}; it is {view.outcome or view.state}")
     return ExitCode.FINE

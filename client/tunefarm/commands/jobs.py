@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tunefarm.commands.remote_options import Api, AsJson, JobId
+from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
 from tunefarm.label_option import labels_of_texts
 from tunefarm.remote.views import JobView
@@ -51,7 +52,7 @@ def show_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     else:
         print_rows(HEADINGS, [job_row(job.view)], empty="")
         if summary:
-            print(job_text(summary))
+            say(job_text(summary))
     return ExitCode.FINE
 
 
@@ -65,7 +66,7 @@ def delete_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     if as_json:
         print_json({"job_id": job_id, "deleted": True})
     else:
-        print(f"job {job_id} is deleted")
+        say(f"job {job_id} is deleted")
     return ExitCode.FINE
 
 

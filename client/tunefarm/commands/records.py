@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from tunefarm.commands.remote_options import Api, Remote
+from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
 from tunefarm.job_options import require_protocol
 from tunefarm.quantities import latency_text, ratio_text
@@ -13,6 +14,7 @@ from tunefarm.record_place import ModuleQuery, RecordPlace, record_place
 from tunefarm.tables import print_json, print_rows
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.visible_text import visible_line
 
 records = typer.Typer(help="Look at what was learnt, carry it elsewhere, take it back.", no_args_is_help=True)
 
@@ -97,7 +99,7 @@ def show(record_id: RecordId, api: Api = None, remote: Remote = False, as_json: 
         return ExitCode.FINE
     print_rows(HEADINGS, [_row(record, name)], empty="")
     for title, text in (("Scheduled", view.script), ("Trace", view.trace_python), ("Changes", view.difference)):
-        print(f"\n# {title}\n{text}")
+        say(f"\n# {title}\n{text}")
     return ExitCode.FINE
 
 
@@ -115,7 +117,7 @@ def export(
     if as_json:
         print_json({"records": written, "folder": folder})
     else:
-        print(f"{written} records are in {folder}: database_workload.json, database_tuning_record.json")
+        say(f"{written} records are in {folder}: database_workload.json, database_tuning_record.json")
     return ExitCode.FINE
 
 
@@ -135,9 +137,9 @@ def import_records(
         print_json(outcome.model_dump(mode="json"))
         return code
     taken, known, refused = len(outcome.record_ids), outcome.already_there, len(outcome.refusals)
-    print(f"{taken} records imported as claimed, {known} were there already, {refused} lines refused")
+    say(f"{taken} records imported as claimed, {known} were there already, {refused} lines refused")
     for refusal in outcome.refusals:
-        print(f"  {refusal.file}, line {refusal.line}: {refusal.reason}")
+        say(visible_line(f"  {refusal.file}, line {refusal.line}: {refusal.reason}"))
     return code
 
 
@@ -188,7 +190,7 @@ def retract(
     if as_json:
         print_json({"record_id": record.record_id, "status": RecordStatus.RETRACTED.value})
     else:
-        print(f"record {record.record_id} is retracted")
+        say(f"record {record.record_id} is retracted")
     return ExitCode.FINE
 
 

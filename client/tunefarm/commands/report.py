@@ -5,8 +5,10 @@ from typing import Annotated
 
 import typer
 
+from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
 from tunefarm.tables import print_json
+from tunefarm.user_files import put_file
 from tunefarm_schemas.bad_input import BadInput
 
 
@@ -30,12 +32,10 @@ def report(
     if as_json:
         print_json(figures.model_dump(mode="json"))
         return ExitCode.FINE
-    path = Path(output).expanduser()
-    page = render_page(figures)
     try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        fix = "Give a file in a folder that exists and can be written."
-        raise BadInput("output", f"{output!r} cannot be written ({error.strerror}).", fix) from error
-    print(path.resolve())
+        path = Path(output).expanduser()
+    except RuntimeError as error:
+        raise BadInput("output", f"{output!r} names no user's folder.", "Give a file.") from error
+    put_file(path, render_page(figures).encode())
+    say(path.resolve())
     return ExitCode.FINE

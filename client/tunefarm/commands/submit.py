@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tunefarm.commands.remote_options import Api, AsJson
+from tunefarm.console import complain, say
 from tunefarm.early_zygote import take_zygote
 from tunefarm.exit_code import ExitCode
 from tunefarm.host_cores import usable_physical_cores
@@ -113,32 +114,30 @@ def _submit(
     wait: bool,
     as_json: bool,
 ) -> int:
-    import sys
 
     from tunefarm.client import Client
 
     with Client(api, zygote=take_zygote()) as client:
         conversion = client.converter.convert(request)
         for note in conversion.notes:
-            print(note, file=sys.stderr)
+            complain(note)
         job = client.submit(conversion, options)
         if wait:
             return _wait(job, folder, as_json=as_json)
     if as_json:
         print_json(job.view.model_dump(mode="json"))
     else:
-        print(job.job_id)
-        print(f"watch it with: tunefarm watch {job.job_id}", file=sys.stderr)
+        say(job.job_id)
+        complain(f"watch it with: tunefarm watch {job.job_id}")
     return ExitCode.FINE
 
 
 def _wait(job: "RemoteJob", folder: Path | None, *, as_json: bool) -> int:
-    import sys
 
     from tunefarm.artifact_folder import task_folder
     from tunefarm.remote.job_report import tell_end
 
-    print(f"job {job.job_id}; Ctrl-C leaves it running", file=sys.stderr)
+    complain(f"job {job.job_id}; Ctrl-C leaves it running")
     job.wait()
     code = tell_end(job, as_json=as_json)
     if code == ExitCode.FINE and folder is not None:
@@ -146,5 +145,5 @@ def _wait(job: "RemoteJob", folder: Path | None, *, as_json: bool) -> int:
         for number, artifact in enumerate(artifacts):
             if artifact is not None:
                 path = artifact.write(task_folder(folder, number, len(artifacts)))
-                print(f"library and manifest are in {path.parent}", file=sys.stderr)
+                complain(f"library and manifest are in {path.parent}")
     return code

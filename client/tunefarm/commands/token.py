@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
 from tunefarm.tables import print_json, print_rows
 from tunefarm_schemas.bad_input import BadInput
@@ -43,7 +44,7 @@ def create(
     if as_json:
         print_json({"token": text, **made.model_dump(mode="json")})
     else:
-        print(text)
+        say(text)
     return ExitCode.FINE
 
 
@@ -71,7 +72,7 @@ def revoke(
     """Make a token useless, at once and for good."""
     with _store(create=False) as store:
         store.revoke_token(tenant, token_id)
-    print(f"{token_id} is revoked")
+    say(f"{token_id} is revoked")
     return ExitCode.FINE
 
 

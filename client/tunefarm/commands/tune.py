@@ -1,11 +1,11 @@
 """``tunefarm tune``: from a module to its fastest schedule on this machine."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tunefarm.console import complain, say
 from tunefarm.early_zygote import take_zygote
 from tunefarm.exit_code import ExitCode
 from tunefarm.host_cores import usable_physical_cores
@@ -203,15 +203,15 @@ def _write_outputs(
 def _tell(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None, *, as_json: bool) -> int:
     from tunefarm.summary_text import summary_json, summary_text
 
-    print(summary_json(summary, numpy_latency_s) if as_json else summary_text(summary, numpy_latency_s))
+    say(summary_json(summary, numpy_latency_s) if as_json else summary_text(summary, numpy_latency_s))
     if summary.outcome is None:
-        print(f"interrupted; go on with: tunefarm tune --resume {summary.job_id}", file=sys.stderr)
+        complain(f"interrupted; go on with: tunefarm tune --resume {summary.job_id}")
         return ExitCode.INTERRUPTED
     if summary.outcome is not JobOutcome.SUCCEEDED:
-        print(f"tunefarm: {summary.message}", file=sys.stderr)
+        complain(f"tunefarm: {summary.message}")
         return ExitCode.NO_VALID_KERNEL
     if summary.message and not all(task.answered_from_store for task in summary.tasks):
-        print(f"tunefarm: {summary.message}", file=sys.stderr)
+        complain(f"tunefarm: {summary.message}")
     if folder is not None and not as_json:
-        print(f"library, manifest, plot and report are in {folder}")
+        say(f"library, manifest, plot and report are in {folder}")
     return ExitCode.FINE

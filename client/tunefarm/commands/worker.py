@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
 
 worker = typer.Typer(help="A lane of the farm on this host.", no_args_is_help=True)
@@ -60,5 +61,5 @@ def _ask(lane: str, verb: str) -> int:
     from tunefarm.lane_request import ask_lane
 
     lane_id, state = ask_lane(lane, verb)
-    print(f"lane {lane_id} is asked to {verb}; it is {state} now")
+    say(f"lane {lane_id} is asked to {verb}; it is {state} now")
     return ExitCode.FINE

@@ -6,10 +6,10 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from tunefarm.builtin.catalogue import BuiltinReference, parse_builtin
+from tunefarm.user_files import LARGEST_FILE_BYTES, read_plain_file
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 
-LARGEST_FILE_BYTES: Final = 64 << 20
 FORMS: Final = "Give a TVMScript or te file (.py), TVM JSON (.json), FILE.py:FUNCTION, te:NAME or builtin:NAME."
 MODEL_SUFFIXES: Final = {".onnx", ".pt", ".pth", ".pt2", ".tflite", ".pb", ".h5", ".safetensors"}
 
@@ -102,6 +102,6 @@ def readable_file(field: str, text: str, *, fix: str) -> Path:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_plain_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput("module", f"{path.name} is not text ({error}).", FORMS) from error

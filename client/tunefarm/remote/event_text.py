@@ -7,6 +7,7 @@ from tunefarm.progress_display import ProgressDisplay
 from tunefarm.quantities import failures_text, latency_text, ratio_text
 from tunefarm.remote.event_stream import RemoteEvent
 from tunefarm.remote.remote_progress import RemoteProgress
+from tunefarm_schemas.visible_text import visible_line
 
 PROGRESS: Final = "progress"
 
@@ -21,7 +22,7 @@ def show(event: RemoteEvent, display: ProgressDisplay) -> None:
 
 def event_line(event: RemoteEvent) -> str:
     """One line: when, what, and its data as words."""
-    return f"{event.at[:19]} {event.kind} {_words(event)}".rstrip()
+    return visible_line(f"{event.at[:19]} {event.kind} {_words(event)}".rstrip())
 
 
 def _words(event: RemoteEvent) -> str:

@@ -1,13 +1,14 @@
 """How a job of a service ended, as text, as JSON, and as an exit status."""
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tunefarm.console import complain, say
 from tunefarm.exit_code import ExitCode
 from tunefarm.quantities import duration_text, failures_text, latency_text, ratio_text
 from tunefarm.tables import print_json
 from tunefarm_schemas.job import JobOutcome
+from tunefarm_schemas.visible_text import visible_line
 
 if TYPE_CHECKING:
     from tunefarm.remote.remote_job import RemoteJob
@@ -19,10 +20,10 @@ def tell_end(job: "RemoteJob", *, as_json: bool) -> ExitCode:
     if as_json:
         print_json({"job": job.view.model_dump(mode="json"), "summary": summary or None})
     elif summary:
-        print(job_text(summary))
+        say(job_text(summary))
     if job.outcome is JobOutcome.SUCCEEDED:
         return ExitCode.FINE
-    print(f"tunefarm: job {job.job_id} is {job.outcome or job.state}: {job.view.message}", file=sys.stderr)
+    complain(visible_line(f"tunefarm: job {job.job_id} is {job.outcome or job.state}: {job.view.message}"))
     return ExitCode.NO_VALID_KERNEL
 
 
@@ -39,7 +40,7 @@ def _task_text(task: Mapping[str, Any]) -> str:
     failures = failures_text(dict(task.get("failures") or {}))
     trials = "answered from the store, 0" if task.get("answered_from_store") else task.get("trials")
     lines = [
-        f"{task.get('name')}",
+        visible_line(str(task.get("name"))),
         f"  untuned  {latency_text(untuned_s)}",
         f"  tuned    {latency_text(best_s)}{gain}",
         f"  {trials} trials, failures {failures}",

@@ -2,11 +2,11 @@
 
 import json
 import os
-import secrets
 from pathlib import Path
 from typing import Final
 
 from tunefarm.installation import private_folder
+from tunefarm_sandbox.private_files import write_private_file
 from tunefarm_schemas.token import Scope
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import LOCAL_TENANT, Store
@@ -53,8 +53,4 @@ class ConnectionFiles:
 
     def _write(self, name: str, text: str) -> None:
         """Put a file in place whole, never readable by others even for an instant."""
-        unfinished = self._folder / f"{name}.{secrets.token_hex(4)}.new"
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        unfinished.replace(self._folder / name)
+        write_private_file(self._folder / name, text.encode())

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from types import FrameType
 from typing import NoReturn
 
+from tunefarm.console import say
 from tunefarm.installation import open_store, private_folder
 from tunefarm.scratch_folder import ScratchFolder
 from tunefarm.serving.api_processes import ApiProcesses
@@ -99,12 +100,12 @@ def _tuner_environment() -> dict[str, str]:
 
 
 def _greet(url: str, files: ConnectionFiles | None, *, with_tuner: bool) -> None:
-    print(f"tunefarm serves at {url}")
+    say(f"tunefarm serves at {url}")
     if files is not None:
-        print(f"commands on this machine find it by themselves; the token is in {files.token_path}")
-        print("next: tunefarm submit builtin:matmul:128x128x128 --wait")
+        say(f"commands on this machine find it by themselves; the token is in {files.token_path}")
+        say("next: tunefarm submit builtin:matmul:128x128x128 --wait")
     else:
-        print("next: tunefarm token create NAME, then on another machine set TUNEFARM_API_URL and TUNEFARM_API_TOKEN")
+        say("next: tunefarm token create NAME, then on another machine set TUNEFARM_API_URL and TUNEFARM_API_TOKEN")
     if not with_tuner:
-        print("no tuner runs here; start one with: tunefarm tuner")
+        say("no tuner runs here; start one with: tunefarm tuner")
     sys.stdout.flush()

@@ -10,6 +10,7 @@ import obstore
 from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import LocalStore, ObjectStore, from_url
 
+from tunefarm_sandbox.private_files import make_private_folder
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing, StoreUnavailable
@@ -90,7 +91,7 @@ class BlobStore:
                     "TUNEFARM_BLOB_URL", f"It cannot be used: {error}.", "Write s3://bucket/prefix."
                 ) from error
         try:
-            Path(root).mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(Path(root))
             return LocalStore(Path(root))
         except (BaseError, OSError) as error:
             raise self._unavailable(error) from error

@@ -189,7 +189,7 @@ def parse_url(url: str) -> URL:
         raise BadInput(
             "TUNEFARM_DATABASE_URL", "It is not a database URL.", "Write sqlite:////path/file.db or postgresql://..."
         ) from error
-    if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
+    if backend == "sqlite" and parsed.database not in (None, "", ":memory:") and "uri" not in parsed.query:
         return parsed
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")

@@ -25,7 +25,7 @@ from tunefarm_services.store.record_match_rows import RecordMatchRows
 from tunefarm_services.store.record_rows import RecordRows
 from tunefarm_services.store.retention import Retention
 from tunefarm_services.store.schema_revision import NEEDED, require_current, revision_of, upgrade_to
-from tunefarm_services.store.store_error import StoreUnavailable
+from tunefarm_services.store.sqlite_file import prepare_file
 from tunefarm_services.store.target_rows import TargetRows
 from tunefarm_services.store.token_rows import TokenRows
 from tunefarm_services.store.trial_rows import TrialRows
@@ -91,8 +91,8 @@ class Store(
             BadInput: a URL is not understood.
         """
         database = Database(url, busy_timeout_s=busy_timeout_s)
-        _prepare_file(database.path, create=create)
         try:
+            _prepare_file(database, create=create, busy_timeout_s=busy_timeout_s)
             require_current(database, create=create, upgrade=upgrade)
             return cls(database, BlobStore(blob_root))
         except BaseException:
@@ -113,12 +113,15 @@ class Store(
         upgrade_to(self._database, NEEDED)
 
 
-def _prepare_file(path: Path | None, *, create: bool) -> None:
-    if path is None or path.exists():
+def _prepare_file(database: Database, *, create: bool, busy_timeout_s: float) -> None:
+    if database.path is None:
         return
-    if not create:
-        raise StoreUnavailable(f"There is no database at {path}.", "Run a command that creates it: tunefarm tune")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreUnavailable(f"Cannot make {path.parent}: {error.strerror}.", "Choose another folder.") from error
+
+    def make(path: Path) -> None:
+        new = Database(database.url.set(database=str(path)).render_as_string(), busy_timeout_s=busy_timeout_s)
+        try:
+            require_current(new, create=True, upgrade=False)
+        finally:
+            new.close()
+
+    prepare_file(database.path, create=create, make=make, busy_timeout_s=busy_timeout_s)

@@ -4,15 +4,18 @@ Everything that is logged while ``bind(job_id=...)`` holds carries that id, thro
 thread or a process starts without ids: what is handed to it carries the ids, and it binds them again.
 """
 
+import io
 import logging
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import ExcInfo, Processor
 
+from tunefarm_schemas.visible_text import visible, visible_json, visible_line
 from tunefarm_services.telemetry.redaction import hide_secrets
 
 LEVELS: Final[Mapping[str, int]] = logging.getLevelNamesMapping()
@@ -111,10 +114,36 @@ def _last_processors(output: TextIO, *, json: bool) -> list[Processor]:
             structlog.processors.format_exc_info,
             hide_secrets,
             structlog.processors.JSONRenderer(ensure_ascii=False, default=str),
+            _escaped,
         ]
-    plain = structlog.dev.plain_traceback
     return [
         *hidden,
         hide_secrets,
-        structlog.dev.ConsoleRenderer(colors=output.isatty(), exception_formatter=plain, timestamp_key="at"),
+        _each_visible,
+        structlog.dev.ConsoleRenderer(colors=output.isatty(), exception_formatter=_traceback, timestamp_key="at"),
     ]
+
+
+def _escaped(_logger: Any, _method: str, line: Any) -> str:
+    return visible_json(line)
+
+
+def _each_visible(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Text in which nothing ends the line or is obeyed by a terminal: names and messages come from outside."""
+    for name, value in line.items():
+        if name in {"stack", "exception"}:
+            line[name] = _indented(str(value))
+        elif name != "exc_info":
+            line[name] = visible_line(str(value))
+    return line
+
+
+def _traceback(output: TextIO, error: ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, error)
+    output.write(_indented(text.getvalue()))
+
+
+def _indented(text: str) -> str:
+    """Each line indented, so that no line of an error's message looks like a line of the log."""
+    return textwrap.indent(visible(text), "  ", lambda _line: True)

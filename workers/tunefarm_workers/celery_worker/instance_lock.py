@@ -4,6 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
+from tunefarm_sandbox.private_files import make_private_folder
 from tunefarm_schemas.bad_input import BadInput
 
 
@@ -12,7 +13,7 @@ class InstanceLock:
 
     def __init__(self, folder: Path, lane_id: str, name: str) -> None:
         """Raises BadInput when another process holds it."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
         self._path = folder / f"{lane_id}.lock"
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

@@ -175,7 +175,10 @@ def _epoch(text: bytes) -> int:
 
 def _answer(data: bytes) -> LaneAnswer:
     """An answer; of one in another version, the part that never changes."""
-    loose = json.loads(data)
+    try:
+        loose = json.loads(data)
+    except (ValueError, RecursionError):
+        loose = None  # the model says what is wrong, as the one kind of error that a listener expects
     if isinstance(loose, dict) and loose.get("version") != MESSAGE_VERSION:
         loose = {name: loose.get(name, "") for name in ("version", "lane_id", "instance", "reason")}
         return LaneAnswer.model_validate(loose | {"admitted": False})

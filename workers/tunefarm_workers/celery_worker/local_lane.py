@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.private_files import make_private_folder, write_private_file
 from tunefarm_schemas.device import Device
 from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.settings import WorkerSettings
@@ -22,7 +23,7 @@ def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Bl
     class does not make one host two, however many of its lanes start at once. Raises ForkFailed.
     """
     folder = settings.home.expanduser().absolute() / "devices"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(folder)
     path = folder / f"{host_fingerprint(cpu_identity())}.json"
     lock = os.open(folder / "identify.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -44,7 +45,5 @@ def _read(path: Path) -> Device | None:
 
 
 def _write(path: Path, device: Device) -> None:
-    unfinished = path.with_suffix(".new")
-    with contextlib.suppress(OSError):  # then it is identified anew next time
-        unfinished.write_text(device.model_dump_json())
-        unfinished.replace(path)
+    with contextlib.suppress(OSError):  # then it is identified again next time
+        write_private_file(path, device.model_dump_json().encode())

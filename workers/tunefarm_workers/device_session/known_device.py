@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from tunefarm_sandbox.private_files import make_private_folder, write_private_file
 from tunefarm_schemas.device import Device
 
 
@@ -14,7 +15,7 @@ class KnownDevice:
     def __init__(self, home: Path, fingerprint: str) -> None:
         """``home`` is the folder of everything this software keeps; ``fingerprint`` is a digest of its own making."""
         folder = home.expanduser().absolute() / "devices"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
         self._path = folder / f"{fingerprint}.json"
 
     def read(self) -> Device | None:
@@ -26,7 +27,5 @@ class KnownDevice:
 
     def write(self, device: Device) -> None:
         """Keep it for the next time; without room for it, it is identified anew then."""
-        unfinished = self._path.with_suffix(".new")
         with contextlib.suppress(OSError):
-            unfinished.write_text(device.model_dump_json())
-            unfinished.replace(self._path)
+            write_private_file(self._path, device.model_dump_json().encode())

@@ -1,0 +1,68 @@
+"""Files that the user names: read only where they are plain files, and written whole or not at all."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from tunefarm_schemas.bad_input import BadInput
+
+LARGEST_FILE_BYTES: Final = 64 << 20
+STORAGE_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def read_plain_file(path: Path, *, limit_bytes: int = LARGEST_FILE_BYTES) -> bytes:
+    """The content of a regular file.
+
+    A pipe that never gives would hang the command, a device would fill its memory, and what a name stands for may
+    change between looking and reading: so the file is opened first and then looked at.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or is larger than ``limit_bytes``.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "is not a plain file", str(path))
+        content = file.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise OSError(errno.EFBIG, f"is larger than {limit_bytes >> 20} MiB", str(path))
+    return content
+
+
+def put_file(path: Path, content: bytes, *, field: str = "output") -> None:
+    """Put a result in place whole. Another user's symbolic link is refused; the user's own is followed.
+
+    Raises:
+        BadInput: it cannot be written; what was there before stays.
+        OSError: the disk is full.
+    """
+    from tunefarm_sandbox.private_files import require_own_link
+
+    try:
+        require_own_link(path)
+        place = path.resolve()
+        if place.exists() and not place.is_file():
+            place.write_bytes(content)  # such as /dev/stdout
+            return
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _replace(place, content)
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in STORAGE_FULL:
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(field, f"{str(path)[:300]!r} cannot be written ({reason}).", "Give another place.") from error
+
+
+def _replace(place: Path, content: bytes) -> None:
+    unfinished = place.with_name(f".{os.urandom(6).hex()}.new")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        unfinished.replace(place)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,150 @@
+"""Fuzz what foreign data comes in by: python -m fuzz --minutes 60 --seed 0 --output fuzz-output.
+
+Targets share the time, two of them at once. A finding is a file that ``--replay`` gives to its target again; the exit
+status is 1 when there is one. The same seed makes the same cases in the same order.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from fuzz.target import Target
+from tunefarm.console import say
+from tunefarm_services.telemetry.logs import configure_logs
+
+PROGRESS_EVERY_S: Final = 10.0
+MAX_FINDINGS: Final = 50
+"""Of one target, after which it stops: more of them say the same."""
+
+
+def intake() -> Target:
+    """Modules."""
+    from fuzz.confined_targets import IntakeTarget
+
+    return IntakeTarget()
+
+
+def trace() -> Target:
+    """Traces and sketches."""
+    from fuzz.confined_targets import TraceTarget
+
+    return TraceTarget()
+
+
+def importing() -> Target:
+    """TVM's databases."""
+    from fuzz.confined_targets import ImportTarget
+
+    return ImportTarget()
+
+
+def message() -> Target:
+    """The broker's messages."""
+    from fuzz.message_target import MessageTarget
+
+    return MessageTarget()
+
+
+def http() -> Target:
+    """A running service."""
+    from fuzz.http_target import HttpTarget
+
+    return HttpTarget()
+
+
+def library() -> Target:
+    """Bytes of shared libraries."""
+    from fuzz.library_target import LibraryTarget
+
+    return LibraryTarget()
+
+
+TARGETS: Final[Mapping[str, Callable[[], Target]]] = {
+    "intake": intake,
+    "http": http,
+    "trace": trace,
+    "import": importing,
+    "message": message,
+    **({"library": library} if find_spec("tunefarm_schemas.kernel_library") else {}),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run as the module says; the exit status."""
+    parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60.0, help="for all targets together")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--target", action="append", choices=[*TARGETS], help="only these; all when left out")
+    parser.add_argument("--output", type=Path, default=Path("fuzz-output"), help="folder for findings")
+    parser.add_argument("--replay", type=Path, help="a finding to give to its target again")
+    parser.add_argument("--alone", action="store_true", help="run the one target in this process")
+    given = parser.parse_args(arguments)
+    if given.replay is not None:
+        return replay(given.replay)
+    names = given.target or [*TARGETS]
+    if given.alone:
+        return fuzz(names[0], given.seed, given.minutes * 60, given.output)
+    share = given.minutes * min(2, len(names)) / len(names)
+    words = ("--alone", "--seed", str(given.seed), "--minutes", str(share), "--output", str(given.output))
+    with ThreadPoolExecutor(2) as pool:
+        lines = [[sys.executable, "-m", "fuzz", *words, "--target", name] for name in names]
+        codes = list(pool.map(lambda line: subprocess.run(line, check=False).returncode, lines))
+    for name, code in zip(names, codes, strict=True):
+        say(f"{name}: {'nothing found' if code == 0 else f'findings in {given.output}' if code == 1 else 'it broke'}")
+    return max(codes)
+
+
+def fuzz(name: str, seed: int, seconds: float, output: Path) -> int:
+    """Make and check cases for so long; 1 when something was found."""
+    configure_logs("fuzz", level="critical")
+    target = TARGETS[name]()
+    began_s = told_s = time.monotonic()
+    number = findings = 0
+    try:
+        while (now_s := time.monotonic()) - began_s < seconds and findings < MAX_FINDINGS:
+            case = target.make(random.Random(f"{seed} {name} {number}"))
+            found = target.check(case)
+            number += 1
+            if found is not None:
+                findings += 1
+                say(f"{name}: {found}; in {_kept(output, name, seed, number, case, found)}")
+            if now_s - told_s > PROGRESS_EVERY_S:
+                told_s = now_s
+                left_s = max(0.0, seconds - (now_s - began_s))
+                rate = number / (now_s - began_s)
+                say(f"{name}: {number} cases, {rate:.1f}/s, {findings} findings, {left_s:.0f} s left")
+    finally:
+        target.close()
+    say(f"{name}: {number} cases in {time.monotonic() - began_s:.0f} s, {findings} findings")
+    return int(findings > 0)
+
+
+def replay(path: Path) -> int:
+    """Give a finding to its target again; 1 when it is found again."""
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    target = TARGETS[kept["target"]]()
+    try:
+        found = target.check(kept["case"])
+    finally:
+        target.close()
+    say(found or "all is well")
+    return int(found is not None)
+
+
+def _kept(output: Path, name: str, seed: int, number: int, case: str, found: str) -> Path:
+    output.mkdir(parents=True, exist_ok=True)
+    path = output / f"{name}-{seed}-{number}.json"
+    path.write_text(json.dumps({"target": name, "found": found, "case": case}, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

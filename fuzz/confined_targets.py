@@ -1,0 +1,231 @@
+"""Doors behind which TVM reads: modules, databases, traces. A child may die of its input, and nothing else may."""
+
+import json
+import os
+import random
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from fuzz.mutation import mutated_bytes, mutated_json
+from fuzz.seeds import TARGET, database_texts, seeds
+from fuzz.trace_child import ENTRY, AppliedTrace, Script
+from tunefarm.confined import tvm_exchange
+from tunefarm.confined.call import call
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_search.tvm_loading import LOAD_TVM
+from tunefarm_services.api.intake import ZygoteIntake
+from tunefarm_services.api.intake_messages import (
+    DatabaseQuestion,
+    DatabaseText,
+    ModuleAnswer,
+    ModuleQuestion,
+    ModuleText,
+    TargetText,
+)
+from tunefarm_services.api.settings import ApiSettings
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+TIMEOUT_S: Final = 10.0
+GRACE_S: Final = 5.0
+CHILD_ENDS_S: Final = 5.0
+FORBIDDEN: Final = re.compile(
+    r"call_(?:extern|packed|cpacked|pure_extern)|call_llvm|pragma_(?:import|scope_prefix)|extern_scope|compute_scope"
+    r"|\bT\.asm|inline_asm|tvm_call_|call_tir|\bI\.ExternFunc|start_profile|tvm_struct_|lookup_param|\bdlopen"
+)
+"""What a printed function must not say. Found in TVM's script, not in its nodes: another way than that of the doors."""
+
+
+class ConfinedDoor:
+    """Zygotes, and what must hold of them after each case."""
+
+    def __init__(self) -> None:
+        others = set(children_of("self"))
+        settings = ApiSettings(intake_timeout_s=TIMEOUT_S, import_timeout_s=TIMEOUT_S)
+        self.intake = ZygoteIntake(settings)
+        self.intake.start()
+        while self.intake.state() == "loading":
+            time.sleep(0.05)
+        preload = (LOAD_TVM, "tunefarm.confined.tvm_exchange", "fuzz.trace_child")
+        self.zygote = ForkServer.start(preload, environment={**os.environ, "PYTHONPATH": str(ROOT)})
+        self._zygotes = set(children_of("self")) - others
+
+    def judged(self, act: Callable[[], str | None]) -> str | None:
+        """Run one case. Its own finding, or what it did to the processes and the clock."""
+        began_s = time.monotonic()
+        try:
+            found = act()
+        except BadInput as refused:
+            # TVM may end its child by a signal; an exception that no code of ours expects must not.
+            found = refused.problem if "exited with code" in refused.problem else None
+        except Exception as error:  # noqa: BLE001 - any other exception is what is looked for
+            found = f"{type(error).__name__}: {str(error)[:500]}"
+        took_s = time.monotonic() - began_s
+        if found is None and took_s > TIMEOUT_S + GRACE_S:
+            found = f"it took {took_s:.1f} s, {TIMEOUT_S:g} s are allowed"
+        return found or self._left_behind()
+
+    def close(self) -> None:
+        """End the zygotes."""
+        self.intake.close()
+        self.zygote.close()
+
+    def _left_behind(self) -> str | None:
+        if self._zygotes - set(children_of("self")):
+            return "a zygote died"
+        deadline_s = time.monotonic() + CHILD_ENDS_S
+        while left := [child for zygote in self._zygotes for child in children_of(zygote)]:
+            if time.monotonic() > deadline_s:
+                return f"children are left: {left}"
+            time.sleep(0.01)
+        return None
+
+
+class IntakeTarget:
+    """Modules, as the API's intake reads them."""
+
+    def __init__(self) -> None:
+        self._door = ConfinedDoor()
+        self._seeds = [seed.module_json for seed in seeds()]
+        self._pool = pool_of(self._seeds)
+
+    def make(self, chance: random.Random) -> str:
+        """A module with changed nodes; now and then broken text."""
+        text = chance.choice(self._seeds)
+        if chance.random() < 0.1:
+            return mutated_bytes(text.encode(), chance).decode(errors="replace")
+        return mutated_json(text, chance, self._pool)
+
+    def check(self, case: str) -> str | None:
+        """Read it."""
+        return self._door.judged(lambda: self._read(case))
+
+    def close(self) -> None:
+        """End the zygotes."""
+        self._door.close()
+
+    def _read(self, case: str) -> str | None:
+        module = ModuleText(module_json=case, all_functions=True)
+        answer = self._door.intake.read(ModuleQuestion(modules=(module,), target=TargetText(text=TARGET)))
+        for each in answer.workloads:
+            script = call(
+                self._door.zygote, ENTRY, AppliedTrace(module_json=each.workload.module_json), Script, field="module"
+            )
+            if forbidden := FORBIDDEN.search(script.text):
+                return f"an accepted module says {forbidden.group()}"
+        return None
+
+
+class TraceTarget:
+    """Traces and sketches, as the API's intake applies them."""
+
+    def __init__(self) -> None:
+        self._door = ConfinedDoor()
+        self._seeds = seeds()
+        self._pool = pool_of([text for seed in self._seeds for text in seed.traces])
+
+    def make(self, chance: random.Random) -> str:
+        """A module's number, whether the trace is a sketch, and a changed trace."""
+        number = chance.randrange(len(self._seeds))
+        seed = self._seeds[number if chance.random() < 0.9 else 0]
+        trace = mutated_json(chance.choice(seed.traces), chance, self._pool)
+        return json.dumps({"seed": number, "sketch": chance.random() < 0.3, "trace": trace})
+
+    def check(self, case: str) -> str | None:
+        """Apply it; of an accepted one, look at the function that it makes."""
+        return self._door.judged(lambda: self._apply(json.loads(case)))
+
+    def close(self) -> None:
+        """End the zygotes."""
+        self._door.close()
+
+    def _apply(self, case: dict[str, Any]) -> str | None:
+        module_json, texts = self._seeds[case["seed"]].module_json, (case["trace"],)
+        module = ModuleText(module_json=module_json, name="main")
+        field = "sketches" if case["sketch"] else "seed_traces"
+        question = ModuleQuestion.model_validate({"modules": (module,), field: texts})
+        answer: ModuleAnswer = self._door.intake.read(question)
+        workload = answer.workloads[0].workload
+        texts_accepted = [each.text for each in answer.seed_traces] + [each.text for each in answer.sketches]
+        for accepted in texts_accepted:
+            applied = AppliedTrace(module_json=workload.module_json, trace=accepted)
+            script = call(self._door.zygote, ENTRY, applied, Script, field="trace")
+            if forbidden := FORBIDDEN.search(script.text):
+                return f"an accepted trace makes a function that says {forbidden.group()}"
+        return None
+
+
+class ImportTarget:
+    """Both files of a TVM database, as the service and the client import them."""
+
+    def __init__(self) -> None:
+        self._door = ConfinedDoor()
+        self._seeds = database_texts()
+
+    def make(self, chance: random.Random) -> str:
+        """Both files, one of them with a changed line or changed bytes."""
+        workloads, records = chance.choice(self._seeds)
+        match chance.randrange(4):
+            case 0:
+                workloads = _line_changed(workloads, chance)
+            case 1:
+                workloads = mutated_bytes(workloads.encode(), chance).decode(errors="replace")
+            case 2:
+                records = mutated_bytes(records.encode(), chance).decode(errors="replace")
+            case _:
+                records = _line_changed(records, chance)
+        return json.dumps({"workloads": workloads, "records": records})
+
+    def check(self, case: str) -> str | None:
+        """Import it twice: by the service's child and by the client's."""
+        text = json.loads(case)
+        return self._door.judged(lambda: self._service(text)) or self._door.judged(lambda: self._client(text))
+
+    def close(self) -> None:
+        """End the zygotes."""
+        self._door.close()
+
+    def _service(self, text: dict[str, str]) -> None:
+        database = DatabaseText(workloads=text["workloads"], records=text["records"])
+        self._door.intake.read_database(DatabaseQuestion(database=database))
+
+    def _client(self, text: dict[str, str]) -> None:
+        question = tvm_exchange.DatabaseText(workloads=text["workloads"], records=text["records"])
+        entry, answer = tvm_exchange.READ_ENTRY, tvm_exchange.Entries
+        call(self._door.zygote, entry, question, answer, field="folder", timeout_s=TIMEOUT_S)
+
+
+def pool_of(texts: list[str]) -> list[Any]:
+    """The scalars of valid inputs, and the numbers by which nodes name each other."""
+    found: dict[str, Any] = {}
+    waiting: list[Any] = [json.loads(text) for text in texts]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, list):
+            waiting += value
+        else:
+            found.setdefault(repr(value), value)
+    return [*found.values(), *range(60)]
+
+
+def children_of(process: int | str) -> list[int]:
+    """The processes that all threads of one have started and not reaped."""
+    found = []
+    for tasks in Path(f"/proc/{process}/task").glob("*/children"):
+        try:
+            found += [int(word) for word in tasks.read_text().split()]
+        except OSError:
+            continue
+    return sorted(found)
+
+
+def _line_changed(text: str, chance: random.Random) -> str:
+    lines = text.splitlines()
+    at = chance.randrange(len(lines))
+    lines[at] = mutated_json(lines[at], chance)
+    return "\n".join(lines) + "\n"

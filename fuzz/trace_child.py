@@ -1,0 +1,44 @@
+"""The child that prints a function as TVM's script, for the oracle: another way to look at it than the doors take."""
+
+import json
+from typing import Final
+
+from pydantic import Field
+
+from tunefarm_sandbox.channel import Channel
+from tunefarm_sandbox.question import answer
+from tunefarm_schemas.frozen import Frozen
+
+ENTRY: Final = "fuzz.trace_child:printed"
+
+
+class AppliedTrace(Frozen):
+    """An accepted module, and an accepted trace to apply to it."""
+
+    module_json: str = Field(repr=False)
+    trace: str = ""
+
+
+class Script(Frozen):
+    """A function as TVM prints it."""
+
+    text: str
+
+
+def printed(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
+    """Entry of the child: an ``AppliedTrace`` in, a ``Script`` out."""
+    answer(channel, lambda: _script(AppliedTrace.model_validate_json(payload)))
+
+
+def _script(question: AppliedTrace) -> Script:
+    import tvm
+    from tvm.s_tir import Schedule
+
+    from tunefarm_search.intrinsics import apply_steps
+
+    module = tvm.ir.load_json(question.module_json)
+    if question.trace:
+        schedule = Schedule(module, seed=1)
+        apply_steps(json.loads(question.trace), schedule)
+        module = schedule.mod
+    return Script(text=str(module.script(show_meta=True)))

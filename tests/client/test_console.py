@@ -1,0 +1,139 @@
+"""Text from files, rows and servers reaches a terminal as text: nothing in it is obeyed, hidden or reordered."""
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tunefarm.console import say, say_json
+from tunefarm.progress_display import LivePanel, PlainLines
+from tunefarm.remote.event_stream import RemoteEvent
+from tunefarm.remote.event_text import event_line
+from tunefarm.remote.remote_progress import RemoteProgress
+from tunefarm.tables import print_rows
+
+CLEAR_SCREEN = "\x1b[2J"
+CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
+HOSTILE = {
+    "escape": CLEAR_SCREEN,
+    "clipboard": CLIPBOARD,
+    "c1": "\x9b2J",
+    "delete": "\x7f",
+    "return": "fine\rfaked",
+    "backspace": "bad\x08\x08\x08good",
+    "bidi": "\u202egnp.exe\u2066",
+    "zero width": "ma\u200bin\ufeff",
+    "tags": "main\U000e0041",
+    "surrogate": "\udc80",
+}
+OBEYED = set("\x1b\x07\x9b\x7f\r\x08\u202e\u2066\u200b\ufeff\U000e0041\udc80")
+
+
+def command(*words: str | bytes, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    line = [sys.executable, "-m", "tunefarm.command_line", *words]
+    return subprocess.run(line, capture_output=True, env={**os.environ, **environment}, timeout=300, check=False)
+
+
+class FakeTerminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def progress(name: str) -> RemoteProgress:
+    return RemoteProgress.of({"stage": "search", "task_name": name, "failures": {name: 1}})
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_text_is_printed_with_its_control_characters_as_escapes(text, capsys):
+    say(text)
+    print_rows(("NAME",), [(text,)], empty="")
+    shown = capsys.readouterr().out
+    assert not OBEYED & set(shown)
+    assert "\\" in shown
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_json_says_the_same_and_holds_no_control_character(text, capsys):
+    say_json({"name": text})
+    shown = capsys.readouterr().out
+    assert not OBEYED & set(shown)
+    assert json.loads(shown) == {"name": text}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_progress_shows_a_task_name_as_text(text):
+    lines = FakeTerminal()
+    PlainLines(lines).show(progress(text))
+    assert not OBEYED & set(lines.getvalue())
+
+
+def test_the_live_panel_obeys_neither_escapes_nor_markup_of_a_name():
+    terminal = FakeTerminal()
+    with LivePanel(terminal) as panel:
+        panel.show(progress(CLIPBOARD + "[red]x[/red]"))
+        panel.say("[link=http://example.com]click[/link] :warning: " + CLIPBOARD)
+    shown = terminal.getvalue()
+    assert "\x1b]52" not in shown
+    assert "\\x1b]52" in shown
+    assert "[red]x[/red]" in shown
+    assert "[link=http://example.com]click[/link] :warning:" in shown
+
+
+def test_a_name_with_a_newline_is_one_row_of_a_table(capsys):
+    print_rows(("NAME", "STATE"), [("job\nforged  finished", "failed")], empty="")
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_an_event_is_one_line():
+    data = {"state": "finished", "outcome": "failed", "message": f"x\n2026-01-01T00:00:00 state won{CLEAR_SCREEN}"}
+    line = event_line(RemoteEvent(sequence=1, job_id="j", kind="state", at="2026-01-01T00:00:00Z", data=data))
+    assert "\n" not in line
+    assert not OBEYED & set(line)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["tune", f"builtin:{CLIPBOARD}"],
+        ["tune", f"no such file{CLEAR_SCREEN}.json"],
+        ["tune", "builtin:matmul", f"--{CLIPBOARD}"],
+        ["tune", "builtin:matmul", "--trials", CLIPBOARD],
+        [CLIPBOARD],
+        ["records", "show", CLIPBOARD],
+        ["report", CLIPBOARD],
+    ],
+)
+def test_an_argument_is_repeated_as_text(words, tmp_path):
+    done = command(*words, TUNEFARM_HOME=str(tmp_path))
+    assert done.returncode == 2, done.stderr
+    assert done.stderr
+    assert not {b"\x1b", b"\x07"} & {bytes([code]) for code in done.stdout + done.stderr}
+
+
+def test_an_argument_that_is_not_utf_8_is_repeated_as_text(tmp_path: Path):
+    done = command("tune", b"no \xff file \xe2\x80\xae.json", TUNEFARM_HOME=str(tmp_path), PYTHONIOENCODING="ascii")
+    assert done.returncode == 2, done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"\xff" not in done.stderr
+
+
+def test_an_unexpected_error_on_a_terminal_shows_its_message_as_text():
+    program = (
+        "import tunefarm.exit_edge as edge, tunefarm.command_line as line, sys\n"
+        f"def broken(words): raise RuntimeError({CLIPBOARD!r})\n"
+        "line._run = broken\n"
+        "sys.exit(line.main(['jobs']))\n"
+    )
+    parent, child = pty.openpty()
+    done = subprocess.run([sys.executable, "-c", program], stdout=child, stderr=child, timeout=300, check=False)
+    os.close(child)
+    shown = os.read(parent, 1 << 16)
+    os.close(parent)
+    assert done.returncode == 1
+    assert b"RuntimeError" in shown
+    assert b"\x1b" not in shown

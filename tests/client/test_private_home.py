@@ -1,0 +1,103 @@
+"""What is under TUNEFARM_HOME is for its owner only, whatever the umask was and whoever made it."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tunefarm.diagnosis import look_at_permissions
+from tunefarm.installation import open_store, private_folder
+from tunefarm.serving.connection_files import ConnectionFiles
+from tunefarm.serving.single_service import SingleService
+from tunefarm_sandbox.private_files import make_private_folder, tighten_file, write_private_file
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_services.settings import Settings
+
+NOBODY = 65534
+
+
+@pytest.fixture(autouse=True)
+def _no_umask() -> Iterator[None]:
+    old = os.umask(0)
+    yield
+    os.umask(old)
+
+
+def wide(home: Path) -> list[str]:
+    """What others than its owner have permissions on."""
+    return [str(path) for path in (home, *home.rglob("*")) if path.stat(follow_symlinks=False).st_mode & 0o077]
+
+
+def test_everything_that_a_service_leaves_is_for_its_owner(tmp_path: Path):
+    home = tmp_path / "home"
+    settings = Settings(home=home)
+    private_folder(settings, "scratch")
+    store = open_store(settings)
+    files = ConnectionFiles(settings)
+    files.leave_token(store)
+    files.leave_address("http://127.0.0.1:1")
+    with SingleService(settings):
+        assert wide(home) == []
+    store.close()
+
+
+def test_a_home_that_others_may_read_is_closed_when_its_owner_opens_it(tmp_path: Path):
+    home = tmp_path / "home"
+    settings = Settings(home=home)
+    open_store(settings).close()
+    home.chmod(0o755)
+    (home / "tunefarm.db").chmod(0o644)
+    open_store(settings, create=False).close()
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert stat.S_IMODE((home / "tunefarm.db").stat().st_mode) == 0o600
+
+
+def test_a_folder_that_many_users_share_stays_as_it_is(tmp_path: Path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    make_private_folder(shared)
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
+
+
+def test_doctor_says_what_others_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    home = tmp_path / "home"
+    monkeypatch.setenv("TUNEFARM_HOME", str(home))
+    open_store(Settings()).close()
+    assert look_at_permissions().level == "fine"
+    (home / "tunefarm.db").chmod(0o644)
+    found = look_at_permissions()
+    assert found.level == "note"
+    assert "tunefarm.db" in found.text
+
+
+def test_a_link_in_the_place_of_the_token_is_replaced_and_not_followed(tmp_path: Path):
+    target = tmp_path / "precious"
+    target.write_text("notes")
+    (tmp_path / "token").symlink_to(target)
+    write_private_file(tmp_path / "token", b"secret")
+    assert target.read_text() == "notes"
+    assert not (tmp_path / "token").is_symlink()
+    assert not wide(tmp_path / "token")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="making another user's link takes root")
+def test_a_home_that_another_user_has_planted_as_a_link_is_refused(tmp_path: Path):
+    (tmp_path / "theirs").mkdir()
+    home = tmp_path / "home"
+    home.symlink_to(tmp_path / "theirs")
+    os.chown(home, NOBODY, NOBODY, follow_symlinks=False)
+    with pytest.raises(BadInput, match="TUNEFARM_HOME"):
+        open_store(Settings(home=home))
+    assert not list((tmp_path / "theirs").iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="owning nothing takes root")
+def test_a_file_of_another_user_stays_as_it_is(tmp_path: Path):
+    path = tmp_path / "theirs"
+    path.touch(0o644)
+    os.chown(path, NOBODY, NOBODY)
+    tighten_file(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644

@@ -1,0 +1,64 @@
+"""A few cases of each target of ``make fuzz``, always the same, and every case that once found something."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fuzz.__main__ import TARGETS, main
+from fuzz.target import Target
+
+CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
+WITHOUT_SERVICE = ("message", "intake", "trace", "import")
+
+
+@pytest.fixture(scope="module")
+def targets() -> Iterator[dict[str, Target]]:
+    made: dict[str, Target] = {}
+    yield made
+    for target in made.values():
+        target.close()
+
+
+@pytest.mark.parametrize("name", WITHOUT_SERVICE)
+def test_a_few_cases_of_each_target_find_nothing(name: str, targets: dict[str, Target]):
+    target = targets.setdefault(name, TARGETS[name]())
+    for number in range(200 if name == "message" else 8):
+        case = target.make(random.Random(f"smoke {name} {number}"))
+        assert target.check(case) is None, case
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_what_was_found_once_stays_mended(path: Path, targets: dict[str, Target]):
+    kept = json.loads(path.read_text())
+    target = targets.setdefault(kept["target"], TARGETS[kept["target"]]())
+    assert target.check(kept["case"]) is None
+
+
+@pytest.mark.parametrize("name", WITHOUT_SERVICE)
+def test_the_same_seed_makes_the_same_cases(name: str, targets: dict[str, Target]):
+    target = targets.setdefault(name, TARGETS[name]())
+    made = [[target.make(random.Random(f"7 {number}")) for number in range(5)] for _ in range(2)]
+    assert made[0] == made[1]
+
+
+def test_a_finding_is_kept_as_a_file_that_is_given_again(tmp_path: Path, monkeypatch, capsys):
+    class Broken:
+        def make(self, chance: random.Random) -> str:
+            return str(chance.random())
+
+        def check(self, case: str) -> str | None:
+            return f"{case} is wrong"
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("fuzz.__main__.TARGETS", {"message": Broken})
+    monkeypatch.setattr("fuzz.__main__.MAX_FINDINGS", 1)
+    assert main(["--alone", "--target", "message", "--output", str(tmp_path)]) == 1
+    (kept,) = tmp_path.iterdir()
+    capsys.readouterr()
+    assert main(["--replay", str(kept)]) == 1
+    assert "is wrong" in capsys.readouterr().out
