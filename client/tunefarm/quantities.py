@@ -40,6 +40,11 @@ def bytes_text(count: int) -> str:
     return f"{value:.4g} TiB"
 
 
+def threads_text(threads: int) -> str:
+    """How many threads a kernel uses."""
+    return f"{threads} thread{'' if threads == 1 else 's'}"
+
+
 def failures_text(failures: dict[str, int]) -> str:
     """Failures by reason, most frequent first, such as ``3 (run_timeout 2, crash 1)``."""
     if not failures:

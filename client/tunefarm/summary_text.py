@@ -23,7 +23,7 @@ def summary_text(summary: JobSummary, numpy_latency_s: float | None) -> str:
 def task_text(task: TaskSummary, numpy_latency_s: float | None) -> str:
     """One task: untuned, tuned, numpy, and what it took."""
     lines = [f"{task.name}", f"  untuned  {latency_text(task.untuned_latency_s)}"]
-    lines.append(f"  tuned    {latency_text(task.best_latency_s)}{_interval(task)}{_gain(task)}")
+    lines.append(f"  tuned    {latency_text(task.best_latency_s)}{interval_text(task)}{gain_text(task)}")
     if numpy_latency_s is not None:
         faster = ratio_text(numpy_latency_s, task.best_latency_s)
         lines.append(f"  numpy    {latency_text(numpy_latency_s)}, so {faster} as fast as numpy")
@@ -36,14 +36,16 @@ def task_text(task: TaskSummary, numpy_latency_s: float | None) -> str:
     return "\n".join(lines)
 
 
-def _interval(task: TaskSummary) -> str:
+def interval_text(task: TaskSummary) -> str:
+    """The spread over fresh processes, in parentheses; empty where it was not taken."""
     if task.interval_s is None:
         return ""
     low_s, high_s = task.interval_s
     return f" ({latency_text(low_s)} to {latency_text(high_s)} over fresh processes)"
 
 
-def _gain(task: TaskSummary) -> str:
+def gain_text(task: TaskSummary) -> str:
+    """How many times faster than the untuned function; empty where either is not known."""
     if task.untuned_latency_s is None or task.best_latency_s is None:
         return ""
     return f", {ratio_text(task.untuned_latency_s, task.best_latency_s)} faster"
