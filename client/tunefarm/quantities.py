@@ -40,9 +40,9 @@ def bytes_text(count: int) -> str:
     return f"{value:.4g} TiB"
 
 
-def threads_text(threads: int) -> str:
-    """How many threads a kernel uses."""
-    return f"{threads} thread{'' if threads == 1 else 's'}"
+def counted(number: int, noun: str) -> str:
+    """A number of things, such as ``1 trial`` and ``2 trials``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def failures_text(failures: dict[str, int]) -> str:

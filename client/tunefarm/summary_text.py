@@ -1,10 +1,25 @@
 """How a job ended, as text for a person and as JSON for a program."""
 
 import json
+from collections.abc import Mapping
+from typing import Final
 
-from tunefarm.quantities import duration_text, failures_text, latency_text, ratio_text
+from tunefarm.quantities import counted, duration_text, failures_text, latency_text, ratio_text
 from tunefarm_schemas.frozen import JsonValue
+from tunefarm_schemas.job import StopReason
 from tunefarm_services.tuner.summary import JobSummary, TaskSummary
+
+STOP_TEXTS: Final[Mapping[StopReason, str]] = {
+    StopReason.TRIALS: "all trials are made",
+    StopReason.SECONDS: "the time is used up",
+    StopReason.PLATEAU: "no gain for as many trials as --plateau says",
+    StopReason.TARGET_LATENCY: "the target latency is reached",
+    StopReason.DEVICE_SECONDS: "the device time is used up",
+    StopReason.DEADLINE: "the deadline is reached",
+    StopReason.SPACE_EXHAUSTED: "the space holds no further schedule",
+    StopReason.CANCELED: "canceled",
+    StopReason.INTERRUPTED: "interrupted; --resume goes on",
+}
 
 
 def summary_json(summary: JobSummary, numpy_latency_s: float | None) -> str:
@@ -27,8 +42,10 @@ def task_text(task: TaskSummary, numpy_latency_s: float | None) -> str:
     if numpy_latency_s is not None:
         faster = ratio_text(numpy_latency_s, task.best_latency_s)
         lines.append(f"  numpy    {latency_text(numpy_latency_s)}, so {faster} as fast as numpy")
-    trials = "answered from the store, 0 trials" if task.answered_from_store else f"{task.trials} trials"
+    trials = "answered from the store, 0 trials" if task.answered_from_store else counted(task.trials, "trial")
     lines.append(f"  {trials} ({task.trials_in_store} in the store), failures {failures_text(task.failures)}")
+    if task.stop_reason is not None and not task.answered_from_store:
+        lines.append(f"  stopped  {STOP_TEXTS[task.stop_reason]}")
     if task.record_id:
         lines.append(f"  record   {task.record_id}")
     if task.best_latency_s is None and task.first_failure_message:

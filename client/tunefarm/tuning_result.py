@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tunefarm.artifact_folder import write_artifact
-from tunefarm.quantities import latency_text, threads_text
+from tunefarm.quantities import counted, latency_text
 from tunefarm.summary_text import gain_text, interval_text
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.record import TuningRecord
@@ -36,7 +36,7 @@ class TuningResult:
         """One line: what was tuned, how fast it is, and the record that says so."""
         task, record = self.task, self.task.record_id
         latency = f"{latency_text(task.best_latency_s)}{interval_text(task)}{gain_text(task)}"
-        threads = "" if self.manifest is None else f", {threads_text(self.manifest.num_cores)}"
+        threads = "" if self.manifest is None else f", {counted(self.manifest.num_cores, 'thread')}"
         return f"TuningResult({task.name}: {latency}{threads}, {'no record' if record is None else f'record {record}'})"
 
     @classmethod

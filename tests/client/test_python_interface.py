@@ -14,7 +14,9 @@ from tunefarm.remote.record_calls import best_records, publication
 from tunefarm.remote.remote_job import AsyncRemoteJob, RemoteJob
 from tunefarm.remote.tune_request import TuneRequest
 from tunefarm.remote.workload_calls import new_workloads, target_validation
+from tunefarm.summary_text import summary_text
 from tunefarm.tuning_result import TuningResult
+from tunefarm_schemas.job import StopReason
 from tunefarm_schemas.trace import Trace
 from tunefarm_services.tuner.summary import JobSummary, TaskSummary
 
@@ -87,7 +89,7 @@ def test_every_public_name_can_be_imported(name: str) -> None:
     assert getattr(tunefarm, name) is not None
 
 
-def test_a_result_prints_as_one_short_line() -> None:
+def summary_of(**changes: Any) -> JobSummary:
     task = TaskSummary(
         name="matmul",
         exploration_id="0",
@@ -104,7 +106,18 @@ def test_a_result_prints_as_one_short_line() -> None:
         improvements=(),
         answered_from_store=False,
     )
-    summary = JobSummary(job_id="1", outcome=None, message="", tasks=(task,), seconds={})
+    return JobSummary(job_id="1", outcome=None, message="", tasks=(task.model_copy(update=changes),), seconds={})
+
+
+@pytest.mark.parametrize("reason", [None, *StopReason])
+def test_a_summary_says_why_the_search_stopped(reason: StopReason | None) -> None:
+    text = summary_text(summary_of(trials=1, stop_reason=reason), None)
+    assert ("  stopped  " in text) == (reason is not None)
+    assert "  1 trial (" in text
+
+
+def test_a_result_prints_as_one_short_line() -> None:
+    summary = summary_of()
     result = TuningResult(
         summary=summary, record=None, manifest=None, library=b"\x7fELF" * 9000, module_json="{" * 9000
     )
