@@ -141,6 +141,11 @@ def test_jobs_are_found_by_state_kind_and_label(alice, store):
     assert alice.post(f"/v1/jobs/{job.job_id}:pause").json()["state"] == "paused"
     assert alice.post(f"/v1/jobs/{job.job_id}:resume").json()["state"] == "queued"
     assert alice.post(f"/v1/jobs/{job.job_id}:cancel").json()["outcome"] == "canceled"
+    assert alice.post(f"/v1/jobs/{job.job_id}:cancel").status_code == 200
+    for verb in ("pause", "resume"):
+        refused = alice.post(f"/v1/jobs/{job.job_id}:{verb}")
+        assert refused.status_code == 409
+        assert "finished (canceled)" in refused.json()["detail"]
     assert alice.delete(f"/v1/jobs/{job.job_id}").status_code == 204
     assert alice.get(f"/v1/jobs/{job.job_id}").status_code == 404
 
