@@ -200,7 +200,10 @@ CUDA = {
 
 @pytest.mark.parametrize(
     ("changes", "field", "said"),
-    [({"target": CUDA}, "target", "there are: cpu"), ({"device_class_id": "elsewhere"}, "device_class_id", "no worker")],
+    [
+        ({"target": CUDA}, "target", "there are: cpu"),
+        ({"device_class_id": "elsewhere"}, "device_class_id", "no worker"),
+    ],
 )
 def test_a_job_that_no_lane_could_take_is_refused_unless_it_has_a_deadline(alice, store, changes, field, said):
     body = {"module": matmul_json(), "target": TARGET} | changes

@@ -26,9 +26,7 @@ def parse_target_text(text: str, *, host_cores: int, host_cpu: str) -> tuple[Map
         return _host(host_cpu, host_cores), (note,)
     if name == "host":
         threads = _threads(threads_text, host_cores)
-        note = (
-            f"target: {threads} threads share this host's {host_cores} cores; times say little about {threads} cores"
-        )
+        note = f"target: {threads} threads share this host's {host_cores} cores; times say little about {threads} cores"
         return _host(host_cpu, threads), (note,) if threads > host_cores else ()
     attributes = preset_attributes(text.strip()) or _parse_json(text)
     if attributes.get("kind") == "llvm" and "num-cores" not in attributes:
