@@ -14,13 +14,17 @@ if TYPE_CHECKING:
     from tunefarm.farm_runner import FarmRunner
     from tunefarm.remote.api_error import ApiError, ServiceUnreachable
     from tunefarm.remote_database import RemoteDatabase
+    from tunefarm.tuning_result import NothingToCompile
+    from tunefarm_schemas.bad_input import BadInput
 
 __all__ = [
     "ApiError",
     "AsyncClient",
+    "BadInput",
     "Client",
     "FarmBuilder",
     "FarmRunner",
+    "NothingToCompile",
     "RemoteDatabase",
     "ServiceUnreachable",
     "embedded",
@@ -29,9 +33,11 @@ __all__ = [
 _MODULES: Final = {
     "ApiError": "tunefarm.remote.api_error",
     "AsyncClient": "tunefarm.async_client",
+    "BadInput": "tunefarm_schemas.bad_input",
     "Client": "tunefarm.client",
     "FarmBuilder": "tunefarm.farm_builder",
     "FarmRunner": "tunefarm.farm_runner",
+    "NothingToCompile": "tunefarm.tuning_result",
     "RemoteDatabase": "tunefarm.remote_database",
     "ServiceUnreachable": "tunefarm.remote.api_error",
 }

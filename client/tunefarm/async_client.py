@@ -24,7 +24,7 @@ from tunefarm.remote.measured_module import MeasuredModule
 from tunefarm.remote.remote_job import AsyncRemoteJob
 from tunefarm.remote.retrying import RetryPolicy
 from tunefarm.remote.service_address import ClientSettings, service_address
-from tunefarm.remote.tune_request import TuneArguments, TuneRequest
+from tunefarm.remote.tune_request import TuneArguments, TuneRequest, takes_tune_arguments
 from tunefarm.remote.usage_calls import usage_list
 from tunefarm_schemas.usage import Usage
 
@@ -90,6 +90,7 @@ class AsyncClient:
         await self.transport.close()
         await asyncio.to_thread(self.converter.close)
 
+    @takes_tune_arguments
     async def tune(self, module: Any, **arguments: Unpack[TuneArguments]) -> AsyncRemoteJob:
         """Have a function, or several, tuned.
 
@@ -124,7 +125,7 @@ class AsyncClient:
         """
         flow = measurement_submission(modules, target, device_class_id=device_class_id, labels=labels or {})
         job = AsyncRemoteJob(self.transport, await self.transport.run(flow))
-        await job.wait()
+        await job.wait(progress=False)
         return measurements(job.view, job.summary, modules)
 
     async def usage(self, since: str | None = None) -> list[Usage]:

@@ -13,7 +13,7 @@ from tunefarm.remote.remote_job import RemoteJob
 from tunefarm.remote.retrying import RetryPolicy
 from tunefarm.remote.service_address import ClientSettings, service_address
 from tunefarm.remote.transport import Transport
-from tunefarm.remote.tune_request import TuneArguments, TuneRequest
+from tunefarm.remote.tune_request import TuneArguments, TuneRequest, takes_tune_arguments
 from tunefarm.remote.usage_calls import usage_list
 from tunefarm_schemas.usage import Usage
 
@@ -79,6 +79,7 @@ class Client:
         self.transport.close()
         self.converter.close()
 
+    @takes_tune_arguments
     def tune(self, module: Any, **arguments: Unpack[TuneArguments]) -> RemoteJob:
         """Have a function, or several, tuned.
 

@@ -49,6 +49,7 @@ def _run(words: list[str]) -> int:
     import typer
     from typer.main import get_command
 
+    words = words or ["--help"]
     try:
         status = get_command(application())(args=words, prog_name="tunefarm", standalone_mode=False)
     except typer.Abort:
@@ -93,14 +94,15 @@ def application() -> "typer.Typer":
     from tunefarm.commands.tune import tune
     from tunefarm.commands.tuner import tuner
     from tunefarm.commands.usage import usage
+    from tunefarm.commands.version import common_options
     from tunefarm.commands.worker import worker
 
     root = typer.Typer(
         help="Find the fastest schedule of a tensor program, on this machine or on a farm.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        add_completion=False,
     )
+    root.callback()(common_options)
     root.command()(tune)
     root.add_typer(records, name="records")
     root.add_typer(artifact, name="artifact")

@@ -10,6 +10,7 @@ from tunefarm.job_options import JobOptions
 from tunefarm.machine import Machine
 from tunefarm.python_input import PythonInput
 from tunefarm.tuning_result import TuningResult
+from tunefarm.tvm_objects import TargetLike
 from tunefarm_schemas.job import Strategy
 from tunefarm_schemas.workload import Abi
 from tunefarm_services.settings import Settings
@@ -19,7 +20,7 @@ from tunefarm_services.tuner.summary import Progress
 def tune(
     module: Any,
     *,
-    target: str | dict[str, object] | None = None,
+    target: TargetLike = None,
     trials: int = JobOptions.model_fields["trials"].default,
     function: str | None = None,
     space: str | Callable[[Any], Any] | None = None,
@@ -39,8 +40,8 @@ def tune(
     Args:
         module: an IRModule, a PrimFunc, a list of te tensors, or text as the command line takes it: a file,
             ``FILE.py:FUNCTION``, ``te:NAME``, ``builtin:NAME``.
-        target: a TVM target as a dictionary or its JSON, or a preset such as ``x86-64-v3``; this host's processor when
-            None.
+        target: a ``tvm.target.Target``, a dictionary or its JSON, or a preset such as ``x86-64-v3``; this host's
+            processor when None.
         trials: how many candidates to measure at most.
         function: which of the module's functions, where it has several.
         space: a schedule function that samples its decisions, or ``FILE.py:FUNCTION``; TVM's rules when None.

@@ -1,7 +1,6 @@
 """What a Python caller hands over, turned into what the intake child takes."""
 
 import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest, ScheduleSource, SeedSource
 from tunefarm.intake.module_source import JsonSource, ModuleSource, parse_module_source, readable_file, split_symbol
 from tunefarm.own_schedule import own_sketches, own_trace
+from tunefarm.tvm_objects import TargetLike, module_text, target_text
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.trace import Space, Trace
 from tunefarm_schemas.workload import Abi
@@ -38,7 +38,7 @@ class PythonInput:
         cls,
         module: Any,
         *,
-        target: str | dict[str, object] | None,
+        target: TargetLike,
         function: str | None,
         space: str | ScheduleFunction | None,
         seed_traces: Sequence[Any],
@@ -52,7 +52,7 @@ class PythonInput:
         return cls(
             module=_module_source(module),
             function=function,
-            target=target if isinstance(target, str) else "" if target is None else json.dumps(target),
+            target=target_text(target),
             abi=abi,
             space_source=schedule_source("space", space) if isinstance(space, str) else None,
             space_function=space if callable(space) else None,
@@ -130,12 +130,4 @@ def _seed_source(value: Any) -> SeedSource:
 
 
 def _module_source(module: Any) -> ModuleSource:
-    if isinstance(module, str):
-        return parse_module_source(module)
-    tvm = sys.modules.get("tvm")
-    if tvm is None:
-        kind = type(module).__name__
-        raise BadInput("module", f"a {kind} is not a module.", "Give an IRModule, a PrimFunc, te tensors, or text.")
-    from tunefarm.intake.module_reader import as_module
-
-    return JsonSource(name="main", text=tvm.ir.save_json(as_module(module, "main")))
+    return parse_module_source(module) if isinstance(module, str) else JsonSource(name="main", text=module_text(module))

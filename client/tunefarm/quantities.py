@@ -40,6 +40,11 @@ def bytes_text(count: int) -> str:
     return f"{value:.4g} TiB"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, such as ``1 trial`` and ``2 trials``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def failures_text(failures: dict[str, int]) -> str:
     """Failures by reason, most frequent first, such as ``3 (run_timeout 2, crash 1)``."""
     if not failures:

@@ -13,8 +13,9 @@ JOB_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}")
 def with_resume_value(words: list[str]) -> list[str]:
     """The words, with ``latest`` after every ``--resume`` that no job id follows."""
     completed: list[str] = []
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for position, word in enumerate(words):
         completed.append(word)
+        following = words[position + 1] if position + 1 < len(words) else ""
         if word == "--resume" and not (JOB_ID.fullmatch(following) or following == LATEST):
             completed.append(LATEST)
     return completed

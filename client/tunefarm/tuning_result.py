@@ -1,11 +1,13 @@
 """What tuning from Python gives back."""
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tunefarm.artifact_folder import write_artifact
+from tunefarm.quantities import counted, latency_text
+from tunefarm.summary_text import gain_text, interval_text
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.record import TuningRecord
 from tunefarm_services.store import LOCAL_TENANT, Store
@@ -27,8 +29,15 @@ class TuningResult:
     summary: JobSummary
     record: TuningRecord | None
     manifest: ArtifactManifest | None
-    library: bytes | None
-    module_json: str | None
+    library: bytes | None = field(repr=False)
+    module_json: str | None = field(repr=False)
+
+    def __repr__(self) -> str:
+        """One line: what was tuned, how fast it is, and the record that says so."""
+        task, record = self.task, self.task.record_id
+        latency = f"{latency_text(task.best_latency_s)}{interval_text(task)}{gain_text(task)}"
+        threads = "" if self.manifest is None else f", {counted(self.manifest.num_cores, 'thread')}"
+        return f"TuningResult({task.name}: {latency}{threads}, {'no record' if record is None else f'record {record}'})"
 
     @classmethod
     def of(cls, store: Store, summary: JobSummary) -> "TuningResult":

@@ -1,6 +1,8 @@
 """Where measuring happens: one device, or a part of one, with the process that serves it."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final, Literal
 
 from pydantic import Field
@@ -14,6 +16,12 @@ OPERATOR_TENANT: Final = "operator"
 
 LaneKind = Literal["cpu", "cuda", "rpc", "compile"]
 """A processor, a graphics processor, a board behind RPC; or a host that compiles for others and measures nothing."""
+
+
+KINDS_FOR_TARGET: Final[Mapping[str, tuple[LaneKind, ...]]] = MappingProxyType(
+    {"llvm": ("cpu", "rpc"), "c": ("rpc",), "cuda": ("cuda",)}
+)
+"""Kinds of lanes that can run code for a kind of target, the preferred one first."""
 
 
 class LaneState(StrEnum):

@@ -1,6 +1,7 @@
 """Knowledge worth keeping: a schedule, its time, and how sure that is."""
 
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import Field
 
@@ -25,6 +26,9 @@ class MatchKind(StrEnum):
     SIMILAR = "similar"
 
 
+KeyPart = Literal["workload", "target", "device_class", "code_generator", "protocol", "abi"]
+
+
 class RecordKey(Frozen):
     """When may a record be reused? Exactly when all of these are the same."""
 
@@ -34,6 +38,18 @@ class RecordKey(Frozen):
     code_generator: str
     protocol_id: str
     abi: Abi
+
+    def differences(self, other: "RecordKey") -> tuple[KeyPart, ...]:
+        """The parts in which two keys are not the same."""
+        pairs: tuple[tuple[KeyPart, str, str], ...] = (
+            ("workload", self.workload_id, other.workload_id),
+            ("target", self.target_id, other.target_id),
+            ("device_class", self.device_class_id, other.device_class_id),
+            ("code_generator", self.code_generator, other.code_generator),
+            ("protocol", self.protocol_id, other.protocol_id),
+            ("abi", self.abi, other.abi),
+        )
+        return tuple(part for part, mine, theirs in pairs if mine != theirs)
 
 
 class TuningRecord(Frozen):
@@ -59,7 +75,11 @@ class TuningRecord(Frozen):
 
 
 class RecordMatch(Frozen):
-    """An answer to a query for records."""
+    """An answer to a query for records.
+
+    ``differs`` names the parts of the record's key that are not those of the query; a claim's are often unknown.
+    """
 
     record: TuningRecord
     match: MatchKind
+    differs: tuple[KeyPart, ...] = ()

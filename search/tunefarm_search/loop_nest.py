@@ -48,12 +48,14 @@ class LoopNest:
     Attributes:
         guests: the loops that some other block is put into, by number.
         producers: the blocks for which decisions tell into which loops they are put.
+        copied: names of the buffers of which the sketch copies a tile before it is read.
     """
 
     pattern: AccessPattern
     parts: tuple[LoopPart, ...]
     guests: tuple[int, ...] = ()
     producers: tuple[Producer, ...] = ()
+    copied: frozenset[str] = frozenset()
 
     def extents(self, sketch: SketchSpace, rows: Rows) -> FloatArray:
         """Extent of each loop at each point; shape [points, parts]."""
@@ -108,6 +110,8 @@ class _Tracker:
     factors: dict[str, tuple[int, int]] = field(default_factory=dict)
     hosts: set[str] = field(default_factory=set)
     """Loops that another block was put into."""
+    copied: dict[str, set[int]] = field(default_factory=dict)
+    """Which reads of a block go through a copy, by number."""
 
 
 def loop_nests(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
@@ -128,6 +132,7 @@ def loop_nests(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
             tuple(part for _, parts in loops for part in parts),
             _guests(tracker, loops),
             producers,
+            _copied(tracker, block),
         )
         for block, loops in tiled.items()
     ]
@@ -165,6 +170,9 @@ def _follow(tracker: _Tracker, module: Any, step: Instruction, column: int | Non
         _fuse(tracker, [str(name) for name in step.inputs], step.outputs[0])
     elif step.kind == "ReverseComputeAt":
         tracker.hosts.add(str(step.inputs[1]))
+    elif step.kind == "CacheRead":
+        reader = tracker.blocks.get(str(step.inputs[0]), "")
+        tracker.copied.setdefault(reader, set()).add(int(step.attributes[0]))
     elif step.kind == "RFactor":
         _drop(tracker, str(step.inputs[0]))
 
@@ -172,6 +180,11 @@ def _follow(tracker: _Tracker, module: Any, step: Instruction, column: int | Non
 def _guests(tracker: _Tracker, loops: Sequence[tuple[str, tuple[LoopPart, ...]]]) -> tuple[int, ...]:
     ends = np.cumsum([len(parts) for _, parts in loops])
     return tuple(int(end) - 1 for end, (name, _) in zip(ends, loops, strict=True) if name in tracker.hosts)
+
+
+def _copied(tracker: _Tracker, block: str) -> frozenset[str]:
+    reads = tracker.patterns[block].reads
+    return frozenset(reads[number].name for number in tracker.copied.get(block, ()) if number < len(reads))
 
 
 def _open_nest(tracker: _Tracker, module: Any, step: Instruction) -> None:

@@ -17,6 +17,7 @@ from tunefarm_search.decisions import Rows, SketchSpace
 from tunefarm_search.footprint import LINE_BYTES, elements, lines, vectors
 from tunefarm_search.innermost_body import InnermostBody, innermost_body
 from tunefarm_search.loop_nest import FloatArray, LoopNest
+from tunefarm_search.movement_cost import movement
 from tunefarm_search.unrolling import unroll_steps, unrolled
 
 BYTES_MULTIPLIED_PER_CYCLE = 64
@@ -68,6 +69,8 @@ class NestCost:
 
 def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine) -> NestCost:
     """Estimate a nest at points of one sketch."""
+    if all(nest.pattern.spatial):
+        return _movement_cost(nest, sketch, rows, machine)
     extents, steps = nest.extents(sketch, rows), unroll_steps(sketch, rows)
     places = nest.places(sketch, rows, extents)
     lanes = max(1, machine.vector_bytes // nest.pattern.writes[0].element_bytes)
@@ -79,7 +82,7 @@ def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine)
     producing = _producing(nest, extents, tiles, places, arithmetic["loads"], lanes)
     parallel = _parallel(nest, extents, nest.shared_at(places), machine)
     imbalance = np.ceil(parallel / machine.cores) * machine.cores / parallel
-    memory = traffic["first_lines"] * LINE_FROM_SECOND_LEVEL_CYCLES + traffic["second_lines"] * LINE_FROM_BEYOND_CYCLES
+    memory = _memory_cycles(traffic)
     busy = arithmetic["cycles"] + producing["producing_cycles"]
     cycles = np.maximum(busy, memory) * imbalance / machine.cores
     named = {
@@ -93,6 +96,24 @@ def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine)
         "total": cycles,
     }
     return NestCost(cycles, named)
+
+
+def _movement_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine) -> NestCost:
+    """The estimate where nothing is reduced."""
+    extents = nest.extents(sketch, rows)
+    lanes = max(1, machine.vector_bytes // nest.pattern.writes[0].element_bytes)
+    moved = movement(nest, extents, lanes)
+    traffic = _traffic(nest, extents, _inner_tiles(nest, extents, {0, *nest.boundaries}), machine)
+    parallel = _parallel(nest, extents, np.full(len(extents), float(len(nest.parts))), machine)
+    imbalance = np.ceil(parallel / machine.cores) * machine.cores / parallel
+    memory = _memory_cycles(traffic)
+    cycles = np.maximum(moved["cycles"], memory) * imbalance / machine.cores
+    named = {**moved, **traffic, "parallel": parallel, "imbalance": imbalance, "memory_cycles": memory, "total": cycles}
+    return NestCost(cycles, named)
+
+
+def _memory_cycles(traffic: dict[str, FloatArray]) -> FloatArray:
+    return traffic["first_lines"] * LINE_FROM_SECOND_LEVEL_CYCLES + traffic["second_lines"] * LINE_FROM_BEYOND_CYCLES
 
 
 def _inner_tiles(nest: LoopNest, extents: FloatArray, wanted: set[int]) -> dict[int, FloatArray]:

@@ -51,6 +51,17 @@ class Rejected:
     reason: Literal["postprocessor", "instruction", "repeated_arithmetic"]
     message: str
 
+    @property
+    def text(self) -> str:
+        """One sentence for a person, the same for points that are rejected alike."""
+        match self.reason:
+            case "postprocessor":
+                return f"TVM's postprocessor refuses the schedule: {self.message}."
+            case "instruction":
+                return f"TVM cannot apply the schedule: {self.message}"
+            case "repeated_arithmetic":
+                return "The schedule repeats the arithmetic of the function too often."
+
 
 class Scheduler:
     """Applies points of one space. Holds the instructions of each sketch in TVM's form."""

@@ -17,6 +17,7 @@ from tunefarm_search.decisions import SketchSpace, sketch_space
 from tunefarm_search.intrinsics import apply_steps, leave_intrinsics_out, load_intrinsics_for
 from tunefarm_search.streamed_reduction import StreamedReduction
 from tunefarm_search.target import tvm_target
+from tunefarm_search.tiled_movement import TiledMovement
 from tunefarm_search.tvm_errors import TVM_ERRORS
 from tunefarm_search.tvm_trace import steps_of, trace_of
 
@@ -135,7 +136,7 @@ def _rules(name: str | None, module: Any) -> Any:
     rules = list(meta_schedule.schedule_rule.ScheduleRule.create(name))
     if name != "llvm":
         return rules
-    rules.insert(_before_tiling(rules), StreamedReduction())
+    rules[_before_tiling(rules) : _before_tiling(rules)] = [StreamedReduction(), TiledMovement()]
     return [_without_vectors(rule) for rule in rules] if stores_bfloat16(module) else rules
 
 

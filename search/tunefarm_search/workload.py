@@ -1,6 +1,6 @@
 """From an IRModule to a workload: one function, named ``main``, with static shapes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tvm
@@ -22,12 +22,14 @@ def workload_of(module: Any, function: str | None = None, name: str | None = Non
         name: what to call the workload; by default what the function is called.
 
     Raises:
-        BadInput: for Relax functions, an unclear choice, dynamic shapes, or a function without schedulable blocks.
+        BadInput: for Relax functions, an unclear choice, dynamic shapes, a function without schedulable blocks, or one
+            that works in place.
     """
     functions = functions_of(module)
     chosen = _choose(functions, function)
     normalised = tvm.IRModule({ENTRY: functions[chosen].with_attr("global_symbol", ENTRY)})
     arguments = _arguments(normalised)
+    _require_out_of_place(normalised)
     module_json = str(tvm.ir.save_json(normalised))
     return Workload(
         workload_id=digest(module_json),
@@ -125,6 +127,49 @@ def _arguments(module: Any) -> tuple[TensorArgument, ...]:
 def _written_buffers(module: Any) -> list[Any]:
     """Buffers that the blocks of ``main`` write."""
     return [region.source for block in _blocks(module) for region in block.writes]
+
+
+def _require_out_of_place(module: Any) -> None:
+    """Refuse a function that reads what a tensor held before the call, and writes that tensor.
+
+    TVM takes such a block for neither complete nor a reduction, and refuses to make its loops parallel or vectors. And
+    each call of it finds other inputs than the one before, so that none can be timed or compared twice.
+    """
+    written: list[Any] = []
+    read: list[tuple[Any, str]] = []
+    for block in _leaf_blocks(module):
+        writes = [region.source for region in block.writes]
+        loaded = [region.source for region in block.reads] + ([] if block.init is not None else _loaded(block.body))
+        read += [(buffer, str(block.name_hint)) for buffer in loaded if not _is_among(buffer, written)]
+        for buffer, reader in read:
+            if _is_among(buffer, writes):
+                problem = f"the function works in place: the block {block.name_hint} writes the tensor {buffer.name}"
+                fix = "Give the result a tensor of its own: write to a new argument what is now written back."
+                raise BadInput("module", f"{problem}, whose old values the block {reader} reads.", fix)
+        written += writes
+
+
+def _leaf_blocks(module: Any) -> list[Any]:
+    """The blocks of ``main`` that hold no others, in the order in which they run."""
+    blocks: list[Any] = []
+    tvm_ffi.structural_walk(module[ENTRY].body, (tvm.s_tir.SBlock, blocks.append), order="post")
+    return [block for block in blocks if not _holds_blocks(block)]
+
+
+def _holds_blocks(block: Any) -> bool:
+    inner: list[Any] = []
+    tvm_ffi.structural_walk(block.body, (tvm.s_tir.SBlock, inner.append), order="post")
+    return bool(inner)
+
+
+def _loaded(body: Any) -> list[Any]:
+    loads: list[Any] = []
+    tvm_ffi.structural_walk(body, (tvm.ir.TensorLoad, loads.append), order="post")
+    return [load.source for load in loads]
+
+
+def _is_among(buffer: Any, buffers: Sequence[Any]) -> bool:
+    return any(buffer.same_as(other) for other in buffers)
 
 
 def _blocks(module: Any) -> list[Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.api.modules import matmul_json, tiled_trace, two_functions_json
 from tests.api.people import person_of
-from tests.api.stored import furnished, put_job
+from tests.api.stored import furnished, lane, put_job
 
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
 
@@ -141,6 +141,11 @@ def test_jobs_are_found_by_state_kind_and_label(alice, store):
     assert alice.post(f"/v1/jobs/{job.job_id}:pause").json()["state"] == "paused"
     assert alice.post(f"/v1/jobs/{job.job_id}:resume").json()["state"] == "queued"
     assert alice.post(f"/v1/jobs/{job.job_id}:cancel").json()["outcome"] == "canceled"
+    assert alice.post(f"/v1/jobs/{job.job_id}:cancel").status_code == 200
+    for verb in ("pause", "resume"):
+        refused = alice.post(f"/v1/jobs/{job.job_id}:{verb}")
+        assert refused.status_code == 409
+        assert "finished (canceled)" in refused.json()["detail"]
     assert alice.delete(f"/v1/jobs/{job.job_id}").status_code == 204
     assert alice.get(f"/v1/jobs/{job.job_id}").status_code == 404
 
@@ -182,3 +187,33 @@ def test_targets_are_checked_and_named(alice):
     assert once["num_cores"] > 0
     assert any("num-cores" in note for note in once["notes"])
     assert alice.post("/v1/targets:validate", json={"target": {"kind": "hexagon"}}).status_code == 422
+
+
+CUDA = {
+    "kind": "cuda",
+    "arch": "sm_80",
+    "max_threads_per_block": 1024,
+    "max_shared_memory_per_block": 49152,
+    "thread_warp_size": 32,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "said"),
+    [
+        ({"target": CUDA}, "target", "there are: cpu"),
+        ({"device_class_id": "elsewhere"}, "device_class_id", "no worker"),
+    ],
+)
+def test_a_job_that_no_lane_could_take_is_refused_unless_it_has_a_deadline(alice, store, changes, field, said):
+    body = {"module": matmul_json(), "target": TARGET} | changes
+    store.put_lane(lane())
+    refused = alice.post("/v1/jobs", json=body)
+    assert (refused.status_code, refused.json()["field"]) == (422, field)
+    assert said in refused.json()["detail"]
+    assert alice.get("/v1/jobs").json()["items"] == []
+    assert alice.post("/v1/jobs", json={**body, "deadline_s": 60}).status_code == 202
+
+
+def test_a_service_whose_workers_are_still_to_come_takes_jobs_for_any_device(alice):
+    assert alice.post("/v1/jobs", json={"module": matmul_json(), "target": CUDA}).status_code == 202

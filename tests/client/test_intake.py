@@ -134,6 +134,13 @@ def test_the_host_is_the_target_unless_one_is_given(understand: Understand) -> N
     assert understand("builtin:softmax:8x16", target="host:1").target.num_cores == 1
 
 
+def test_more_threads_than_cores_are_taken_with_a_warning(understand: Understand) -> None:
+    answer = understand("builtin:softmax:8x16", target="host:64")
+    assert answer.target.num_cores == 64
+    assert any("64 threads share this host's 2 cores" in note for note in answer.notes)
+    assert not understand("builtin:softmax:8x16", target="host:2").notes
+
+
 def test_missing_cores_are_filled_in_and_said(understand: Understand) -> None:
     answer = understand("builtin:softmax:8x16", target='{"kind": "llvm"}')
     assert answer.target.num_cores == 2

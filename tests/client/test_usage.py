@@ -1,5 +1,8 @@
 """What the command says before it does anything."""
 
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,6 +75,30 @@ def test_help_is_no_error(tunefarm: Callable[..., object], words: list[str]) -> 
     assert "Usage" in ended.out
 
 
+def test_the_command_alone_prints_its_help(tunefarm: Callable[..., object]) -> None:
+    ended = tunefarm()
+    assert ended.code == 0
+    assert "Usage" in ended.out
+    assert ended.err == ""
+
+
+def test_the_version_names_the_versions_of_tvm_too(tunefarm: Callable[..., object]) -> None:
+    ended = tunefarm("--version")
+    assert ended.code == 0
+    assert re.fullmatch(r"tunefarm \S+, apache-tvm \S+, apache-tvm-ffi \S+\n", ended.out)
+
+
+def test_the_package_runs_as_a_program(environment: dict[str, str]) -> None:
+    words = [sys.executable, "-m", "tunefarm", "--version"]
+    ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith("tunefarm ")
+
+
+def test_a_shell_completes_commands(tunefarm: Callable[..., object], environment: dict[str, str]) -> None:
+    environment |= {"_TUNEFARM_COMPLETE": "complete_bash", "COMP_WORDS": "tunefarm rec", "COMP_CWORD": "1"}
+    assert tunefarm().out.split() == ["records"]
+
+
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
@@ -80,6 +107,7 @@ def test_help_is_no_error(tunefarm: Callable[..., object], words: list[str]) -> 
         (["tune", "--resume", "0" * 21], ["tune", "--resume", "0" * 21]),
         (["tune", "--resume", "builtin:matmul"], ["tune", "--resume", "latest", "builtin:matmul"]),
         (["tune", "builtin:matmul"], ["tune", "builtin:matmul"]),
+        ([], []),
     ],
 )
 def test_resume_needs_no_job(words: list[str], completed: list[str]) -> None:

@@ -23,7 +23,7 @@ from tests.store.sample import (
 from tunefarm_schemas.device import Device
 from tunefarm_schemas.job import JobOutcome, JobState, StopReason
 from tunefarm_schemas.workload import Task
-from tunefarm_services.store import FenceLost, JobRequest, NotFound, Store
+from tunefarm_services.store import FenceLost, JobFinished, JobRequest, NotFound, Store
 
 
 class TestNouns:
@@ -239,6 +239,16 @@ class TestRequests:
         store.set_job_state(lease, JobState.FINISHED, JobOutcome.CANCELED)
         assert store.requested(TENANT, job.job_id) is None
         assert sum(event.kind == "requested" for event in store.events(TENANT, job.job_id)) == 1
+
+    @pytest.mark.parametrize("outcome", list(JobOutcome))
+    def test_a_finished_job_refuses_requests_and_names_its_outcome(self, store: Store, outcome: JobOutcome):
+        job = put_job(store)
+        store.set_job_state(leased(store), JobState.FINISHED, outcome)
+        refusing = [store.request_pause, store.request_resume, store.request_cancel]
+        for request in refusing[:2] if outcome is JobOutcome.CANCELED else refusing:
+            with pytest.raises(JobFinished, match=outcome.value):
+                request(TENANT, job.job_id)
+        assert store.job(TENANT, job.job_id).outcome is outcome
 
     def test_a_paused_job_waits_until_it_is_resumed(self, store: Store):
         job = put_job(store)

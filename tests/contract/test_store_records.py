@@ -66,6 +66,7 @@ class TestRecords:
     def test_any_other_part_of_the_key_makes_it_a_start_and_no_promise(self, store: Store, part: str):
         store.put_record(TENANT, None, record("elsewhere", 1e-3, key=record_key(**{part: "other"})))
         assert answers(store) == [("elsewhere", MatchKind.SAME_WORKLOAD_OTHER_DEVICE)]
+        assert store.best_record(TENANT, record_key())[0].differs == (part.removesuffix("_id"),)
 
     def test_another_abi_is_not_exact(self, store: Store):
         store.put_record(TENANT, None, record("packed", 1e-3, key=record_key(abi="packed")))

@@ -44,6 +44,62 @@ class SeveralFunctions:
 
 
 @I.ir_module
+class InPlace:
+    @T.prim_func(s_tir=True)
+    def scaled_sum(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in T.serial(16):
+            with T.sblock("B"):
+                vi = T.axis.spatial(16, i)
+                B[vi] = B[vi] + A[vi] * T.float32(2)
+
+    @T.prim_func(s_tir=True)
+    def accumulating(
+        A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")
+    ):
+        for i, j, k in T.grid(16, 16, 16):
+            with T.sblock("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+    @T.prim_func(s_tir=True)
+    def by_way_of_another(A: T.Buffer((16,), "float32")):
+        B = T.sblock_alloc_buffer((16,), "float32")
+        for i in T.serial(16):
+            with T.sblock("B"):
+                vi = T.axis.spatial(16, i)
+                B[vi] = A[vi] * T.float32(2)
+        for i in T.serial(16):
+            with T.sblock("A"):
+                vi = T.axis.spatial(16, i)
+                A[vi] = B[15 - vi]
+
+
+@I.ir_module
+class OutputsReadAgain:
+    @T.prim_func(s_tir=True)
+    def two_outputs(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
+        for i in T.serial(16):
+            with T.sblock("B"):
+                vi = T.axis.spatial(16, i)
+                B[vi] = A[vi] * T.float32(2)
+        for i in T.serial(16):
+            with T.sblock("C"):
+                vi = T.axis.spatial(16, i)
+                C[vi] = B[vi] + T.float32(1)
+
+    @T.prim_func(s_tir=True)
+    def decomposed(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16,), "float32")):
+        for i in T.serial(16):
+            with T.sblock("B_init"):
+                vi = T.axis.spatial(16, i)
+                B[vi] = T.float32(0)
+            for k in T.serial(16):
+                with T.sblock("B_update"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    B[vi] = B[vi] + A[vi, vk]
+
+
+@I.ir_module
 class RelaxModule:
     @R.function
     def forward(x: R.Tensor((4, 4), "float32")) -> R.Tensor((4, 4), "float32"):
@@ -135,3 +191,19 @@ def test_a_relax_module_is_refused_with_what_to_do() -> None:
 def test_something_else_than_a_module_is_refused() -> None:
     with pytest.raises(BadInput, match="IRModule"):
         workload_of("matmul")
+
+
+@pytest.mark.parametrize(
+    ("function", "tensor"), [("scaled_sum", "B"), ("accumulating", "C"), ("by_way_of_another", "A")]
+)
+def test_a_function_that_works_in_place_is_refused_by_name(function: str, tensor: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        workload_of(InPlace, function)
+    assert refused.value.field == "module"
+    assert "in place" in refused.value.problem
+    assert f"the tensor {tensor}" in refused.value.problem
+
+
+@pytest.mark.parametrize("function", ["two_outputs", "decomposed"])
+def test_a_function_may_read_what_it_wrote_itself(function: str) -> None:
+    assert workload_of(OutputsReadAgain, function).arguments[-1].is_output

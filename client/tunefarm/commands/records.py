@@ -13,7 +13,7 @@ from tunefarm.quantities import latency_text, ratio_text
 from tunefarm.record_place import ModuleQuery, RecordPlace, record_place
 from tunefarm.tables import print_json, print_rows
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.record import MatchKind, RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.visible_text import visible_line
 
 records = typer.Typer(help="Look at what was learnt, carry it elsewhere, take it back.", no_args_is_help=True)
@@ -216,4 +216,16 @@ def _row(record: TuningRecord, name: str) -> tuple[str, ...]:
 
 
 def _match_row(match: RecordMatch, name: str) -> tuple[str, ...]:
-    return (match.match.value, *_row(match.record, name))
+    return (_match_text(match), *_row(match.record, name))
+
+
+def _match_text(match: RecordMatch) -> str:
+    """What matched, and in what the record is for something else; of a claim its place and time are only said."""
+    if match.match is MatchKind.EXACT:
+        return "exact"
+    if match.match is MatchKind.SIMILAR:
+        return "similar workload"
+    if match.record.status is RecordStatus.CLAIMED:
+        return "same workload, not measured here"
+    parts = " and ".join(part.replace("_", " ") for part in match.differs)
+    return f"same workload, other {parts}" if parts else "same workload"

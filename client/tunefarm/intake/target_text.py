@@ -25,7 +25,9 @@ def parse_target_text(text: str, *, host_cores: int, host_cpu: str) -> tuple[Map
         note = f"target: this host, {host_cpu} on {host_cores} core{'s' if host_cores != 1 else ''}"
         return _host(host_cpu, host_cores), (note,)
     if name == "host":
-        return _host(host_cpu, _threads(threads_text, host_cores)), ()
+        threads = _threads(threads_text, host_cores)
+        note = f"target: {threads} threads share this host's {host_cores} cores; times say little about {threads} cores"
+        return _host(host_cpu, threads), (note,) if threads > host_cores else ()
     attributes = preset_attributes(text.strip()) or _parse_json(text)
     if attributes.get("kind") == "llvm" and "num-cores" not in attributes:
         note = f"target: num-cores was not given; taking this host's {host_cores}"

@@ -12,7 +12,7 @@ from tunefarm.remote import (
     workload_calls,
 )
 from tunefarm.remote.async_transport import AsyncTransport
-from tunefarm.remote.method import Awaited
+from tunefarm.remote.method import awaited
 from tunefarm.remote.remote_job import AsyncRemoteJob
 from tunefarm_schemas.job import JobKind, JobState
 
@@ -27,11 +27,11 @@ class Noun:
 class AsyncJobs(Noun):
     """What the service was asked to do."""
 
-    views = Awaited(job_calls.job_views)
-    pause = Awaited(job_calls.job_pause)
-    resume = Awaited(job_calls.job_resumption)
-    cancel = Awaited(job_calls.job_cancellation)
-    delete = Awaited(job_calls.job_deletion)
+    views = awaited(job_calls.job_views)
+    pause = awaited(job_calls.job_pause)
+    resume = awaited(job_calls.job_resumption)
+    cancel = awaited(job_calls.job_cancellation)
+    delete = awaited(job_calls.job_deletion)
 
     async def get(self, job_id: str) -> AsyncRemoteJob:
         """One job."""
@@ -52,72 +52,72 @@ class AsyncJobs(Noun):
 class AsyncRecords(Noun):
     """Schedules with their times."""
 
-    get = Awaited(record_calls.record)
-    list = Awaited(record_calls.records)
-    best = Awaited(record_calls.best_records)
-    publish = Awaited(record_calls.publication)
-    retract = Awaited(record_calls.retraction)
-    import_ = Awaited(record_calls.database_import)
-    export = Awaited(record_calls.database_export)
+    get = awaited(record_calls.record)
+    list = awaited(record_calls.records)
+    best = awaited(record_calls.best_records)
+    publish = awaited(record_calls.publication)
+    retract = awaited(record_calls.retraction)
+    import_ = awaited(record_calls.database_import)
+    export = awaited(record_calls.database_export)
 
 
 class AsyncWorkloads(Noun):
     """What is tuned."""
 
-    get = Awaited(workload_calls.workload)
-    view = Awaited(workload_calls.workload_view)
-    module = Awaited(workload_calls.workload_module)
-    list = Awaited(workload_calls.workloads)
-    like = Awaited(workload_calls.workloads_like)
-    add = Awaited(workload_calls.new_workloads)
+    get = awaited(workload_calls.workload)
+    view = awaited(workload_calls.workload_view)
+    module = awaited(workload_calls.workload_module)
+    list = awaited(workload_calls.workloads)
+    like = awaited(workload_calls.workloads_like)
+    add = awaited(workload_calls.new_workloads)
 
 
 class AsyncTargets(Noun):
     """What code is generated for."""
 
-    get = Awaited(workload_calls.target)
-    list = Awaited(workload_calls.targets)
-    presets = Awaited(workload_calls.target_presets)
-    validate = Awaited(workload_calls.target_validation)
+    get = awaited(workload_calls.target)
+    list = awaited(workload_calls.targets)
+    presets = awaited(workload_calls.target_presets)
+    validate = awaited(workload_calls.target_validation)
 
 
 class AsyncDevices(Noun):
     """What is measured on."""
 
-    get = Awaited(device_calls.device)
-    list = Awaited(device_calls.devices)
-    ask = Awaited(device_calls.device_request)
+    get = awaited(device_calls.device)
+    list = awaited(device_calls.devices)
+    ask = awaited(device_calls.device_request)
 
 
 class AsyncWorkers(Noun):
     """The lanes of workers that serve devices."""
 
-    get = Awaited(device_calls.worker)
-    list = Awaited(device_calls.workers)
-    ask = Awaited(device_calls.worker_request)
+    get = awaited(device_calls.worker)
+    list = awaited(device_calls.workers)
+    ask = awaited(device_calls.worker_request)
 
 
 class AsyncArtifacts(Noun):
     """Compiled libraries."""
 
-    get = Awaited(artifact_calls.artifact)
-    of_record = Awaited(artifact_calls.artifact_of_record)
-    list = Awaited(artifact_calls.artifacts)
+    get = awaited(artifact_calls.artifact)
+    of_record = awaited(artifact_calls.artifact_of_record)
+    list = awaited(artifact_calls.artifacts)
 
 
 class AsyncUploads(Noun):
     """Content on its way in, piece by piece. Large modules are uploaded without being asked."""
 
-    send = Awaited(upload_calls.upload)
-    resume = Awaited(upload_calls.upload_rest)
-    offset = Awaited(upload_calls.upload_offset)
-    delete = Awaited(upload_calls.upload_deletion)
+    send = awaited(upload_calls.upload)
+    resume = awaited(upload_calls.upload_rest)
+    offset = awaited(upload_calls.upload_offset)
+    delete = awaited(upload_calls.upload_deletion)
 
 
 class AsyncTokens(Noun):
     """Who may do what in the caller's tenant."""
 
-    list = Awaited(token_calls.tokens)
-    create = Awaited(token_calls.new_token)
-    revoke = Awaited(token_calls.token_revocation)
-    rotate = Awaited(token_calls.token_rotation)
+    list = awaited(token_calls.tokens)
+    create = awaited(token_calls.new_token)
+    revoke = awaited(token_calls.token_revocation)
+    rotate = awaited(token_calls.token_rotation)

@@ -1,7 +1,11 @@
-"""Turns the description of a call into a method: one that blocks, and one that is awaited."""
+"""Turns the description of a call into a method: one that blocks, and one that is awaited.
 
+Both are plain functions with the signature of the description, so that ``help`` and an editor show what they take.
+"""
+
+import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_args
 
 from tunefarm.remote.request import Flow
 
@@ -9,53 +13,34 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Blocking(Generic[P, T]):
+def blocking(describe: Callable[P, Flow[T]]) -> Callable[Concatenate[Any, P], T]:
     """A method that carries the call out and returns its result; of classes that have a blocking ``transport``."""
 
-    def __init__(self, describe: Callable[P, Flow[T]]) -> None:
-        self._describe = describe
-        self.__doc__ = describe.__doc__
+    def method(self: Any, /, *arguments: P.args, **named: P.kwargs) -> T:
+        result: T = self.transport.run(describe(*arguments, **named))
+        return result
 
-    @overload
-    def __get__(self, noun: None, owner: type[Any]) -> "Blocking[P, T]": ...
-
-    @overload
-    def __get__(self, noun: object, owner: type[Any]) -> Callable[P, T]: ...
-
-    def __get__(self, noun: Any, owner: type[Any]) -> "Callable[P, T] | Blocking[P, T]":
-        """The method, bound to ``noun``."""
-        if noun is None:
-            return self
-
-        def method(*arguments: P.args, **named: P.kwargs) -> T:
-            result: T = noun.transport.run(self._describe(*arguments, **named))
-            return result
-
-        method.__doc__ = self.__doc__
-        return method
+    _show_as(method, describe)
+    return method
 
 
-class Awaited(Generic[P, T]):
+def awaited(describe: Callable[P, Flow[T]]) -> Callable[Concatenate[Any, P], Awaitable[T]]:
     """A method that carries the call out when awaited; of classes that have an awaiting ``transport``."""
 
-    def __init__(self, describe: Callable[P, Flow[T]]) -> None:
-        self._describe = describe
-        self.__doc__ = describe.__doc__
+    async def method(self: Any, /, *arguments: P.args, **named: P.kwargs) -> T:
+        result: T = await self.transport.run(describe(*arguments, **named))
+        return result
 
-    @overload
-    def __get__(self, noun: None, owner: type[Any]) -> "Awaited[P, T]": ...
+    _show_as(method, describe)
+    return method
 
-    @overload
-    def __get__(self, noun: object, owner: type[Any]) -> Callable[P, Awaitable[T]]: ...
 
-    def __get__(self, noun: Any, owner: type[Any]) -> "Callable[P, Awaitable[T]] | Awaited[P, T]":
-        """The method, bound to ``noun``."""
-        if noun is None:
-            return self
-
-        def method(*arguments: P.args, **named: P.kwargs) -> Awaitable[T]:
-            awaitable: Awaitable[T] = noun.transport.run(self._describe(*arguments, **named))
-            return awaitable
-
-        method.__doc__ = self.__doc__
-        return method
+def _show_as(method: Callable[..., Any], describe: Callable[..., Flow[Any]]) -> None:
+    described = inspect.signature(describe)
+    receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    method.__name__ = describe.__name__
+    method.__doc__ = describe.__doc__
+    method.__signature__ = described.replace(  # type: ignore[attr-defined]
+        parameters=[receiver, *described.parameters.values()],
+        return_annotation=get_args(described.return_annotation)[2],
+    )

@@ -11,7 +11,7 @@ from tunefarm.remote import (
     upload_calls,
     workload_calls,
 )
-from tunefarm.remote.method import Blocking
+from tunefarm.remote.method import blocking
 from tunefarm.remote.remote_job import RemoteJob
 from tunefarm.remote.transport import Transport
 from tunefarm_schemas.job import JobKind, JobState
@@ -27,11 +27,11 @@ class Noun:
 class Jobs(Noun):
     """What the service was asked to do."""
 
-    views = Blocking(job_calls.job_views)
-    pause = Blocking(job_calls.job_pause)
-    resume = Blocking(job_calls.job_resumption)
-    cancel = Blocking(job_calls.job_cancellation)
-    delete = Blocking(job_calls.job_deletion)
+    views = blocking(job_calls.job_views)
+    pause = blocking(job_calls.job_pause)
+    resume = blocking(job_calls.job_resumption)
+    cancel = blocking(job_calls.job_cancellation)
+    delete = blocking(job_calls.job_deletion)
 
     def get(self, job_id: str) -> RemoteJob:
         """One job."""
@@ -52,72 +52,72 @@ class Jobs(Noun):
 class Records(Noun):
     """Schedules with their times."""
 
-    get = Blocking(record_calls.record)
-    list = Blocking(record_calls.records)
-    best = Blocking(record_calls.best_records)
-    publish = Blocking(record_calls.publication)
-    retract = Blocking(record_calls.retraction)
-    import_ = Blocking(record_calls.database_import)
-    export = Blocking(record_calls.database_export)
+    get = blocking(record_calls.record)
+    list = blocking(record_calls.records)
+    best = blocking(record_calls.best_records)
+    publish = blocking(record_calls.publication)
+    retract = blocking(record_calls.retraction)
+    import_ = blocking(record_calls.database_import)
+    export = blocking(record_calls.database_export)
 
 
 class Workloads(Noun):
     """What is tuned."""
 
-    get = Blocking(workload_calls.workload)
-    view = Blocking(workload_calls.workload_view)
-    module = Blocking(workload_calls.workload_module)
-    list = Blocking(workload_calls.workloads)
-    like = Blocking(workload_calls.workloads_like)
-    add = Blocking(workload_calls.new_workloads)
+    get = blocking(workload_calls.workload)
+    view = blocking(workload_calls.workload_view)
+    module = blocking(workload_calls.workload_module)
+    list = blocking(workload_calls.workloads)
+    like = blocking(workload_calls.workloads_like)
+    add = blocking(workload_calls.new_workloads)
 
 
 class Targets(Noun):
     """What code is generated for."""
 
-    get = Blocking(workload_calls.target)
-    list = Blocking(workload_calls.targets)
-    presets = Blocking(workload_calls.target_presets)
-    validate = Blocking(workload_calls.target_validation)
+    get = blocking(workload_calls.target)
+    list = blocking(workload_calls.targets)
+    presets = blocking(workload_calls.target_presets)
+    validate = blocking(workload_calls.target_validation)
 
 
 class Devices(Noun):
     """What is measured on."""
 
-    get = Blocking(device_calls.device)
-    list = Blocking(device_calls.devices)
-    ask = Blocking(device_calls.device_request)
+    get = blocking(device_calls.device)
+    list = blocking(device_calls.devices)
+    ask = blocking(device_calls.device_request)
 
 
 class Workers(Noun):
     """The lanes of workers that serve devices."""
 
-    get = Blocking(device_calls.worker)
-    list = Blocking(device_calls.workers)
-    ask = Blocking(device_calls.worker_request)
+    get = blocking(device_calls.worker)
+    list = blocking(device_calls.workers)
+    ask = blocking(device_calls.worker_request)
 
 
 class Artifacts(Noun):
     """Compiled libraries."""
 
-    get = Blocking(artifact_calls.artifact)
-    of_record = Blocking(artifact_calls.artifact_of_record)
-    list = Blocking(artifact_calls.artifacts)
+    get = blocking(artifact_calls.artifact)
+    of_record = blocking(artifact_calls.artifact_of_record)
+    list = blocking(artifact_calls.artifacts)
 
 
 class Uploads(Noun):
     """Content on its way in, piece by piece. Large modules are uploaded without being asked."""
 
-    send = Blocking(upload_calls.upload)
-    resume = Blocking(upload_calls.upload_rest)
-    offset = Blocking(upload_calls.upload_offset)
-    delete = Blocking(upload_calls.upload_deletion)
+    send = blocking(upload_calls.upload)
+    resume = blocking(upload_calls.upload_rest)
+    offset = blocking(upload_calls.upload_offset)
+    delete = blocking(upload_calls.upload_deletion)
 
 
 class Tokens(Noun):
     """Who may do what in the caller's tenant."""
 
-    list = Blocking(token_calls.tokens)
-    create = Blocking(token_calls.new_token)
-    revoke = Blocking(token_calls.token_revocation)
-    rotate = Blocking(token_calls.token_rotation)
+    list = blocking(token_calls.tokens)
+    create = blocking(token_calls.new_token)
+    revoke = blocking(token_calls.token_revocation)
+    rotate = blocking(token_calls.token_rotation)

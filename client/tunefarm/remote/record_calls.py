@@ -7,14 +7,13 @@ from tunefarm.remote.paging import listed
 from tunefarm.remote.request import Answer, Flow, Reply, Request
 from tunefarm.remote.upload_calls import module_field, with_modules
 from tunefarm.remote.views import ExportView, ImportView
+from tunefarm.tvm_objects import TargetLike, module_text, target_field
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Abi
 
 IMPORT_TIMEOUT_S: Final = 300.0
-Target = str | Mapping[str, Any] | None
-"""A TVM target as an object or its JSON text, the name of a preset, or None for the service's default."""
 
 
 class _Matches(Answer):
@@ -45,28 +44,30 @@ def records(
 
 
 def best_records(
-    module: str | None = None,
+    module: Any = None,
     *,
     workload_id: str | None = None,
     function: str | None = None,
-    target: Target = None,
+    target: TargetLike = None,
     device_class_id: str | None = None,
     code_generator: str | None = None,
     protocol_id: str | None = None,
     abi: Abi = "stable",
     limit: int = 8,
 ) -> Flow[list[RecordMatch]]:
-    """What is known for a module, as TVM JSON, or a stored workload; the most trustworthy first, with what matched.
+    """What is known for a module or a stored workload; the most trustworthy first, with what matched.
+
+    ``module`` is an IRModule, a PrimFunc, te tensors, or TVM JSON.
 
     Only a record of the same device class, code generator, protocol and ABI is exact. The service takes its only class,
     that class's code generators and hot caches where those are left out.
     """
     stored: Mapping[str, JsonValue] = {"workload_id": workload_id}
-    which = stored if module is None else (yield from module_field(module))
+    which = stored if module is None else (yield from module_field(module_text(module)))
     body = {
         **which,
         "function": function,
-        "target": target,
+        "target": target_field(target),
         "device_class_id": device_class_id,
         "code_generator": code_generator,
         "protocol_id": protocol_id,
@@ -79,18 +80,21 @@ def best_records(
 
 
 def publication(
-    module: str,
+    module: Any,
     *,
     function: str | None = None,
-    target: Target,
+    target: TargetLike,
     trace: Trace,
     latency_s: float,
     name: str | None = None,
 ) -> Flow[TuningRecord]:
-    """Publish a schedule of a module, as TVM JSON, with the latency that is claimed for it, in seconds."""
-    which = yield from module_field(module)
+    """Publish a schedule of a module with the latency that is claimed for it, in seconds.
+
+    ``module`` is an IRModule, a PrimFunc, te tensors, or TVM JSON.
+    """
+    which = yield from module_field(module_text(module))
     chosen = {key: value for key, value in {"function": function, "name": name}.items() if value}
-    body = {**which, "target": target, "trace": trace.text, "latency_s": latency_s, **chosen}
+    body = {**which, "target": target_field(target), "trace": trace.text, "latency_s": latency_s, **chosen}
     reply = yield from with_modules([which], Request("POST", "/records", body=body, creates=True))
     return reply.read(TuningRecord)
 

@@ -174,10 +174,17 @@ class AsyncRemoteJob(_Handle):
         self.summary = await self.transport.run(job_summary(self.job_id))
         return self.summary
 
-    async def wait(self) -> JobView:
-        """Wait until it ends."""
-        async for _ in self.events():
-            pass
+    async def wait(self, *, progress: bool = True) -> JobView:
+        """Wait until it ends, showing its progress on standard error unless ``progress`` is off."""
+        from tunefarm.progress_display import progress_display
+
+        if not progress:
+            async for _ in self.events():
+                pass
+            return await self.refresh()
+        with progress_display() as display:
+            async for event in self.events():
+                show(event, display)
         return await self.refresh()
 
     async def trials(self, *, failed_only: bool = False, limit: int | None = None) -> list[TrialView]:

@@ -1,8 +1,9 @@
 """What ``Client.tune`` is called with."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict, Unpack
+from typing import Any, Final, ParamSpec, TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
 
@@ -11,16 +12,20 @@ from tunefarm.input_option import inputs_of_python
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.python_input import PythonInput
 from tunefarm.remote.job_options import RemoteJobOptions
+from tunefarm.tvm_objects import TargetLike
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.job import Strategy
 from tunefarm_schemas.workload import Abi
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class TuneArguments(TypedDict, total=False):
     """The arguments of ``Client.tune`` besides the module; each may be left out.
 
-    target: a TVM target as a dictionary or its JSON, ``host`` for this one, or the name of one of the service's presets
-        (``x86-64-v3``) or of a tag of TVM's; the service's choice when left out.
+    target: a ``tvm.target.Target``, a dictionary or its JSON, ``host`` for this one, or the name of one of the
+        service's presets (``x86-64-v3``) or of a tag of TVM's; the service's choice when left out.
     function, all_functions: which of the module's functions, where it has several.
     space: a schedule function that samples its decisions, or ``FILE.py:FUNCTION``; TVM's rules when left out.
     seed_traces: schedules to measure first: traces (TVM's, their JSON, or ours) or schedule functions.
@@ -33,7 +38,7 @@ class TuneArguments(TypedDict, total=False):
     labels: names and values to find the job by.
     """
 
-    target: str | dict[str, object] | None
+    target: TargetLike
     function: str | None
     all_functions: bool
     space: str | Callable[[Any], Any] | None
@@ -53,6 +58,14 @@ class TuneArguments(TypedDict, total=False):
     priority: int
     device_class_id: str | None
     labels: Mapping[str, str]
+
+
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "all_functions": False,
+    "seed_traces": (),
+    "inputs": {},
+    **{name: field.get_default(call_default_factory=True) for name, field in RemoteJobOptions.model_fields.items()},
+}
 
 
 @dataclass(frozen=True)
@@ -94,3 +107,20 @@ def _options(values: Mapping[str, object]) -> RemoteJobOptions:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         raise BadInput(field, f"{first['msg']}.", "See the documentation of tune.") from error
+
+
+def takes_tune_arguments(method: Callable[P, T]) -> Callable[P, T]:
+    """``method`` with each of ``TuneArguments`` in the signature that ``help`` shows, in place of ``**arguments``."""
+    shown = inspect.signature(method)
+    kept = [each for each in shown.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    named = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=_DEFAULTS.get(name),
+            annotation=getattr(kind, "__forward_arg__", kind),
+        )
+        for name, kind in TuneArguments.__annotations__.items()
+    ]
+    method.__signature__ = shown.replace(parameters=[*kept, *named])  # type: ignore[attr-defined]
+    return method

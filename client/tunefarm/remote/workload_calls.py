@@ -1,6 +1,5 @@
 """Calls about workloads and targets."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from tunefarm.remote.api_error import ApiError
@@ -8,6 +7,7 @@ from tunefarm.remote.paging import listed
 from tunefarm.remote.request import Answer, Flow, Reply, Request
 from tunefarm.remote.upload_calls import module_field, with_modules
 from tunefarm.remote.views import TargetPreset, TargetView, WorkloadView
+from tunefarm.tvm_objects import TargetLike, module_text, target_field
 from tunefarm_schemas.workload import Workload
 
 
@@ -72,9 +72,12 @@ def workloads_like(known: Workload) -> Flow[list[Workload]]:
     return found
 
 
-def new_workloads(module: str, *, function: str | None = None, all_functions: bool = False) -> Flow[list[WorkloadView]]:
-    """Have a module, as TVM JSON, understood and stored; its functions as workloads."""
-    which = yield from module_field(module)
+def new_workloads(module: Any, *, function: str | None = None, all_functions: bool = False) -> Flow[list[WorkloadView]]:
+    """Have a module understood and stored; its functions as workloads.
+
+    ``module`` is an IRModule, a PrimFunc, te tensors, or TVM JSON.
+    """
+    which = yield from module_field(module_text(module))
     body = dict(which)
     if function is not None:
         body["function"] = function
@@ -101,7 +104,7 @@ def target_presets() -> Flow[list[TargetPreset]]:
     return list(reply.read(_Presets).presets)
 
 
-def target_validation(given: str | Mapping[str, Any]) -> Flow[TargetView]:
+def target_validation(given: TargetLike) -> Flow[TargetView]:
     """A target in canonical form, with notes on what was filled in."""
-    reply: Reply = yield Request("POST", "/targets:validate", body={"target": given})
+    reply: Reply = yield Request("POST", "/targets:validate", body={"target": target_field(given)})
     return reply.read(TargetView)

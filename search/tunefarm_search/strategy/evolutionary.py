@@ -105,7 +105,13 @@ class EvolutionaryStrategy:
         """Seconds spent, what did not fit, and how well the last results were foreseen."""
         picker = self._picker
         return StrategyReport(
-            self._evolve_s, picker.apply_s, self._train_s, picker.rejected, picker.repeated, self._accuracy
+            self._evolve_s,
+            picker.apply_s,
+            self._train_s,
+            picker.rejected,
+            picker.repeated,
+            self._accuracy,
+            picker.refusal,
         )
 
     def model(self) -> str | None:

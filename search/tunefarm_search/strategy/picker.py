@@ -1,6 +1,7 @@
 """From ranked points to proposals: what fits and was not tried."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -33,8 +34,18 @@ class Picker:
         self.known = known
         self.moved = moved
         self.apply_s = 0.0
-        self.rejected = 0
+        self._refusals: Counter[str] = Counter()
         self.repeated = 0
+
+    @property
+    def rejected(self) -> int:
+        """How many points gave no schedule worth measuring."""
+        return self._refusals.total()
+
+    @property
+    def refusal(self) -> str:
+        """Why most of them gave none; empty when there are none."""
+        return next((text for text, _ in self._refusals.most_common(1)), "")
 
     def pick(self, wishes: Iterable[Wish], count: int) -> list[Proposal]:
         """The first ``count`` wishes that come true."""
@@ -68,7 +79,7 @@ class Picker:
 
     def _admitted(self, applied: Scheduled | Rejected) -> Scheduled | None:
         if isinstance(applied, Rejected):
-            self.rejected += 1
+            self._refusals[applied.text] += 1
             return None
         if applied.point is not None:
             self.known.note_point(applied.point)

@@ -30,7 +30,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class StrategyReport:
-    """Where a strategy's time went, in seconds, and how good its model was on the last results it had not seen."""
+    """Where a strategy's time went, in seconds, and how good its model was on the last results it had not seen.
+
+    ``refusal`` says why most of the ``rejected`` points give no schedule; empty when none was rejected.
+    """
 
     evolve_s: float = 0.0
     apply_s: float = 0.0
@@ -38,6 +41,7 @@ class StrategyReport:
     rejected: int = 0
     repeated: int = 0
     accuracy: RankAccuracy | None = None
+    refusal: str = ""
 
 
 class Strategy(Protocol):

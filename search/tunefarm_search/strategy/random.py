@@ -37,7 +37,10 @@ class RandomStrategy:
     def report(self) -> StrategyReport:
         """Counts of what did not fit."""
         return StrategyReport(
-            apply_s=self._picker.apply_s, rejected=self._picker.rejected, repeated=self._picker.repeated
+            apply_s=self._picker.apply_s,
+            rejected=self._picker.rejected,
+            repeated=self._picker.repeated,
+            refusal=self._picker.refusal,
         )
 
     def model(self) -> str | None:

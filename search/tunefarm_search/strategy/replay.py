@@ -29,7 +29,9 @@ class ReplayStrategy:
 
     def report(self) -> StrategyReport:
         """Counts of what did not fit."""
-        return StrategyReport(rejected=self._picker.rejected, repeated=self._picker.repeated)
+        return StrategyReport(
+            rejected=self._picker.rejected, repeated=self._picker.repeated, refusal=self._picker.refusal
+        )
 
     def model(self) -> str | None:
         """There is none."""

@@ -65,7 +65,12 @@ class TvmStrategy:
 
     def report(self) -> StrategyReport:
         """Seconds in TVM's evolution, its training included."""
-        return StrategyReport(evolve_s=self._evolve_s, rejected=self._picker.rejected, repeated=self._picker.repeated)
+        return StrategyReport(
+            evolve_s=self._evolve_s,
+            rejected=self._picker.rejected,
+            repeated=self._picker.repeated,
+            refusal=self._picker.refusal,
+        )
 
     def model(self) -> str | None:
         """TVM's model is not carried over: its file format is a pickle."""

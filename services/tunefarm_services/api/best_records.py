@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tunefarm_schemas.lane import KINDS_FOR_TARGET
 from tunefarm_schemas.record import MatchKind, RecordKey, RecordMatch
 from tunefarm_schemas.target import Target
 from tunefarm_services.api.bodies.record import BestBody
@@ -11,7 +12,6 @@ from tunefarm_services.api.parts import Parts
 from tunefarm_services.store import Store
 
 UNKNOWN = "unknown"
-LANE_KINDS = {"llvm": ("cpu", "rpc"), "cuda": ("cuda",)}
 
 
 Question = TargetText | Target
@@ -67,7 +67,7 @@ def _places(store: Store, tenant: str, workload_id: str, target: Target, body: B
     """
     if body.device_class_id is not None and body.code_generator is not None:
         return [(body.device_class_id, body.code_generator)]
-    kinds = LANE_KINDS.get(target.kind, ())
+    kinds = KINDS_FOR_TARGET.get(target.kind, ())
     of_lanes = {
         (lane.device.device_class.device_class_id, lane.code_generator)
         for lane in store.lanes(body.device_class_id)

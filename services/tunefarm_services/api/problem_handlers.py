@@ -20,6 +20,7 @@ from tunefarm_services.store.store_error import (
     DatabaseOutdated,
     DatabaseTooNew,
     JobBusy,
+    JobFinished,
     NotFound,
     StoreConflict,
     StoreUnavailable,
@@ -104,7 +105,7 @@ def _of_store(error: Exception) -> ApiProblem:
         case WrongOffset():
             headers = {"Upload-Offset": str(error.expected)}
             return ApiProblem(ProblemKind.WRONG_OFFSET, str(error), headers=headers, offset=error.expected)
-        case StoreConflict() | JobBusy() | UploadIncomplete():
+        case StoreConflict() | JobBusy() | JobFinished() | UploadIncomplete():
             return ApiProblem(ProblemKind.CONFLICT, str(error))
         case StoreUnavailable() | DatabaseOutdated() | DatabaseTooNew() | BlobMissing() | BlobDamaged():
             log.error("store unavailable", reason=str(error))

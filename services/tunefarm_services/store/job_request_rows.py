@@ -4,13 +4,13 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from tunefarm_schemas.job import Job, JobState
+from tunefarm_schemas.job import Job, JobOutcome, JobState
 from tunefarm_services.store.event_rows import append
 from tunefarm_services.store.fence import IS_FREE
 from tunefarm_services.store.job_rows import do_as_asked, job_of
 from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import Rows
-from tunefarm_services.store.store_error import NotFound
+from tunefarm_services.store.store_error import JobFinished, NotFound
 from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.store.tables import JobTable
 
@@ -30,19 +30,19 @@ _REQUEST: Final = select(JobTable.request).where(
 class JobRequestRows(Rows):
     """Cancel, pause and resume. Where nobody works on the job they take effect at once; else its owner is asked.
 
-    Asking twice is asking once, and a finished job takes no requests.
+    Asking twice is asking once. A finished job takes no requests: JobFinished, but for cancelling a canceled one.
     """
 
     def request_cancel(self, tenant: str, job_id: str) -> Job:
-        """End the job, keeping all that was measured. Raises NotFound."""
+        """End the job, keeping all that was measured. Raises NotFound, JobFinished."""
         return self._request(tenant, job_id, JobRequest.CANCEL)
 
     def request_pause(self, tenant: str, job_id: str) -> Job:
-        """Let the job rest until it is resumed. Raises NotFound."""
+        """Let the job rest until it is resumed. Raises NotFound, JobFinished."""
         return self._request(tenant, job_id, JobRequest.PAUSE)
 
     def request_resume(self, tenant: str, job_id: str) -> Job:
-        """Let a paused job go on, or take back a request to pause. Raises NotFound."""
+        """Let a paused job go on, or take back a request to pause. Raises NotFound, JobFinished."""
         return self._request(tenant, job_id, JobRequest.RESUME)
 
     def requested(self, tenant: str, job_id: str) -> JobRequest | None:
@@ -61,13 +61,21 @@ class JobRequestRows(Rows):
             if row is None:
                 raise NotFound("job", job_id)
             state, pending = JobState(row.state), row.request
-            if state is not JobState.FINISHED:
-                if row.is_free:
-                    wanted = JobRequest.CANCEL if pending == JobRequest.CANCEL.value else wanted
-                    _apply(connection, tenant, job_id, state, wanted)
-                else:
-                    _ask_owner(connection, tenant, job_id, state, pending, wanted)
+            if state is JobState.FINISHED:
+                return _finished(job_of(connection, tenant, job_id), wanted)
+            if row.is_free:
+                wanted = JobRequest.CANCEL if pending == JobRequest.CANCEL.value else wanted
+                _apply(connection, tenant, job_id, state, wanted)
+            else:
+                _ask_owner(connection, tenant, job_id, state, pending, wanted)
             return job_of(connection, tenant, job_id)
+
+
+def _finished(job: Job, wanted: JobRequest) -> Job:
+    """The job, where what is asked of it has happened: an answer that was lost is asked for again."""
+    if wanted is JobRequest.CANCEL and job.outcome is JobOutcome.CANCELED:
+        return job
+    raise JobFinished(job.job_id, "unknown" if job.outcome is None else job.outcome.value)
 
 
 def _apply(connection: Connection, tenant: str, job_id: str, state: JobState, wanted: JobRequest) -> None:

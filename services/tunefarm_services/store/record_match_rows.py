@@ -164,10 +164,15 @@ class RecordMatchRows(Rows):
             if len(elsewhere) < limit:
                 elsewhere = (elsewhere + _records(connection, _CLAIMED, values))[:limit]
             similar = _records(connection, _SIMILAR, values)
+        found = (
+            (MatchKind.EXACT, exact),
+            (MatchKind.SAME_WORKLOAD_OTHER_DEVICE, elsewhere),
+            (MatchKind.SIMILAR, similar),
+        )
         return [
-            *(RecordMatch(record=record, match=MatchKind.EXACT) for record in exact),
-            *(RecordMatch(record=record, match=MatchKind.SAME_WORKLOAD_OTHER_DEVICE) for record in elsewhere),
-            *(RecordMatch(record=record, match=MatchKind.SIMILAR) for record in similar),
+            RecordMatch(record=record, match=match, differs=record.key.differences(key))
+            for match, records in found
+            for record in records
         ]
 
     def near_records(

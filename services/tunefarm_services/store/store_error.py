@@ -82,6 +82,15 @@ class JobBusy(StoreError):
         self.job_id = job_id
 
 
+class JobFinished(StoreError):
+    """A job that has finished is asked to pause, to go on or to end."""
+
+    def __init__(self, job_id: str, outcome: str) -> None:
+        super().__init__(f"Job {job_id[:100]!r} has finished ({outcome}) and takes no more requests. Submit a new one.")
+        self.job_id = job_id
+        self.outcome = outcome
+
+
 class BlobMissing(StoreError):
     """A row refers to content that the blob store does not hold."""
 

@@ -1,23 +1,18 @@
 """Which devices measure for a job."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from tunefarm_schemas.device import Device
 from tunefarm_schemas.job import Job
-from tunefarm_schemas.lane import Lane, LaneKind, LaneState
+from tunefarm_schemas.lane import KINDS_FOR_TARGET, Lane, LaneKind, LaneState
 from tunefarm_schemas.processor import processor_for
 from tunefarm_schemas.target import Target
 from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.no_device import NoDevice
 
-KINDS: Final[Mapping[str, tuple[LaneKind, ...]]] = MappingProxyType(
-    {"llvm": ("cpu", "rpc"), "c": ("rpc",), "cuda": ("cuda",)}
-)
-"""Kinds of lanes that can run code for a kind of target, the preferred one first."""
 _COMING_BACK: Final = frozenset({LaneState.STARTING, LaneState.QUARANTINED, LaneState.MAINTENANCE})
 
 
@@ -39,7 +34,7 @@ def choose_device(store: Store, job: Job) -> ChosenDevice | NoDevice:
     """
     target = store.target(job.spec.tasks[0].target_id, tenant=job.tenant)
     named = job.spec.device_class_id
-    offered = [lane for lane in store.lanes(named) if lane.kind in KINDS.get(target.kind, ())]
+    offered = [lane for lane in store.lanes(named) if lane.kind in KINDS_FOR_TARGET.get(target.kind, ())]
     able = _able(offered, target)
     fitting = [lane for lane in able if _has_cores(lane, target)]
     live = [lane for lane in fitting if lane.state.takes_work]
@@ -49,7 +44,7 @@ def choose_device(store: Store, job: Job) -> ChosenDevice | NoDevice:
     for lane in live:
         pools[lane.device.device_class.device_class_id, lane.code_generator].append(lane)
     known = _known_classes(store, job)
-    order = KINDS[target.kind]
+    order = KINDS_FOR_TARGET[target.kind]
     (device_class_id, code_generator), best = max(
         pools.items(),
         key=lambda pool: (

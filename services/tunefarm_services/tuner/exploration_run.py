@@ -41,6 +41,8 @@ class ExplorationRun:
     untuned_about_s: float | None = None
     """A rough figure, for as long as the untuned function was not timed beside the tuned ones."""
     stop_reason: StopReason | None = None
+    refusal: str = ""
+    """Why most of the search's schedules were refused before any was measured."""
     samples_s: tuple[float, ...] = ()
     _counted: set[int] = field(default_factory=set)
     _done_when_loaded: int = 0

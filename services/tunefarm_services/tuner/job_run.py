@@ -158,6 +158,9 @@ class JobRun:
         counted = ", ".join(f"{reason} {count}" for reason, count in self.failures().most_common())
         if self.strategy == "replay" and not counted:
             return "There was nothing to replay: tune it with another strategy first, or give seed traces."
+        refusal = next((run.refusal for run in self.explorations if run.refusal), "")
+        if refusal and not counted:
+            return f"No valid kernel was found: every schedule was refused before it was measured. {refusal}"
         shown = first or (ends[0].message if ends else otherwise)
         return f"No valid kernel was found ({counted or 'nothing was measured'}). The first failure: {shown}"
 

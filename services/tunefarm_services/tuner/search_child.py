@@ -50,7 +50,9 @@ def main(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
             farm.say(
                 ModelSnapshot(exploration_id=summary.exploration_id, model_json=summary.model, trials=summary.trials)
             )
-    farm.say(SearchEnded(stop_reasons={summary.exploration_id: summary.stop_reason for summary in summaries}))
+    refusals = {summary.exploration_id: summary.strategy.refusal for summary in summaries if summary.strategy.refusal}
+    stop_reasons = {summary.exploration_id: summary.stop_reason for summary in summaries}
+    farm.say(SearchEnded(stop_reasons=stop_reasons, refusals=refusals))
 
 
 class MonotonicClock:

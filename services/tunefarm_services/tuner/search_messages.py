@@ -75,10 +75,11 @@ class ModelSnapshot(Frozen):
 
 
 class SearchEnded(Frozen):
-    """The search has nothing more to propose; per exploration, why."""
+    """The search has nothing more to propose; per exploration, why, and why most of its schedules were refused."""
 
     kind: Literal["ended"] = "ended"
     stop_reasons: dict[str, StopReason]
+    refusals: dict[str, str] = Field(default_factory=dict)
 
 
 FromSearch = Annotated[Proposed | SearchReport | ModelSnapshot | SearchEnded, Field(discriminator="kind")]

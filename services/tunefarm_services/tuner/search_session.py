@@ -170,6 +170,7 @@ class SearchSession:
                 self._ended = message
                 for exploration_id, reason in message.stop_reasons.items():
                     self._runs[exploration_id].stop_reason = reason
+                    self._runs[exploration_id].refusal = message.refusals.get(exploration_id, "")
 
     def _dispatch(self, candidates: Sequence[Candidate]) -> None:
         dispatches = [dispatch_of(candidate, fence=self._lease.fence) for candidate in candidates]

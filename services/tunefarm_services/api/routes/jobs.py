@@ -32,6 +32,8 @@ Labels = Annotated[
     list[str], Query(max_length=32, description="NAME=VALUE; jobs that carry all of them. Repeatable.", alias="label")
 ]
 
+_OF_A_REQUEST = responses(ProblemKind.NOT_FOUND, ProblemKind.CONFLICT)
+
 
 @router.post(
     "",
@@ -89,19 +91,19 @@ def delete(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/{job_id}:cancel", response_model=Job, responses=responses(ProblemKind.NOT_FOUND))
+@router.post("/{job_id}:cancel", response_model=Job, responses=_OF_A_REQUEST)
 def cancel(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
     """End a job, keeping all that was measured. A job that is worked on ends within two seconds."""
     return answer(parts.store.request_cancel(caller.tenant, job_id))
 
 
-@router.post("/{job_id}:pause", response_model=Job, responses=responses(ProblemKind.NOT_FOUND))
+@router.post("/{job_id}:pause", response_model=Job, responses=_OF_A_REQUEST)
 def pause(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
     """Let a job rest until it is resumed."""
     return answer(parts.store.request_pause(caller.tenant, job_id))
 
 
-@router.post("/{job_id}:resume", response_model=Job, responses=responses(ProblemKind.NOT_FOUND))
+@router.post("/{job_id}:resume", response_model=Job, responses=_OF_A_REQUEST)
 def resume(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
     """Let a paused job go on."""
     return answer(parts.store.request_resume(caller.tenant, job_id))
