@@ -10,6 +10,7 @@ from tunefarm.quantities import counted, latency_text
 from tunefarm.summary_text import gain_text, interval_text
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.record import TuningRecord
+from tunefarm_schemas.visible_text import visible_line
 from tunefarm_services.store import LOCAL_TENANT, Store
 from tunefarm_services.tuner.summary import JobSummary, TaskSummary
 
@@ -37,7 +38,7 @@ class TuningResult:
         task, record = self.task, self.task.record_id
         latency = f"{latency_text(task.best_latency_s)}{interval_text(task)}{gain_text(task)}"
         threads = "" if self.manifest is None else f", {counted(self.manifest.num_cores, 'thread')}"
-        return f"TuningResult({task.name}: {latency}{threads}, {'no record' if record is None else f'record {record}'})"
+        return f"TuningResult({visible_line(task.name)}: {latency}{threads}, {'no record' if record is None else f'record {record}'})"
 
     @classmethod
     def of(cls, store: Store, summary: JobSummary) -> "TuningResult":

@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
+from tunefarm.console import say
+
 NAMED = ("tunefarm", "apache-tvm", "apache-tvm-ffi")
 
 
 def _show_version(is_asked: bool) -> None:
     if is_asked:
-        print(", ".join(f"{name} {_version(name)}" for name in NAMED))
+        say(", ".join(f"{name} {_version(name)}" for name in NAMED))
         raise typer.Exit
 
 
