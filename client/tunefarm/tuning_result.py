@@ -35,10 +35,11 @@ class TuningResult:
 
     def __repr__(self) -> str:
         """One line: what was tuned, how fast it is, and the record that says so."""
-        task, record = self.task, self.task.record_id
+        task = self.task
+        record = "no record" if task.record_id is None else f"record {task.record_id}"
         latency = f"{latency_text(task.best_latency_s)}{interval_text(task)}{gain_text(task)}"
         threads = "" if self.manifest is None else f", {counted(self.manifest.num_cores, 'thread')}"
-        return f"TuningResult({visible_line(task.name)}: {latency}{threads}, {'no record' if record is None else f'record {record}'})"
+        return f"TuningResult({visible_line(task.name)}: {latency}{threads}, {record})"
 
     @classmethod
     def of(cls, store: Store, summary: JobSummary) -> "TuningResult":
