@@ -15,6 +15,7 @@ import tvm
 from tunefarm_sandbox.channel import Channel
 from tunefarm_sandbox.server import serve
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.workload import TensorArgument
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.core_sharing import CoreSharing
 from tunefarm_workers.guarded_tensor import GuardedTensor
@@ -49,6 +50,11 @@ class HeldTask:
     input_set_s: float
     """How long it took to make the first set of inputs."""
     core_sharing: CoreSharing | None = None
+
+    @property
+    def tensors(self) -> tuple[TensorArgument, ...]:
+        """The workload's parameters."""
+        return tuple(argument.tensor for argument in self.arguments)
 
     def get_apart(self, tries: int) -> bool:
         """Give each thread of this process a physical core, if it can be had by ``tries``; whether that is so."""
