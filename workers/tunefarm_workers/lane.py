@@ -183,6 +183,11 @@ class Lane:
         """Whether so many processes want a core that a time-out proves nothing."""
         return os.getloadavg()[0] > _LOADED_PER_CORE * usable_cores()
 
+    def look_at_device(self) -> None:
+        """Have the device checked as soon as it is free."""
+        if self._watch is not None:
+            self._watch.look_now()
+
     def watch(self, watch: DeviceWatch) -> None:
         """Have the device checked now and then."""
         self._watch = watch
