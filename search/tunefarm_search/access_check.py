@@ -57,6 +57,7 @@ class AccessCheck:
             (tirx.BufferStore, self._of_store),
             (tirx.Bind, self._of_binding),
             ((tirx.Evaluate, tirx.AssertStmt, tirx.Return), self._of_statement),
+            (tirx.TilePrimitiveCall, self._of_primitive),
             (TensorLoad, self._of_load),
             (Call, self._of_call),
             (tirx.Select, self._of_select),
@@ -138,6 +139,10 @@ class AccessCheck:
             mutator.default_mutate(statement)
         return _after(assertions, statement)
 
+    def _of_primitive(self, primitive: Any, _mutator: Any) -> Any:
+        self._call_opaque(f"{_text(primitive)} accesses whole regions")
+        return primitive
+
     def _of_load(self, load: Any, mutator: Any) -> Any:
         for index in load.indices:
             mutator.mutate(index)
@@ -214,7 +219,7 @@ class AccessCheck:
             return
         subscripts = ", ".join(map(_text, point))
         text = f"buffer {buffer.name} has memory for {elements} elements; {buffer.name}[{subscripts}] is element"
-        found = None if self._jumps else witness(index, elements, self._facts)
+        found = None if self._jumps or self.outside else witness(index, elements, self._facts)
         if found is not None:
             self.outside = self.outside or f"{text} {found}."
         self._assert(index, elements, f"{text} {_text(index)}, which lies outside.")
