@@ -1,9 +1,9 @@
 """Candidates on their way to a device, and what comes back."""
 
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tunefarm_schemas.device import Environment
 from tunefarm_schemas.failure import FailureReason, TrialFailure
@@ -11,6 +11,9 @@ from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.input_spec import InputExample, InputSpec
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Abi, TensorArgument
+
+Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""A time that may have been measured."""
 
 
 class Purpose(StrEnum):
@@ -96,8 +99,14 @@ class Timing(Frozen):
     """A candidate that ran correctly. ``latency_s`` is the median over ``samples_s`` (seconds per call)."""
 
     kind: Literal["timing"] = "timing"
-    latency_s: float = Field(gt=0)
-    samples_s: tuple[float, ...]
+    latency_s: Seconds
+    samples_s: tuple[Seconds, ...]
+
+    @model_validator(mode="after")
+    def _lies_among_its_samples(self) -> Self:
+        if self.samples_s and not min(self.samples_s) <= self.latency_s <= max(self.samples_s):
+            raise ValueError("latency_s is not the median of samples_s")
+        return self
 
 
 class Stopped(Frozen):
@@ -107,7 +116,7 @@ class Stopped(Frozen):
     """
 
     kind: Literal["stopped"] = "stopped"
-    at_least_s: float = Field(gt=0)
+    at_least_s: Seconds
 
 
 class Failed(Frozen):
@@ -212,7 +221,7 @@ class Exported(Frozen):
     entry: str
     pack_entry: str | None = None
     packed_arguments: tuple[TensorArgument, ...] = ()
-    process_latencies_s: tuple[float, ...]
+    process_latencies_s: tuple[Seconds, ...]
 
 
 ExportResult = Annotated[Exported | Failed, Field(discriminator="kind")]

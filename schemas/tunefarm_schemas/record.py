@@ -62,7 +62,7 @@ class TuningRecord(Frozen):
     tenant: str
     key: RecordKey
     trace: Trace
-    latency_s: float = Field(gt=0)
+    latency_s: float = Field(gt=0, allow_inf_nan=False)
     interval_s: tuple[float, float] | None
     untuned_latency_s: float | None
     status: RecordStatus

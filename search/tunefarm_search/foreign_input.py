@@ -15,6 +15,7 @@ from tunefarm_schemas.trace import Sketch, Trace
 from tunefarm_schemas.workload import Workload
 from tunefarm_search.callees import forbidden_callee, foreign_node
 from tunefarm_search.intrinsics import apply_steps
+from tunefarm_search.memory_bounds import refuse_strays
 from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm_trace import steps_of, trace_of
 from tunefarm_search.workload import workload_of
@@ -53,10 +54,11 @@ def foreign_workload(module: Any, function: str | None, name: str | None, callee
     """One function of a foreign module, normalised. It may call functions outside of it named in ``callees``.
 
     Raises:
-        BadInput: it cannot be tuned, or calls what is not allowed.
+        BadInput: it cannot be tuned, calls what is not allowed, or certainly leaves one of its tensors.
     """
     found = workload_of(module, function, name=name)
     _refuse_forbidden_calls(found.module_json, "module", callees)
+    refuse_strays(tvm.ir.load_json(found.module_json), "module")
     return found
 
 
@@ -114,6 +116,7 @@ def _applied(workload: Workload, text: str, field: str, callees: Collection[str]
     except TVM_ERRORS as error:
         raise BadInput(field, f"a trace does not apply: {last_line(error)}", TRACE_FIX) from error
     _refuse_forbidden_calls(str(tvm.ir.save_json(schedule.mod)), field, callees)
+    refuse_strays(schedule.mod, field)
     return schedule
 
 

@@ -35,6 +35,15 @@ def exponential_json() -> str:
 
 
 @cache
+def straying_json() -> str:
+    """A function that reads eight elements beyond its input, in the last row."""
+    from tvm import te
+
+    A = te.placeholder((8, 8), name="A")
+    return _json({"main": te.create_prim_func([A, te.compute((8, 8), lambda i, j: A[i + 1, j], name="B")])})
+
+
+@cache
 def two_functions_json() -> str:
     from tvm import te
 

@@ -15,6 +15,7 @@ from tests.api.modules import (
     pragma_json,
     relax_json,
     smuggling_trace,
+    straying_json,
 )
 from tests.api.people import person_of
 from tunefarm_services.api.json_nesting import excess_of
@@ -44,6 +45,12 @@ def test_pickles_and_libraries_are_refused(alice):
         alice.patch(f"/v1/uploads/{upload['upload_id']}", content=content, headers=kind)
         answer = alice.post("/v1/jobs", json={"upload_id": upload["upload_id"], "target": TARGET})
         assert answer.status_code == 422, answer.text
+
+
+def test_a_function_that_leaves_its_tensors_is_refused_with_the_index(alice):
+    problem = refused(alice, straying_json())
+    assert "buffer A has memory for 64 elements; A[i + 1, j] is element 71 at i = 7, j = 7." in problem["detail"]
+    assert "index" in problem["fix"]
 
 
 def test_a_cyclic_module_costs_one_child(alice, intake):

@@ -103,6 +103,19 @@ def test_a_tensor_without_elements_is_refused(understand: Understand, tmp_path: 
         understand(f"{empty}:program")
 
 
+def test_a_function_that_reads_beyond_its_tensor_is_refused_with_the_index(
+    understand: Understand, tmp_path: Path
+) -> None:
+    (tmp_path / "shifted.py").write_text(
+        "@I.ir_module\nclass Module:\n    @T.prim_func(s_tir=True)\n"
+        '    def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):\n'
+        "        for i in range(8):\n            with T.sblock('B'):\n"
+        "                v = T.axis.spatial(8, i)\n                B[v] = A[v + 2048]\n"
+    )
+    with pytest.raises(BadInput, match=r"buffer A has memory for 8 elements; A\[i \+ 2048\] is element 2055 at i = 7"):
+        understand(str(tmp_path / "shifted.py"))
+
+
 def test_one_function_of_several_is_chosen_by_name(understand: Understand, programs: Path) -> None:
     answer = understand(str(programs / "several_functions.py"), function="doubled")
     assert answer.workloads[0].name == "doubled"

@@ -5,6 +5,7 @@ from typing import Any
 import tvm
 from tvm import te
 
+import tunefarm_workers.device_session.bounds_child as bounds_child
 import tunefarm_workers.device_session.build_child as build_child
 from tunefarm_workers.device_session.preload import preload
 
@@ -16,7 +17,7 @@ _true_scheduled_for = build_child.scheduled_for
 
 def arm() -> None:
     preload()
-    build_child.scheduled_for = scheduled_for
+    bounds_child.scheduled_for = build_child.scheduled_for = scheduled_for
 
 
 def scheduled_for(module: Any, trace_text: str | None, target: Any) -> Any:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.gateway.board import Board
 from tests.gateway.conftest import FarmOf, settings_of
+from tests.search import stray_functions
 from tests.workers import workloads
 from tests.workers.measuring import RunningFarm, message_of, reason_of
 from tunefarm_sandbox.fork_server import ForkServer
@@ -174,3 +175,24 @@ def wait_until_running(running: RunningFarm) -> None:
         assert time.monotonic() < deadline_s, holder._doing
         time.sleep(0.01)
     time.sleep(0.05)
+
+
+def test_what_leaves_its_tensors_never_reaches_the_board(farm_of: FarmOf) -> None:
+    running = farm_of()
+    for name in ("reads one element beyond", "writes in a branch"):
+        module, buffer = stray_functions.outside()[name]
+        (result,) = running.farm.compare(ComparisonOrder(exploration_id=running.open(module), traces=(None,))).results
+        assert isinstance(result, Failed)
+        assert result.failure.reason is FailureReason.INVALID_SCHEDULE
+        assert f"out of bounds: buffer {buffer} has memory for 64 elements" in result.failure.message
+
+
+def test_lookups_are_checked_on_this_host_before_they_reach_the_board(farm_of: FarmOf) -> None:
+    running = farm_of()
+    found = {}
+    for name, (module, strays) in stray_functions.open_at_run_time().items():
+        order = ComparisonOrder(exploration_id=running.open(module), traces=(None,), seconds_each=0.02)
+        (result,) = running.farm.compare(order).results
+        found[name] = isinstance(result, Failed) and "which lies outside" in result.failure.message, strays
+        assert strays or isinstance(result, Timing), result
+    assert all(refused is strays for refused, strays in found.values()), found

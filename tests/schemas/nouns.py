@@ -22,6 +22,7 @@ from tunefarm_schemas.job import (
     StopReason,
 )
 from tunefarm_schemas.lane import Lane, LaneState
+from tunefarm_schemas.least_work import LeastWork
 from tunefarm_schemas.measurement import (
     Candidate,
     CandidateOrigin,
@@ -219,6 +220,7 @@ NOUNS: tuple[Frozen, ...] = (
     Dispatch(dispatch_id="10", nonce="11", fence=4, attempt=2, purpose=Purpose.VERIFY, candidate=_CANDIDATE),
     _STAGES,
     _TIMING,
+    LeastWork(written_bytes=65536, multiply_adds=2097152, multiply_add_bits=32),
     _STOPPED,
     _FAILED,
     Measurement(

@@ -18,7 +18,7 @@ def test_tvms_own_search_is_driven_step_by_step(matmul_space: SearchSpace) -> No
         proposals = strategy.propose(8)
         hashes += [proposal.scheduled.module_hash for proposal in proposals]
         crash = Failed(failure=TrialFailure(reason=FailureReason.CRASH, message="gone"))
-        timings = [Timing(latency_s=1e-4 / (n + 1), samples_s=(1e-4,)) for n in range(len(proposals))]
+        timings = [Timing(latency_s=1e-4 / (n + 1), samples_s=(1e-4 / (n + 1),)) for n in range(len(proposals))]
         results = [crash, *timings[1:]] if batch == 0 else timings
         strategy.observe([Outcome(p, result, 0.1) for p, result in zip(proposals, results, strict=True)])
     assert len(hashes) > 16

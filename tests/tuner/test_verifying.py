@@ -83,8 +83,8 @@ OF_THE_SECOND_S = [9.0] * 15
 @pytest.mark.parametrize(
     ("few_s", "more_s", "latency_s"),
     [
-        pytest.param([1e-9] * 6 + [9e-9], [], 1e-9, id="alike but for one"),
-        pytest.param([1e-9] * 5 + [2e-9] * 2, [2e-9] * 8, 2e-9, id="far apart"),
+        pytest.param([1e-6] * 6 + [9e-6], [], 1e-6, id="alike but for one"),
+        pytest.param([1e-6] * 5 + [2e-6] * 2, [2e-6] * 8, 2e-6, id="far apart"),
         pytest.param([1.0] * 7, [0.5] * 8, 0.5, id="slower than before"),
     ],
 )
@@ -101,25 +101,26 @@ def test_more_processes_are_timed_where_seven_leave_doubt(
 
 
 class BriefFarm(TimingFarm):
-    """Side by side, all schedules take some nanoseconds and the untuned function 30."""
+    """Side by side, all schedules take some 300 nanoseconds and the untuned function 330."""
 
     def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
         *timed, _ = super().compare(order, on_wait).results
-        brief = [Timing(latency_s=1e-9 * (1 + place), samples_s=(1e-9,)) for place in range(len(timed))]
-        return Comparison(results=(*brief, Timing(latency_s=30e-9, samples_s=(30e-9,))))
+        brief_s = [300e-9 + 1e-9 * place for place in range(len(timed))]
+        brief = [Timing(latency_s=each_s, samples_s=(each_s,)) for each_s in brief_s]
+        return Comparison(results=(*brief, Timing(latency_s=330e-9, samples_s=(330e-9,))))
 
 
-@pytest.mark.parametrize(("untuned_s", "is_untuned"), [(35e-9, True), (45e-9, False)])
+@pytest.mark.parametrize(("untuned_s", "is_untuned"), [(335e-9, True), (345e-9, False)])
 def test_a_schedule_that_loses_in_fresh_processes_is_timed_against_the_untuned_function_there(
     store: Store, tuner: Tuner, untuned_s: float, is_untuned: bool
 ) -> None:
     job = tune_job(store, matmul(56), TRIALS)
-    farm = BriefFarm([40e-9] * 15 + [untuned_s] * 15)
+    farm = BriefFarm([340e-9] * 15 + [untuned_s] * 15)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
     (record,) = store.records(TENANT)
     assert (record.trace == UNTUNED) is is_untuned
-    assert record.latency_s == min(40e-9, untuned_s)
+    assert record.latency_s == min(340e-9, untuned_s)
     assert record.untuned_latency_s == untuned_s
 
 
@@ -321,3 +322,51 @@ def test_an_untuned_function_that_is_found_wrong_is_an_alarm_and_no_record(store
     assert store.records(TENANT) == before
     assert [record.status for record in before] == [RecordStatus.VERIFIED]
     assert "reference_in_doubt" in [event.kind for event in store.events(TENANT, second.job_id)]
+
+
+class BoastingFarm(InstantFarm):
+    """Tells times that no device can have: of trials, of schedules side by side, or of fresh processes."""
+
+    def __init__(self, of: str, latency_s: float) -> None:
+        super().__init__()
+        self._of = of
+        self._timing = Timing(latency_s=latency_s, samples_s=(latency_s,))
+
+    def collect(self, timeout_s: float | None) -> list[Measurement]:
+        told = super().collect(timeout_s)
+        return [each.model_copy(update={"result": self._timing}) for each in told] if self._of == "trials" else told
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        told = super().compare(order, on_wait)
+        return Comparison(results=(self._timing,) * len(told.results)) if self._of == "comparison" else told
+
+    def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
+        exported = super().export(order, on_wait)
+        assert isinstance(exported, Exported)
+        latencies_s = (1e-5, self._timing.latency_s, *(1e-5,) * (order.processes - 2))
+        return exported.model_copy(update={"process_latencies_s": latencies_s}) if self._of == "export" else exported
+
+
+@pytest.mark.parametrize("of", ["comparison", "export"])
+@pytest.mark.parametrize("latency_s", [3e-9, 150e-9, 5e-324])
+def test_a_time_that_no_device_can_have_makes_no_record(store: Store, tuner: Tuner, of: str, latency_s: float) -> None:
+    job = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: BoastingFarm(of, latency_s)):
+        wait_finished(store, job)
+    assert store.records(TENANT) == []
+    ended = store.job(TENANT, job.job_id)
+    assert ended.outcome is JobOutcome.FAILED
+    assert "Its time is not believed" in ended.message
+
+
+def test_a_trial_with_a_time_that_no_device_can_have_is_stored_as_wrong(store: Store, tuner: Tuner) -> None:
+    job = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: BoastingFarm("trials", 3e-9)):
+        wait_finished(store, job)
+    (task,) = summary_of(store, job.job_id)["tasks"]
+    trials = store.trials(task["exploration_id"], tenant=TENANT)
+    results = [trial.measurement.result for trial in trials if trial.measurement is not None]
+    assert len(results) == TRIALS
+    assert all(isinstance(result, Failed) for result in results)
+    assert {result.failure.reason for result in results if isinstance(result, Failed)} == {FailureReason.WRONG_RESULT}
+    assert all(record.latency_s > 1e-6 for record in store.records(TENANT)), "at most the untuned function is left"

@@ -33,7 +33,7 @@ def arm() -> None:
 
     preload()
     candidate.replay = comparison_child.replay = replay
-    candidate.CallTimer = HostileTimer
+    candidate.CallTimer = comparison_child.CallTimer = HostileTimer
     GuardedTensor.contents = contents
     reference._Form.run = run_and_damage
 
@@ -87,6 +87,8 @@ class HostileTimer(CallTimer):
     def seconds_per_call(self, calls: int) -> float:
         if _misdeed == "slow second call":
             time.sleep(1000)
+        if _misdeed == "tell three nanoseconds":
+            return 3e-9
         if _misdeed == "take a while":
             time.sleep(0.02)
         if _misdeed == "take long":

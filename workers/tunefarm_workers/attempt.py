@@ -74,6 +74,9 @@ class AttemptOwner(Protocol):
     def is_loaded(self) -> bool:
         """Whether other work slows this host down."""
 
+    def look_at_device(self) -> None:
+        """Have the device checked as soon as it is free."""
+
 
 class Attempt:
     """Forks a candidate's child, follows it through its stages, and judges what comes out."""
@@ -264,7 +267,11 @@ class Attempt:
         self._stages = self._stages.model_copy(update={"run_s": ran.run_s})
         self._ran = ran
         self.task.doze_budget.note(apart=ran.apart)
-        if isinstance(ran.result, Failed):
+        doubt = self.task.disbelief(ran.result.latency_s) if isinstance(ran.result, Timing) else None
+        if doubt is not None:
+            self._owner.look_at_device()
+            self._result(Failed(failure=doubt))
+        elif isinstance(ran.result, Failed):
             self._result(ran.result)
         elif ran.checks_follow:
             self._enter(Stage.CHECKING)

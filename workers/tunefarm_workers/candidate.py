@@ -15,7 +15,7 @@ from tunefarm_workers.kernel import Kernel
 from tunefarm_workers.messages import Broken, Built, CandidateOrder, Checked, Go, Ran, Warm
 from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT
 from tunefarm_workers.scheduled_module import build_in_place, replay
-from tunefarm_workers.shipped_module import ship
+from tunefarm_workers.shipped_module import changed_signature, ship
 from tunefarm_workers.task_host import held_task
 from tunefarm_workers.thread_placement import place_threads
 from tunefarm_workers.timing_protocol import full_timing, take_time
@@ -70,6 +70,10 @@ class _Attempt:
         scheduled = replay(self._held.module, self._order.trace)
         self.stage = FailureReason.BUILD_ERROR
         shipped = ship(scheduled, self._held.order.abi)
+        changed = changed_signature(shipped, self._held.tensors)
+        if changed is not None:
+            self.report(Broken(reason=FailureReason.INVALID_SCHEDULE, message=changed))
+            return
         runtime_module = build_in_place(shipped.module, self._held.target)
         runtime_module[shipped.entry]
         self.report(Built(build_s=time.perf_counter() - self._entered_s))

@@ -11,6 +11,8 @@ import tvm_ffi
 
 from tunefarm_sandbox.channel import Channel
 from tunefarm_schemas.failure import FailureReason
+from tunefarm_search.memory_bounds import Bounds, bounds_of
+from tunefarm_workers.bounds_check import checked_call, refusal
 from tunefarm_workers.call_timer import EVALUATOR, CallTimer
 from tunefarm_workers.candidate import broken
 from tunefarm_workers.inputs import INPUT_SETS
@@ -61,6 +63,7 @@ class _Entrant:
 class _Library:
     shipped: ShippedModule
     module: Any
+    bounds: Bounds
 
 
 def _libraries(plan: ComparisonPlan) -> Iterable[_Library | Broken]:
@@ -78,11 +81,15 @@ def _compile(trace: str | None) -> _Library | Broken:
         scheduled = replay(held.module, trace)
         stage = FailureReason.BUILD_ERROR
         shipped = ship(scheduled, held.order.abi)
+        bounds = bounds_of(shipped.module, held.target)
+        refused = refusal(shipped, held.tensors, bounds)
+        if refused is not None:
+            return refused
         module = build_in_place(shipped.module, held.target)
         module[shipped.entry]  # now is when machine code is made
     except Exception as error:  # noqa: BLE001 - whatever a schedule raises is its result
         return broken(stage, error)
-    return _Library(shipped, module)
+    return _Library(shipped, module, bounds)
 
 
 def _enter(
@@ -91,6 +98,9 @@ def _enter(
     if isinstance(library, Broken):
         return None, library
     try:
+        outside = checked_call(held_task(), library.shipped, library.bounds)
+        if outside is not None:  # before its first call: what leaves its tensors may forge all that is said from here
+            return None, outside
         kernel = Kernel(held_task(), library.shipped, library.module)
         failure = _check(kernel, index, channel)
         timer = CallTimer(

@@ -85,6 +85,10 @@ class DeviceWatch:
         self._owner = owner
         self._on_verdict = on_verdict
 
+    def look_now(self) -> None:
+        """Check the device as soon as it is free, whenever the next check was due: a time was not to be believed."""
+        self._due_s = min(self._due_s, time.monotonic())
+
     def tick(self, now_s: float) -> None:
         """Ask for the device when a check is due."""
         if self._alive and self._owner is not None and not self._asked and now_s >= self._due_s:

@@ -51,16 +51,21 @@ class Exporter:
         limits: Limits,
         quiet: Quiet,
         error_of: Callable[[list[Array]], float],
+        doubt_of: Callable[[float], TrialFailure | None],
         near_cores: NearCores,
         company: Company,
         on_wait: OnWait,
     ) -> None:
-        """``error_of`` gives the error of outputs on the first inputs, in units of what is allowed."""
+        """``error_of`` gives the error of outputs on the first inputs, in units of what is allowed.
+
+        ``doubt_of`` tells why a latency cannot be one of the function; None where it can.
+        """
         self._zygote = zygote
         self._scratch = scratch
         self._limits = limits
         self._quiet = quiet
         self._error_of = error_of
+        self._doubt_of = doubt_of
         self._near_cores = near_cores
         self._company = company
         self._on_wait = on_wait
@@ -164,4 +169,8 @@ class Exporter:
                 raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
             likely_s = order.likely_s or 0.0
             self._near_cores.wait(likely_s, lambda: self._quiet(runner.is_on_near_cores), self._on_wait)
-            return self._quiet(lambda: runner.time().latency_s)
+            latency_s = self._quiet(lambda: runner.time().latency_s)
+        doubt = self._doubt_of(latency_s)
+        if doubt is not None:
+            raise ChildFailed(doubt)
+        return latency_s

@@ -11,15 +11,7 @@ from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.measurement import (
-    Comparison,
-    ComparisonOrder,
-    Dispatch,
-    Failed,
-    Measurement,
-    MeasureTask,
-    Timing,
-)
+from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Dispatch, Failed, Measurement, MeasureTask, Timing
 from tunefarm_workers.attempt import Attempt, Queued
 from tunefarm_workers.comparison import RunningComparison
 from tunefarm_workers.device_watch import DeviceWatch
@@ -202,6 +194,11 @@ class Lane:
     def is_loaded(self) -> bool:
         """Whether so many processes want a core that a time-out proves nothing."""
         return os.getloadavg()[0] > _LOADED_PER_CORE * usable_cores()
+
+    def look_at_device(self) -> None:
+        """Have the device checked as soon as it is free."""
+        if self._watch is not None:
+            self._watch.look_now()
 
     def watch(self, watch: DeviceWatch) -> None:
         """Have the device checked."""

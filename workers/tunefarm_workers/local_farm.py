@@ -8,6 +8,7 @@ from pathlib import Path
 from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.device import Device, Environment
+from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.measurement import (
     Comparison,
     ComparisonOrder,
@@ -94,6 +95,7 @@ class LocalFarm(LaneFarm[Lane]):
             self._settings.child_limits(),
             lambda action: while_quiet(self._lane, action, on_wait),
             lambda outputs: self._error_of(order.exploration_id, outputs, on_wait),
+            lambda latency_s: self._doubt_of(task, latency_s),
             self._near_cores,
             self._company,
             on_wait,
@@ -115,6 +117,12 @@ class LocalFarm(LaneFarm[Lane]):
     def _error_of(self, exploration_id: str, outputs: list[Array], on_wait: OnWait) -> float:
         task = self._judging_task(exploration_id, on_wait)
         return self._lane.loop.ask(lambda: task.referee.error_of(outputs))
+
+    def _doubt_of(self, task: OpenTask, latency_s: float) -> TrialFailure | None:
+        doubt = task.disbelief(latency_s)
+        if doubt is not None:
+            self._lane.loop.ask(self._lane.look_at_device)
+        return doubt
 
     def _deliver(self, measurement: Measurement) -> None:
         now_s = time.monotonic()

@@ -7,6 +7,7 @@ from pydantic import Field, PositiveFloat, TypeAdapter
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.input_spec import InputExample, InputSpec
+from tunefarm_schemas.least_work import LeastWork
 from tunefarm_schemas.measurement import Result
 from tunefarm_schemas.workload import Abi, TensorArgument
 from tunefarm_workers.argument import Argument
@@ -33,6 +34,7 @@ class HostReady(Frozen):
     arguments: tuple[Argument, ...]
     input_set_s: float
     """How long it took to make one set of inputs."""
+    least_work: LeastWork = LeastWork()
 
 
 class HostRefused(Frozen):

@@ -10,6 +10,8 @@ from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_sandbox.limits import Limits
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.failure import TrialFailure
+from tunefarm_schemas.least_work import LeastWork, disbelief, least_latency_s
 from tunefarm_schemas.measurement import MeasureTask
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.child_death import was_killed
@@ -75,6 +77,7 @@ class OpenTask:
             limits=limits.model_copy(update={"children_memory_bytes": free_bytes}),
             confinement=Confinement.host(),
         )
+        self.least_work = LeastWork()
         self.arguments = self._arguments()
         self.layout = OutputLayout.of(tuple(argument.tensor for argument in self.arguments))
         if not self.layout.tensors:
@@ -139,6 +142,10 @@ class OpenTask:
         if self.incumbent_s is None or latency_s < self.incumbent_s:
             self.incumbent_s = latency_s
 
+    def disbelief(self, latency_s: float) -> TrialFailure | None:
+        """Why a time cannot be one of this function on the processor of the task; None where it may be."""
+        return disbelief(latency_s, least_latency_s(self.least_work, self.order.target, self.order.num_cores))
+
     @property
     def turn_s(self) -> float:
         """How long others are held still for a kernel that may be the best so far."""
@@ -166,6 +173,7 @@ class OpenTask:
             ) from error
         if isinstance(said, HostReady):
             self.deadlines.fed(said.input_set_s)
+            self.least_work = said.least_work
             return said.arguments
         self.host.close()
         raise BadInput(said.field, said.problem, said.fix)

@@ -15,6 +15,8 @@ import tvm
 from tunefarm_sandbox.channel import Channel
 from tunefarm_sandbox.server import serve
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.workload import TensorArgument
+from tunefarm_search.least_work import least_work
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.core_sharing import CoreSharing
 from tunefarm_workers.guarded_tensor import GuardedTensor
@@ -50,6 +52,11 @@ class HeldTask:
     """How long it took to make the first set of inputs."""
     core_sharing: CoreSharing | None = None
 
+    @property
+    def tensors(self) -> tuple[TensorArgument, ...]:
+        """The workload's parameters."""
+        return tuple(argument.tensor for argument in self.arguments)
+
     def get_apart(self, tries: int) -> bool:
         """Give each thread of this process a physical core, if it can be had by ``tries``; whether that is so."""
         return self.core_sharing is None or self.core_sharing.get_apart(tries)
@@ -80,7 +87,8 @@ def host(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # n
         refused = HostRefused(field=refusal.field, problem=refusal.problem, fix=refusal.fix)
         channel.send(refused.model_dump_json().encode())
         return
-    ready = HostReady(arguments=_held[0].arguments, input_set_s=_held[0].input_set_s)
+    held = _held[0]
+    ready = HostReady(arguments=held.arguments, input_set_s=held.input_set_s, least_work=least_work(held.module))
     channel.send(ready.model_dump_json().encode())
     serve(channel)
 

@@ -17,6 +17,7 @@ from tunefarm_schemas.input_spec import InputExample, InputSpec
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space, Trace
 from tunefarm_schemas.workload import Workload
+from tunefarm_search.memory_bounds import refuse_strays
 from tunefarm_search.space import sketches_of
 from tunefarm_search.target import canonical_target, reason_it_cannot_run_here
 from tunefarm_search.workload import functions_of, workload_of
@@ -38,6 +39,8 @@ def understand(request: IntakeRequest) -> IntakeAnswer:
     target, notes = understand_target(request.target, request.host_cores, elsewhere=request.elsewhere)
     module, name = read_module(request.module)
     workloads = chosen_workloads(module, name, request.function, all_functions=request.all_functions)
+    for workload in workloads:
+        refuse_strays(tvm.ir.load_json(workload.module_json), "module")
     specs, examples = _inputs(request, workloads)
     return IntakeAnswer(
         workloads=workloads,

@@ -3,9 +3,10 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.input_spec import InputExample, InputSpec
 from tunefarm_schemas.job import Exploration, StopReason
+from tunefarm_schemas.least_work import LeastWork, disbelief, least_latency_s
 from tunefarm_schemas.measurement import Failed, Measurement, MeasureTask, Timing
 from tunefarm_schemas.record import RecordKey
 from tunefarm_schemas.target import Target
@@ -44,6 +45,8 @@ class ExplorationRun:
     refusal: str = ""
     """Why most of the search's schedules were refused before any was measured."""
     samples_s: tuple[float, ...] = ()
+    least_work: LeastWork = field(default_factory=LeastWork)
+    """What every schedule has to do; nothing where no search was begun that would know."""
     _counted: set[int] = field(default_factory=set)
     _done_when_loaded: int = 0
 
@@ -91,6 +94,16 @@ class ExplorationRun:
     def proposed(self, number: int, trace: Trace) -> None:
         """Take in a candidate that is about to be dispatched."""
         self.traces[number] = trace
+
+    def disbelief(self, latency_s: float) -> TrialFailure | None:
+        """Why a time cannot be one of this function, whoever says so; None where it may be."""
+        return disbelief(latency_s, least_latency_s(self.least_work, self.target.canonical, self.target.num_cores))
+
+    def believed(self, measurement: Measurement) -> Measurement:
+        """``measurement``, or its failure where no kernel can have the time that it tells."""
+        result = measurement.result
+        doubt = self.disbelief(result.latency_s) if isinstance(result, Timing) else None
+        return measurement if doubt is None else measurement.model_copy(update={"result": Failed(failure=doubt)})
 
     def measured(self, measurement: Measurement, elapsed_s: float) -> bool:
         """Take in a result of this run; whether it is a new incumbent."""

@@ -11,7 +11,7 @@ from tunefarm_schemas.bad_input import REFERENCE_IN_DOUBT, BadInput
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, ExportResult, Failed, Timing
+from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, ExportResult, Failed, Result, Timing
 from tunefarm_schemas.record import MatchKind, RecordKey, RecordStatus, TuningRecord
 from tunefarm_schemas.trace import Trace
 from tunefarm_services.store.lease import Lease
@@ -164,13 +164,14 @@ class Finisher:
         timed: list[tuple[float, Trace]] = []
         failures: dict[Trace, TrialFailure] = {}
         for trace, result in zip(order.traces, results, strict=True):
-            if isinstance(result, Failed):
-                failures[trace or UNTUNED] = result.failure
-            if isinstance(result, Timing):
+            failure = _failure_of(run, result)
+            if failure is not None:
+                failures[trace or UNTUNED] = failure
+            elif isinstance(result, Timing):
                 timed.append((result.latency_s, trace or UNTUNED))
                 if trace is None:
                     run.untuned_latency_s = result.latency_s
-        _require_right_untuned(failures.get(UNTUNED))
+        _require_right_untuned(results[-1])
         return _Ranking(sorted(timed, key=lambda pair: pair[0]), failures)
 
     def _shipped(
@@ -220,16 +221,23 @@ class Finisher:
         """
         likely_s = min([compared_s, *run.latencies_of(trace)])
         order = ExportOrder(exploration_id=run.exploration_id, trace=trace, likely_s=likely_s)
-        exported = self._farm.export(order, self._on_wait)
+        exported = self._exported(run, order)
         if not isinstance(exported, Exported) or statistics.fmean(exported.process_latencies_s) >= worth_s:
             return exported
         if not _leaves_doubt(exported.process_latencies_s, compared_s, likely_s):
             return exported
-        more = self._farm.export(order.model_copy(update={"processes": MORE_PROCESSES}), self._on_wait)
+        more = self._exported(run, order.model_copy(update={"processes": MORE_PROCESSES}))
         if not isinstance(more, Exported):
             return exported
         latencies_s = exported.process_latencies_s + more.process_latencies_s
         return exported.model_copy(update={"process_latencies_s": latencies_s})
+
+    def _exported(self, run: ExplorationRun, order: ExportOrder) -> ExportResult:
+        exported = self._farm.export(order, self._on_wait)
+        if isinstance(exported, Exported):
+            doubt = run.disbelief(min(exported.process_latencies_s, default=float("inf")))
+            return exported if doubt is None else Failed(failure=doubt)
+        return exported
 
     def _record(
         self,
@@ -311,14 +319,21 @@ class Finisher:
         )
 
 
-def _require_right_untuned(failure: TrialFailure | None) -> None:
+def _require_right_untuned(untuned: Result) -> None:
     """Raise ``BadInput`` where the untuned function was found wrong: then nothing that was compared says anything."""
-    if failure is not None and failure.reason is FailureReason.WRONG_RESULT:
+    if isinstance(untuned, Failed) and untuned.failure.reason is FailureReason.WRONG_RESULT:
         raise BadInput(
             REFERENCE_IN_DOUBT,
-            f"the untuned function itself was found wrong, so its reference cannot be trusted: {failure.message}",
+            f"the untuned function itself was found wrong, so its reference cannot be trusted: {untuned.failure.message}",
             "Nothing was recorded or retracted. Check the host and the device, then tune again, or on another device.",
         )
+
+
+def _failure_of(run: ExplorationRun, result: Result) -> TrialFailure | None:
+    """Why a schedule has no time, or none that any of its function can have."""
+    if isinstance(result, Failed):
+        return result.failure
+    return run.disbelief(result.latency_s) if isinstance(result, Timing) else None
 
 
 def _stands(standing: TuningRecord, ranking: _Ranking) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from tunefarm_sandbox.channel import Channel
 from tunefarm_schemas.measurement import Candidate, Measurement
 from tunefarm_schemas.trace import Trace
+from tunefarm_search.least_work import least_work_of
 from tunefarm_search.loop import SearchLoop
 from tunefarm_search.ports import KnownTrial
 from tunefarm_search.progress import LoopProgress
@@ -24,6 +25,7 @@ from tunefarm_services.tuner.search_messages import (
     SearchReport,
     SearchTask,
     StopSearching,
+    Understood,
     to_search,
 )
 
@@ -32,6 +34,7 @@ def main(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
     """Entry of the search child: search as ordered until the effort is spent, then say why it ended."""
     order = SearchOrder.model_validate_json(payload)
     farm = PipeFarm(channel, order.queue_depth)
+    farm.say(Understood(least_work={task.exploration_id: least_work_of(task.module_json) for task in order.tasks}))
     reporter = Reporter(farm)
     loop = SearchLoop(
         [_loop_task(task) for task in order.tasks],

@@ -6,6 +6,7 @@ from pydantic import Field, TypeAdapter
 
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.job import Effort, StopReason, Strategy
+from tunefarm_schemas.least_work import LeastWork
 from tunefarm_schemas.measurement import Candidate, Measurement
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space, Trace
@@ -54,6 +55,13 @@ class Proposed(Frozen):
     candidates: tuple[Candidate, ...]
 
 
+class Understood(Frozen):
+    """What every schedule of each exploration's function has to do. The first that the child says."""
+
+    kind: Literal["understood"] = "understood"
+    least_work: dict[str, LeastWork]
+
+
 class SearchReport(Frozen):
     """How the search is doing. Seconds are totals; the accuracy is of the last batch, before learning from it."""
 
@@ -82,7 +90,7 @@ class SearchEnded(Frozen):
     refusals: dict[str, str] = Field(default_factory=dict)
 
 
-FromSearch = Annotated[Proposed | SearchReport | ModelSnapshot | SearchEnded, Field(discriminator="kind")]
+FromSearch = Annotated[Understood | Proposed | SearchReport | ModelSnapshot | SearchEnded, Field(discriminator="kind")]
 
 
 class Measured(Frozen):

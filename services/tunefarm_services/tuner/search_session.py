@@ -22,6 +22,7 @@ from tunefarm_services.tuner.search_messages import (
     Proposed,
     SearchEnded,
     SearchReport,
+    Understood,
     from_search,
 )
 
@@ -162,6 +163,9 @@ class SearchSession:
         match message:
             case Proposed(candidates=candidates):
                 self._dispatch(candidates)
+            case Understood(least_work=least_work):
+                for exploration_id, least in least_work.items():
+                    self._runs[exploration_id].least_work = least
             case SearchReport():
                 self.report = message
             case ModelSnapshot():
@@ -232,6 +236,7 @@ class SearchSession:
     def _commit(self, measurements: list[Measurement]) -> list[Measurement]:
         if not measurements:
             return []
+        measurements = [self._runs[each.exploration_id].believed(each) for each in measurements]
         self._uncommitted = measurements  # kept where the store is away
         fresh = self._store.commit_measurements(self._lease, measurements)
         self._uncommitted = []

@@ -3,6 +3,7 @@
 from typing import Final
 
 import tunefarm_workers.cuda.gpu_child
+import tunefarm_workers.device_session.bounds_child
 import tunefarm_workers.device_session.build_child
 import tunefarm_workers.gateway.board_child  # noqa: F401 - loaded for the children
 from tunefarm_workers import preload as of_processor

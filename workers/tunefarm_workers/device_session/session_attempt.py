@@ -9,7 +9,7 @@ from tunefarm_sandbox.channel import Channel
 from tunefarm_sandbox.child import Child
 from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.measurement import Dispatch, Failed, Measurement, Purpose, Result, Stages
+from tunefarm_schemas.measurement import Dispatch, Failed, Measurement, Purpose, Result, Stages, Timing
 from tunefarm_workers.child_answer import ChildFailed
 from tunefarm_workers.device_session.compiler import Build
 from tunefarm_workers.device_session.device_session import DeviceSession
@@ -56,6 +56,9 @@ class SessionAttemptOwner(Protocol):
 
     def finished(self, attempt: "SessionAttempt", measurement: Measurement) -> None:
         """Take the result."""
+
+    def look_at_device(self) -> None:
+        """Have the device checked before it measures the next candidate."""
 
 
 class SessionAttempt:
@@ -146,6 +149,11 @@ class SessionAttempt:
         """Take in what the clock said, and compare the outputs as soon as it is known what is right."""
         self._stages = self._stages.model_copy(update={"run_s": ran.run_s})
         self._ran = ran
+        doubt = self.task.disbelief(ran.result.latency_s) if isinstance(ran.result, Timing) else None
+        if doubt is not None:
+            self._owner.look_at_device()
+            self._result(Failed(failure=doubt))
+            return
         if isinstance(ran.result, Failed):
             self._result(ran.result)
             return

@@ -6,7 +6,8 @@ from contextlib import ExitStack
 from typing import TypeVar
 
 from tunefarm_sandbox.child import Child
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.device import PROTOCOLS, Device, Environment, ReferenceKernelTimes
 from tunefarm_schemas.failure import FailureReason, TrialFailure
@@ -18,9 +19,11 @@ from tunefarm_schemas.measurement import (
     ExportResult,
     Failed,
     Measurement,
+    Result,
+    Timing,
 )
 from tunefarm_schemas.trace import Trace
-from tunefarm_workers.child_answer import ChildFailed, OnWait, canceled
+from tunefarm_workers.child_answer import ChildFailed, OnWait, answer_of, canceled
 from tunefarm_workers.device_session.compiler import Compiler
 from tunefarm_workers.device_session.device_access import DeviceAccess
 from tunefarm_workers.device_session.device_health import DeviceHealth, HealthSettings
@@ -30,6 +33,8 @@ from tunefarm_workers.device_session.library_build import in_memory
 from tunefarm_workers.device_session.session_comparison import Library, SessionComparison
 from tunefarm_workers.device_session.session_lane import SessionLane
 from tunefarm_workers.device_session.session_messages import (
+    BoundsOrder,
+    Examined,
     ReferenceRequest,
     ReferenceTimes,
     RunRequest,
@@ -105,9 +110,13 @@ class SessionFarm(LaneFarm[SessionLane]):
         """
         try:
             task = self._judging_task(order.exploration_id, on_wait, INPUT_SETS)
-            libraries = self._compiled(task, order.traces, on_wait)
+            strays = [self._stray(task, trace, on_wait) for trace in order.traces]
+            inside = [trace for trace, stray in zip(order.traces, strays, strict=True) if stray is None]
+            compiled = iter(self._compiled(task, inside, on_wait))
+            libraries = [next(compiled) if stray is None else stray for stray in strays]
             comparison = SessionComparison(task, order, lambda of: self._session(of, on_wait), on_wait)
-            return self._alone(lambda: comparison.run(libraries, lambda outputs: self._judged(task, outputs)), on_wait)
+            found = self._alone(lambda: comparison.run(libraries, lambda outputs: self._judged(task, outputs)), on_wait)
+            return Comparison(results=tuple(self._believed(task, result) for result in found.results))
         except ChildFailed as failed:
             return Comparison(results=tuple(Failed(failure=failed.failure) for _ in order.traces))
 
@@ -159,6 +168,36 @@ class SessionFarm(LaneFarm[SessionLane]):
             raise DeviceLost(f"the reference kernels do not run: {message}")
         self._lane.equip(here.host_target, references, DeviceHealth(self._health, answer.times))
         return answer.times
+
+    def _stray(self, task: SessionTask, trace: Trace | None, on_wait: OnWait) -> TrialFailure | None:
+        """Why a schedule must not run, by the memory that it accesses; None where it may.
+
+        Raises:
+            ChildFailed: it is not wanted any more.
+        """
+        text = None if trace is None else trace.text
+        request = BoundsOrder(target=task.order.target, abi=task.order.abi, trace=text)
+        try:
+            child = task.opened.server.fork(
+                "tunefarm_workers.device_session.bounds_child:run",
+                request.model_dump_json().encode(),
+                limits=self._settings.child_limits(),
+                confinement=Confinement.strict(),
+            )
+        except ForkFailed as error:
+            message = f"No child could be forked: {error}"[:4000]
+            return TrialFailure(reason=FailureReason.DEVICE_LOST, message=message)
+        with child:
+            try:
+                said = Examined.model_validate_json(answer_of(child, self._settings.reference_s, "running", on_wait))
+            except ValueError:
+                return TrialFailure(reason=FailureReason.CRASH, message="The child sent something that is no message.")
+            except ChildFailed as failed:
+                if failed.failure.reason is FailureReason.CANCELED:
+                    raise
+                return failed.failure
+        broken = said.failure
+        return None if broken is None else TrialFailure(reason=broken.reason, message=broken.message[:4000])
 
     def _compiled(
         self, task: SessionTask, traces: Sequence[Trace | None], on_wait: OnWait
@@ -235,8 +274,19 @@ class SessionFarm(LaneFarm[SessionLane]):
         if error > 1.0:
             message = opened.referee.complaint(error)
             raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
-        assert not hasattr(answer.result, "at_least_s"), "a thorough run is never stopped early"
-        return answer.result.latency_s
+        believed = self._believed(task, answer.result)
+        if isinstance(believed, Failed):
+            raise ChildFailed(believed.failure)
+        assert isinstance(believed, Timing), "a thorough run is never stopped early"
+        return believed.latency_s
+
+    def _believed(self, task: SessionTask, result: Result) -> Result:
+        """``result``, or why no kernel of the function can have that time."""
+        doubt = task.disbelief(result.latency_s) if isinstance(result, Timing) else None
+        if doubt is None:
+            return result
+        self._lane.loop.ask(self._lane.look_at_device)
+        return Failed(failure=doubt)
 
     def _judging_task(self, exploration_id: str, on_wait: OnWait, sets: int) -> SessionTask:
         """The task of an exploration, once it is known what is right. Raises ``BadInput``, ``ChildFailed``."""

@@ -187,6 +187,10 @@ class SessionLane:
             self.quiet_device.release(self._lone_check)
         self._lone_check = None
 
+    def look_at_device(self) -> None:
+        """Have the device checked before it measures the next candidate."""
+        self.holder.health.look_now()
+
     def finished(self, attempt: SessionAttempt, measurement: Measurement) -> None:
         """Pass on an attempt's result."""
         self._let_go(attempt)

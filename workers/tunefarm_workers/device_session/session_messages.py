@@ -49,6 +49,21 @@ class ReferenceBuildOrder(Frozen):
     toolchain: Toolchain
 
 
+class BoundsOrder(Frozen):
+    """Examine the memory accesses of one schedule for ``target``."""
+
+    target: str
+    abi: Abi
+    trace: str | None = Field(repr=False)
+
+
+class Examined(Frozen):
+    """What a schedule's memory accesses are: inside of its tensors where ``failure`` is None."""
+
+    kind: Literal["examined"] = "examined"
+    failure: Broken | None
+
+
 class LibraryShape(Frozen):
     """What a compiled library holds: the functions to call, and the arguments that ``pack_entry`` prepares."""
 

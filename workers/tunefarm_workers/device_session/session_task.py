@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tunefarm_schemas.failure import TrialFailure
+from tunefarm_schemas.least_work import disbelief, least_latency_s
 from tunefarm_schemas.measurement import MeasureTask
 from tunefarm_workers.open_task import OpenTask
 
@@ -12,6 +14,11 @@ class SessionTask:
 
     opened: OpenTask
     order: MeasureTask
+
+    def disbelief(self, latency_s: float) -> TrialFailure | None:
+        """Why a time cannot be one of this function on a device of the target; None where it may be."""
+        least_s = least_latency_s(self.opened.least_work, self.order.target, self.order.num_cores)
+        return disbelief(latency_s, least_s)
 
     @property
     def exploration_id(self) -> str:

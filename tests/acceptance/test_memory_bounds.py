@@ -1,0 +1,48 @@
+"""A function that leaves its tensors, through the whole command: refused where that is certain, else never recorded."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from tests.acceptance.command import Tunefarm, assert_refused
+
+_FUNCTION = """
+@I.ir_module
+class Module:
+    @T.prim_func(s_tir=True)
+    def main(A: T.Buffer((64, 32), "float32"), R: T.Buffer((64,), "int32"), B: T.Buffer((64, 32), "float32")):
+        for i, j in T.grid(64, 32):
+            with T.sblock("B"):
+                v, w = T.axis.remap("SS", [i, j])
+                B[v, w] = A[{row}, w] * T.float32(2)
+"""
+
+
+def straying(folder: Path, row: str) -> str:
+    program = folder / "straying.py"
+    program.write_text(_FUNCTION.format(row=row))
+    return str(program)
+
+
+def test_a_function_that_certainly_strays_is_refused_with_the_index(tunefarm: Tunefarm, tmp_path: Path) -> None:
+    ended = tunefarm("tune", straying(tmp_path, "v + 300"), "--trials", "2")
+    assert_refused(ended, "MODULE", "buffer A has memory for 2048 elements", "A[i + 300, j]")
+
+
+def test_a_function_that_strays_by_its_data_makes_no_record(tunefarm: Tunefarm, tmp_path: Path) -> None:
+    """Its indices are rows of ``A``, and it reads the row of twice that number."""
+    ended = tunefarm("tune", straying(tmp_path, "R[v] * 2"), "--trials", "2", "--json")
+    assert ended.code in {2, 3}, (ended.code, ended.err)
+    assert "Traceback" not in ended.err
+    if ended.code == 3:
+        assert "which lies outside" in json.loads(ended.out)["message"]
+    with closing(sqlite3.connect(tunefarm.database)) as database:
+        verified = "SELECT count(*) FROM tuning_records WHERE status = 'verified'"
+        assert database.execute(verified).fetchone() == (0,)
+
+
+def test_a_lookup_within_its_rows_is_recorded(tunefarm: Tunefarm, tmp_path: Path) -> None:
+    ended = tunefarm("tune", straying(tmp_path, "R[v]"), "--trials", "2", "--json")
+    assert ended.code == 0, ended.err
+    assert tunefarm("records", "list", "--json").json()

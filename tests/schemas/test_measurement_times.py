@@ -1,0 +1,29 @@
+"""Times that no clock gives are refused where messages are read."""
+
+import pytest
+from pydantic import ValidationError
+
+from tunefarm_schemas.measurement import Exported, Stopped, Timing
+
+
+@pytest.mark.parametrize("seconds", ["NaN", "Infinity", "-Infinity", "-1.0", "0.0"])
+@pytest.mark.parametrize(
+    ("noun", "text"),
+    [
+        (Timing, '{{"latency_s": {0}, "samples_s": []}}'),
+        (Timing, '{{"latency_s": 1.0, "samples_s": [1.0, {0}]}}'),
+        (Stopped, '{{"at_least_s": {0}}}'),
+        (Exported, '{{"library": "", "entry": "main", "process_latencies_s": [1.0, {0}]}}'),
+    ],
+)
+def test_a_time_that_is_no_positive_number_is_refused(
+    noun: type[Timing | Stopped | Exported], text: str, seconds: str
+) -> None:
+    with pytest.raises(ValidationError):
+        noun.model_validate_json(text.format(seconds))
+
+
+@pytest.mark.parametrize("latency_s", [0.5, 4.0])
+def test_a_latency_that_its_samples_do_not_give_is_refused(latency_s: float) -> None:
+    with pytest.raises(ValidationError, match="latency_s is not the median of samples_s"):
+        Timing(latency_s=latency_s, samples_s=(1.0, 2.0, 3.0))

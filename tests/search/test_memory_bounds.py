@@ -1,0 +1,109 @@
+"""Accesses are proven to stay inside their buffers, proven to leave them, or checked when they run."""
+
+import json
+from typing import Any
+
+import pytest
+import tvm
+from tvm import tirx
+
+from tests.search import stray_functions
+from tests.search.conftest import te_workload
+from tunefarm_schemas.target import Target
+from tunefarm_schemas.trace import Space
+from tunefarm_search.index_range import Span, fit
+from tunefarm_search.intrinsics import apply_steps
+from tunefarm_search.memory_bounds import bounds_of
+from tunefarm_search.space import search_space
+from tunefarm_search.target import tvm_target
+
+OUTSIDE, OPAQUE, OPEN = stray_functions.outside(), stray_functions.opaque(), stray_functions.open_at_run_time()
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_an_access_that_leaves_its_buffer_is_found_with_buffer_index_and_extent(name: str) -> None:
+    module, buffer = OUTSIDE[name]
+    bounds = bounds_of(module)
+    assert bounds.outside is not None
+    assert f"buffer {buffer} has memory for " in bounds.outside
+    assert f"{buffer}[" in bounds.outside
+
+
+@pytest.mark.parametrize("name", OPAQUE)
+def test_an_access_through_a_pointer_is_found(name: str) -> None:
+    module, part = OPAQUE[name]
+    reason = bounds_of(module).opaque
+    assert reason is not None
+    assert part in reason
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_an_access_that_depends_on_data_is_left_to_a_check(name: str) -> None:
+    bounds = bounds_of(OPEN[name][0])
+    assert bounds.outside is None
+    assert bounds.opaque is None
+    assert bounds.checked is not None
+    assert bounds.reads_indices
+
+
+def test_the_last_value_of_an_index_is_told() -> None:
+    module, _ = OUTSIDE["reads far beyond"]
+    assert "A[i + 5000, j] is element 40063 at i = 7, j = 7." in str(bounds_of(module).outside)
+
+
+@pytest.mark.parametrize(("factor", "is_proven"), [(1 << 20, True), (1 << 30, False)])
+def test_an_index_whose_parts_overflow_is_not_taken_for_proven(factor: int, is_proven: bool) -> None:
+    index = tirx.Var("i", "int32")
+    scaled = tirx.FloorDiv(tirx.Mul(index, tirx.const(factor, "int32")), tirx.const(factor, "int32"))
+    loop = Span(index, tirx.const(0, "int32"), tirx.const(8, "int32"))
+    assert fit([(scaled, 8)], [loop]) is is_proven
+
+
+def test_a_condition_on_a_tensor_that_is_written_meanwhile_proves_nothing() -> None:
+    module = stray_functions.with_body(
+        'n = T.alloc_buffer((1,), "int32")',
+        "n[0] = 0",
+        "for j in range(8):",
+        "    if 0 <= n[0] and n[0] < 8:",
+        "        n[0] = 90000",
+        "        B[v, n[0]] = A[v, j]",
+    )
+    assert bounds_of(module).checked is not None
+
+
+@pytest.mark.parametrize("name", ["GMM", "C2D", "DEP", "T2D", "SFM", "CBR"])
+def test_schedules_of_the_search_are_proven(name: str, target: Target) -> None:
+    module = tvm.ir.load_json(te_workload(name).module_json)
+    space = search_space(module, target, "stable", Space())
+    assert bounds_of(module).is_proven
+    proven = [
+        bounds_of(schedule.mod, tvm_target(target)).is_proven for schedule in _drawn(space, tvm_target(target), draws=6)
+    ]
+    assert proven
+    assert all(proven)
+
+
+def _drawn(space: Any, target: Any, draws: int) -> list[Any]:
+    """Schedules with decisions drawn at random, those that the postprocessors take."""
+    drawn = []
+    for seed in range(1, draws + 1):
+        schedule = tvm.s_tir.Schedule(space.module, seed=seed)
+        with target:
+            apply_steps(json.loads(space.sketches[seed % len(space.sketches)].steps.sketch.text), schedule)
+            if all(step.apply(schedule) for step in space.postprocessors):
+                drawn.append(schedule)
+    return drawn
+
+
+@pytest.mark.parametrize("check", ["InstrumentBoundCheckers", "OOBChecker"])
+def test_tvms_own_checks_pass_what_is_found_here(check: str) -> None:
+    """The day they do not, they may take the place of ours."""
+    module = OPEN["looks every other row up"][0]
+    if check == "OOBChecker":
+        tvm.s_tir.analysis.OOBChecker()(module)
+        return
+    lower, _, _ = tirx.get_tir_pipeline("s_tir")
+    target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
+    with tvm.transform.PassContext(config={"tirx.instrument_bound_checkers": True}):
+        lowered = lower(tirx.transform.BindTarget(target.with_host(target))(module))
+    assert "OUT OF THE BOUNDS" not in lowered.script()
