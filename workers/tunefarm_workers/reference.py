@@ -18,6 +18,7 @@ from tunefarm_workers.output_layout import OutputLayout
 from tunefarm_workers.scheduled_module import build_in_place
 from tunefarm_workers.shipped_module import ENTRY
 from tunefarm_workers.task_host import HeldTask, held_task, input_tensor
+from tunefarm_workers.thread_placement import seal_with_threads
 from tunefarm_workers.widened_module import widen
 
 _MESSAGE_CHARACTERS = 2000
@@ -88,7 +89,7 @@ class _Form:
         self._held = held
         self._module = module
         self._arguments = arguments
-        self._shared = shared
+        self._memory = mmap.mmap(shared, 0)
         self._layout = OutputLayout.of(tuple(argument.tensor for argument in arguments))
         self._function: Any = None
         self._is_as_written = True
@@ -102,10 +103,10 @@ class _Form:
         tensors: list[Any] = []
         for argument, array in zip(self._arguments, self._held.inputs(set_number), strict=True):
             tensors.append(self._tensor(argument, array, outputs))
+        seal_with_threads()
         self._least_s = min(self._least_s, _seconds_of(self._function, tensors))
-        memory = mmap.mmap(self._shared, 0)
         for output, offset in zip(outputs, self._layout.offsets_bytes, strict=True):
-            output.copy_to(memory, set_number * self._layout.size_bytes + offset)
+            output.copy_to(self._memory, set_number * self._layout.size_bytes + offset)
 
     def seconds_as_written(self) -> float | None:
         """About how long a call takes of the function without the new order of its loops; None where that is long."""
