@@ -10,12 +10,18 @@ from typing import Any
 
 import tunefarm_workers.candidate as candidate
 import tunefarm_workers.comparison_child as comparison_child
+import tunefarm_workers.reference as reference
+from tests.sandbox.attacks import tried
 from tunefarm_workers.call_timer import CallTimer
+from tunefarm_workers.runtime_paths import runtime_paths
 
 PREFIX = "misdeed:"
 
 _true_replay = candidate.replay
+_true_seconds_of = reference._seconds_of
 _misdeed = ""
+_JOB = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+_runtime: list[ctypes.CDLL] = []
 
 
 def arm() -> None:
@@ -23,7 +29,9 @@ def arm() -> None:
 
     preload()
     candidate.replay = comparison_child.replay = replay
-    candidate.CallTimer = HostileTimer
+    candidate.CallTimer = comparison_child.CallTimer = HostileTimer
+    reference._seconds_of = seconds_of_sealed
+    _runtime.append(ctypes.CDLL(runtime_paths()[1]))
 
 
 def replay(module: Any, trace_text: str | None) -> Any:
@@ -43,8 +51,32 @@ def replay(module: Any, trace_text: str | None) -> Any:
     return module
 
 
+def seconds_of_sealed(function: Any, tensors: list[Any]) -> float:
+    """Refuse to run the user's function, as a kernel that raises, where a kernel could look at files."""
+    told = tried("stat: /")
+    if told != "PermissionError":
+        raise RuntimeError(f"the reference is not sealed: {told}")
+    return _true_seconds_of(function, tensors)
+
+
+def tried_by_every_thread(attack: str) -> str:
+    """What comes of ``attack`` in each thread of the kernels' pool, the calling one included."""
+    told: dict[int, str] = {}
+
+    def job(task: int, _environment: object, _data: object) -> int:
+        told[task] = tried(attack)
+        return 0
+
+    assert _runtime[0].TVMBackendParallelLaunch(_JOB(job), None, 2) == 0
+    return f"{len(told)} threads: {' '.join(sorted(set(told.values())))}"
+
+
 class HostileTimer(CallTimer):
     def call(self) -> float:
+        if _misdeed.startswith("try "):
+            raise RuntimeError(tried(_misdeed.removeprefix("try ")))
+        if _misdeed.startswith("have all threads try "):
+            raise RuntimeError(tried_by_every_thread(_misdeed.removeprefix("have all threads try ")))
         if _misdeed == "segfault":
             ctypes.string_at(0)
         if _misdeed == "abort":
