@@ -67,9 +67,7 @@ class Confinement(Frozen):
         require: bool = False,
     ) -> "Confinement":
         """For code of others: neither processes nor programs."""
-        return cls(
-            readable=tuple(readable), writable=tuple(writable), may_pin_threads=may_pin_threads, require=require
-        )
+        return cls(readable=tuple(readable), writable=tuple(writable), may_pin_threads=may_pin_threads, require=require)
 
     @classmethod
     def host(

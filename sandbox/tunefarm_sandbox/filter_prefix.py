@@ -1,7 +1,7 @@
 """The part of a system call filter that looks at arguments as the kernel does, in BPF instructions.
 
-The kernel reads 32 bits of an argument that is an ``int``, and a filter sees 64: libseccomp compares all of them, so that
-a value with a further bit set is another one for the filter and the same for the kernel. Here 32 bits are compared.
+The kernel reads 32 bits of an argument that is an ``int``, and a filter sees 64. libseccomp compares all of them: a
+value with a further bit set is another one for the filter and the same for the kernel. Here 32 bits are compared.
 """
 
 import errno
@@ -38,9 +38,7 @@ def only_with(number: int, argument: int, values: Iterable[int]) -> bytes:
     """Deny call ``number`` unless the low 32 bits of its ``argument`` (from 0) are one of ``values``, at most 250."""
     allowed = sorted(values)
     rest = len(allowed) + 2  # load, comparisons, return
-    compared = (
-        INSTRUCTION.pack(_JUMP_IF_EQUAL, len(allowed) - index, 0, value) for index, value in enumerate(allowed)
-    )
+    compared = (INSTRUCTION.pack(_JUMP_IF_EQUAL, len(allowed) - index, 0, value) for index, value in enumerate(allowed))
     return b"".join(
         (
             INSTRUCTION.pack(_LOAD_WORD, 0, 0, _NUMBER_OFFSET),

@@ -20,5 +20,8 @@ def seal() -> None:
 
 
 def seal_to_hand_on() -> str:
-    """What ``filter_program.seal_with`` takes in the program that this process becomes; empty where ``seal`` would do nothing."""
+    """What ``filter_program.seal_with`` takes in the program that this process becomes.
+
+    Empty where ``seal`` would do nothing.
+    """
     return system_call_filter.seal_program().text() if Worn.is_filtered else ""

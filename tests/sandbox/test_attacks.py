@@ -53,9 +53,7 @@ def secret() -> Iterator[int]:
 def victim(host: Child, secret: int) -> Iterator[Child]:
     """A sibling of the attacker, such as the child that knows what is right."""
     strict = Confinement.strict()
-    with host.as_server().fork(
-        "attacks:hold_secret", limits=ROOMY, confinement=strict, descriptors=[secret]
-    ) as child:
+    with host.as_server().fork("attacks:hold_secret", limits=ROOMY, confinement=strict, descriptors=[secret]) as child:
         assert child.channel.receive(LONG_S) == b"held"
         assert os.pread(secret, len(SECRET), 0) == SECRET
         yield child
@@ -164,9 +162,7 @@ def test_no_child_can_be_dumped_and_each_is_ended_first_when_memory_runs_short(s
 
 
 def test_a_child_that_tried_to_outlive_its_server_does_not(server_of_its_own: ForkServer) -> None:
-    child = server_of_its_own.fork(
-        "attacks:outlive", limits=ROOMY, confinement=Confinement.strict()
-    )
+    child = server_of_its_own.fork("attacks:outlive", limits=ROOMY, confinement=Confinement.strict())
     assert child.channel.receive(LONG_S) == b"deaf"
     assert server_of_its_own._process is not None
     os.kill(server_of_its_own._process.pid, signal.SIGKILL)

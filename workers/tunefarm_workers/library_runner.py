@@ -1,8 +1,8 @@
 """The program of a fresh process that times one library: ``CHANNEL INPUTS FFI_LIBRARY RUNTIME_LIBRARY SEAL``.
 
-The first two are descriptors: of a channel, and of memory that holds the inputs; the last is what its child was given to
-seal itself with, and may be empty. It imports next to nothing, so that
-many of them start in the time that one would otherwise take.
+The first two are descriptors: of a channel, and of memory that holds the inputs. The last is what this process seals
+itself with, and may be empty. It imports next to nothing, so that many of them start in the time that one would
+otherwise take.
 """
 
 import json

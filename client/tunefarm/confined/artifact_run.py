@@ -26,5 +26,13 @@ def main(_channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    command = [sys.executable, "-P", "-m", "tunefarm_workers.artifact_runner", order.folder, "--seal", seal_to_hand_on()]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "tunefarm_workers.artifact_runner",
+        order.folder,
+        "--seal",
+        seal_to_hand_on(),
+    ]
     os.execve(sys.executable, command, environment)  # noqa: S606 - no shell, and nothing of a message in the command's name
