@@ -77,6 +77,8 @@ class HostileTimer(CallTimer):
             raise RuntimeError(tried(_misdeed.removeprefix("try ")))
         if _misdeed.startswith("have all threads try "):
             raise RuntimeError(tried_by_every_thread(_misdeed.removeprefix("have all threads try ")))
+        if _misdeed == "have the runtime complain":
+            self._evaluator(1)
         if _misdeed == "segfault":
             ctypes.string_at(0)
         if _misdeed == "abort":

@@ -11,7 +11,8 @@ import pytest
 from tests.server_of_user import USERS, start_server
 from tests.workers import workloads
 from tests.workers.conftest import ENVIRONMENT, SETTINGS
-from tests.workers.measuring import RunningFarm, message_of, misdeed
+from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
+from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
 from tunefarm_workers.fresh_runner import FreshRunner
 from tunefarm_workers.library_order import LibraryOrder
@@ -72,6 +73,12 @@ def test_schedules_that_are_compared_are_sealed_as_well(farm: RunningFarm, opene
     result = farm.farm.compare(order).results[0]
     assert isinstance(result, Failed)
     assert result.failure.message == "RuntimeError: PermissionError"
+
+
+def test_what_the_runtime_complains_of_is_told_under_the_seal(farm: RunningFarm, opened: str) -> None:
+    failed = farm.measure(opened, misdeed("have the runtime complain"))
+    assert reason_of(failed) is FailureReason.RUN_ERROR
+    assert message_of(failed).startswith("TypeError")
 
 
 @pytest.mark.parametrize("abi", ["stable", "packed"])
