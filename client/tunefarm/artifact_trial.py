@@ -69,7 +69,7 @@ def try_artifact(folder: Path) -> ArtifactTrial:
     Raises:
         BadInput: the library does not load or run here; the problem says how it ended.
     """
-    confinement = Confinement(readable=(str(folder), *package_folders()), may_exec=True)
+    confinement = Confinement(readable=(str(folder), *package_folders()), may_exec=True, may_pin_threads=True)
     order = ArtifactRunOrder(folder=str(folder)).model_dump_json().encode()
     with ForkServer.start(()) as server, server.fork(ENTRY, order, limits=LIMITS, confinement=confinement) as child:
         ended = child.exit(TIMEOUT_S)

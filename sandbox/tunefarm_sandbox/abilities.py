@@ -41,15 +41,24 @@ class Abilities(Frozen):
         """
         lacks = []
         if self.landlock_abi == 0:
-            lacks.append("The kernel offers no Landlock: children can read and write what their user can.")
+            lacks.append(
+                "The kernel offers no Landlock: children can read and write what their user can, and inspect the "
+                "programs that their siblings become."
+            )
         elif self.landlock_abi < SCOPED_SIGNALS_ABI:
             lacks.append(f"Landlock is version {self.landlock_abi}: below 6 it does not keep signals within a child.")
         if not self.seccomp:
-            lacks.append("There is no seccomp or no libseccomp: children can open sockets and start processes.")
+            lacks.append(
+                "There is no seccomp or no libseccomp: children can open sockets, start processes, and change the "
+                "cores and the priority of other processes of their user."
+            )
         if not self.no_new_privileges:
             lacks.append("The kernel has no no_new_privs: a child that may run programs can run set-user-id ones.")
         if os.geteuid() == 0 and not self.can_change_user:
-            lacks.append("This root cannot become another user: children stay root, without capabilities.")
+            lacks.append(
+                "This root cannot become another user: children stay root, without capabilities "
+                "and without a limit on threads until they are sealed."
+            )
         return tuple(lacks)
 
 

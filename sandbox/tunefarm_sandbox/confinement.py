@@ -32,6 +32,8 @@ class Confinement(Frozen):
         programs: further folders whose programs may be run where ``may_exec`` allows running any.
         devices: device files that may be opened, written and controlled, such as those of a graphics processor.
         connect_ports: TCP ports that may be connected to, on any host that is reachable. No other sockets can be made.
+        may_pin_threads: may choose the cores of threads by their ids: for children that place the threads of kernels.
+            The kernel lets it choose for other processes of its user as well, until it is sealed.
         user_id: which user and group the child becomes where its parent is root; None stays root without capabilities.
         require: refuse to fork where the kernel does not offer all of this, instead of doing what can be done.
     """
@@ -43,6 +45,7 @@ class Confinement(Frozen):
     programs: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     connect_ports: tuple[int, ...] = ()
+    may_pin_threads: bool = False
     user_id: int | None = NOBODY
     require: bool = False
 
@@ -56,17 +59,28 @@ class Confinement(Frozen):
 
     @classmethod
     def strict(
-        cls, *, readable: Sequence[str] = (), writable: Sequence[str] = (), require: bool = False
+        cls,
+        *,
+        readable: Sequence[str] = (),
+        writable: Sequence[str] = (),
+        may_pin_threads: bool = False,
+        require: bool = False,
     ) -> "Confinement":
         """For code of others: neither processes nor programs."""
-        return cls(readable=tuple(readable), writable=tuple(writable), require=require)
+        return cls(readable=tuple(readable), writable=tuple(writable), may_pin_threads=may_pin_threads, require=require)
 
     @classmethod
     def host(
         cls, *, readable: Sequence[str] = (), writable: Sequence[str] = (), require: bool = False
     ) -> "Confinement":
         """For a child that becomes a fork server. Its children can have no more than it has."""
-        return cls(readable=tuple(readable), writable=tuple(writable), may_fork=True, require=require)
+        return cls(
+            readable=tuple(readable),
+            writable=tuple(writable),
+            may_fork=True,
+            may_pin_threads=True,
+            require=require,
+        )
 
     @classmethod
     def compiler(cls, folder: str, *, readable: Sequence[str] = (), require: bool = False) -> "Confinement":
@@ -77,6 +91,8 @@ class Confinement(Frozen):
         """What of this a process confined to ``outer`` cannot give, in words; None when it can give all."""
         if self.may_exec and not outer.may_exec:
             return "its fork server may not run programs"
+        if self.may_pin_threads and not outer.may_pin_threads:
+            return "its fork server may not choose the cores of threads"
         if not set(self.connect_ports) <= set(outer.connect_ports):
             return f"its fork server may not connect to {self.connect_ports}"
         for path in (*self.devices, *self.programs):
@@ -90,12 +106,10 @@ class Confinement(Frozen):
                 return f"its fork server was not given {path} to read"
         return None
 
-    def narrows_files_of(self, outer: "Confinement") -> bool:
-        """Whether fewer files are allowed than ``outer`` allows, so that a further Landlock layer is needed."""
-        mine, others = (
-            {*one.readable, *one.writable, *one.programs, *one.devices, *one.connect_ports} for one in (self, outer)
-        )
-        return not (others <= mine and set(outer.writable) <= set(self.writable))
+    @property
+    def has_paths_of_its_own(self) -> bool:
+        """Whether files, folders or ports are named for this child, beside what every child may read."""
+        return bool(self.readable or self.writable or self.programs or self.devices or self.connect_ports)
 
 
 def _is_within(path: str, folders: Sequence[str]) -> bool:

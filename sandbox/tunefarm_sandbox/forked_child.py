@@ -10,14 +10,16 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
-from tunefarm_sandbox import landlock_domain, linux, system_call_filter
+from tunefarm_sandbox import landlock_domain, linux
 from tunefarm_sandbox.abilities import Abilities
 from tunefarm_sandbox.channel import Channel, ChannelClosed
 from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.filter_program import FilterProgram
 from tunefarm_sandbox.fork_request import CONFINED, Refused
-from tunefarm_sandbox.limits import Limits, MemoryInUse, impose
+from tunefarm_sandbox.limits import Limits, MemoryInUse, bound_threads, impose
 from tunefarm_sandbox.process_user import CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, give_up_root
 from tunefarm_sandbox.status_socket import answer
+from tunefarm_sandbox.worn import Worn
 from tunefarm_schemas.frozen import Frozen
 
 NOT_CONFINED: Final = 125
@@ -36,8 +38,12 @@ class Setting(Frozen):
     """What the server itself is confined to; None when it is not."""
     abilities: Abilities
     memory: MemoryInUse | None
-    filter: bytes | None
+    filter: FilterProgram | None
     """The seccomp program to put on."""
+    ruleset: int | None
+    """Landlock's rules where they are the same for every child; None for rules to be made in the child."""
+    tasks: int | None
+    """How many threads this machine runs, where those of the child are limited."""
 
 
 def live(setting: Setting, function: Callable[[Channel, bytes, list[int]], Any], descriptors: list[int]) -> NoReturn:
@@ -60,7 +66,8 @@ def live(setting: Setting, function: Callable[[Channel, bytes, list[int]], Any],
 
 def _confine_or_say_why_not(setting: Setting, channel: int, status: int, output: int, others: Sequence[int]) -> None:
     try:
-        _keep_only_descriptors(output, (channel, status, *others))
+        rules = () if setting.ruleset is None else (setting.ruleset,)
+        _keep_only_descriptors(output, (channel, status, *rules, *others))
         _confine(setting)
     except Exception as error:
         answer(status, Refused(kind="confinement", reason=f"{type(error).__name__}: {error}"))
@@ -91,18 +98,32 @@ def _run(
 def _confine(setting: Setting) -> None:
     confinement = setting.confinement
     os.setpgid(0, 0)
-    if setting.outer is None:
-        _be_the_first_to_die_of_memory_shortage()
     _settle_in_folders(confinement)
     _change_user(setting)
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)  # the system may set it for those who change their user
     impose(setting.limits, setting.memory)
+    if setting.tasks is not None:
+        bound_threads(setting.tasks)
     if setting.abilities.no_new_privileges:
         linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
-    if setting.abilities.landlock_abi and (setting.outer is None or confinement.narrows_files_of(setting.outer)):
-        landlock_domain.enter(confinement, setting.abilities.landlock_abi)
+    if setting.abilities.landlock_abi:
+        _enter_domain(setting)
     _die_with(setting.server_pid)
     if setting.filter is not None:
-        system_call_filter.put_on(setting.filter)
+        setting.filter.put_on()
+        Worn.is_filtered = True
+
+
+def _enter_domain(setting: Setting) -> None:
+    """Every child is in a domain of its own, for in a common one it could open the memory of its siblings."""
+    ruleset = setting.ruleset
+    if ruleset is None:
+        # In a nested child the folder of its server in /proc is closed by its own rules, and its own by its server's.
+        ruleset = landlock_domain.ruleset_of(
+            setting.confinement, setting.abilities.landlock_abi, with_own_process=setting.outer is None
+        )
+    landlock_domain.enter(ruleset)
+    os.close(ruleset)
 
 
 def _keep_only_descriptors(output: int, kept: Sequence[int]) -> None:
@@ -115,13 +136,6 @@ def _keep_only_descriptors(output: int, kept: Sequence[int]) -> None:
         os.closerange(first, descriptor)
         first = descriptor + 1
     os.closerange(first, os.sysconf("SC_OPEN_MAX"))
-
-
-def _be_the_first_to_die_of_memory_shortage() -> None:
-    with contextlib.suppress(OSError):
-        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
-        os.write(descriptor, b"1000")
-        os.close(descriptor)
 
 
 def _settle_in_folders(confinement: Confinement) -> None:

@@ -40,17 +40,16 @@ _LIBRARIES: Final = (
 _PROGRAMS: Final = ("/bin", "/sbin", "/usr/bin", "/usr/local/bin", "/usr/include", "/usr/local/include", "/usr/share")
 _FACTS: Final = (
     *("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/dev/null", "/dev/zero", "/dev/urandom"),
-    *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys/vm", "/sys/devices/system"),
+    *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/sys/vm", "/sys/devices/system"),
 )
 _OF_THIS_PROCESS: Final = "/proc/self"
 
 
-def enter(confinement: Confinement, abi: int) -> None:
-    """Confine the calling process to the files of ``confinement`` for good, as far as Landlock ``abi`` can.
+def ruleset_of(confinement: Confinement, abi: int, *, with_own_process: bool) -> RulesetFd:
+    """The rules for a child of ``confinement``, as far as Landlock ``abi`` can. The caller closes the descriptor.
 
     The other processes' signals and abstract sockets, and TCP but for the ports named, are shut off as well where it
-    knows them. The caller
-    must have given up new privileges.
+    knows them. ``with_own_process`` lets it read its own folder of ``/proc``, and must be called by the child then.
 
     Raises:
         OSError: a writable folder does not exist.
@@ -63,7 +62,8 @@ def enter(confinement: Confinement, abi: int) -> None:
     )
     read = _READ | AccessFs.EXECUTE if confinement.may_exec else _READ
     _allow(ruleset, granted_by_default(confinement.may_exec), read & handled)
-    _allow(ruleset, (*_FACTS, _OF_THIS_PROCESS, *confinement.readable), _READ & handled)
+    own = (_OF_THIS_PROCESS,) if with_own_process else ()
+    _allow(ruleset, (*_FACTS, *own, *confinement.readable), _READ & handled)
     _allow(ruleset, ("/dev/null",), (_READ | AccessFs.WRITE_FILE | AccessFs.TRUNCATE) & handled)
     _allow(ruleset, confinement.programs, read & handled)
     _allow(ruleset, confinement.devices, _CONTROL_DEVICE & handled)
@@ -71,8 +71,18 @@ def enter(confinement: Confinement, abi: int) -> None:
         add_rule(ruleset, NetPortAttr(allowed_access=int(AccessNet.CONNECT_TCP), port=port))
     for folder in confinement.writable:
         _allow_path(ruleset, folder, handled & ~_MAKE_DEVICE & ~AccessFs.EXECUTE & ~AccessFs.IOCTL_DEV)
+    return ruleset
+
+
+def enter(ruleset: RulesetFd) -> None:
+    """Put a domain of its own on the calling process for good; it must have given up new privileges.
+
+    Two processes that enter one ruleset are in different domains: neither may inspect, trace or signal the other.
+
+    Raises:
+        LandlockError: the kernel refused.
+    """
     restrict_self(ruleset, None)
-    os.close(ruleset)
 
 
 @functools.lru_cache(maxsize=2)

@@ -11,6 +11,10 @@ THREAD_RESERVATION_BYTES = 72 << 20
 """Address space that a thread reserves without using it: an allocator arena and a stack."""
 
 
+_TASKS_BESIDE = 1024
+"""How many threads and processes the children of one user may have beside all that run when a child is forked."""
+
+
 class Limits(Frozen):
     """Limits of one child; None leaves what it inherits. A limit can only become tighter than the parent's own.
 
@@ -26,6 +30,10 @@ class Limits(Frozen):
     file_size_bytes: int | None = Field(default=None, ge=0)
     open_files: int | None = Field(default=None, gt=0)
     core_bytes: int = Field(default=0, ge=0)
+
+    def with_processor_time(self, cpu_s: float) -> "Limits":
+        """The same limits, with processor time limited to ``cpu_s``."""
+        return self.model_copy(update={"cpu_s": cpu_s})
 
     def with_more_memory(self, more_bytes: int) -> "Limits":
         """The same limits, with so much more memory where it is limited."""
@@ -69,6 +77,24 @@ def impose(limits: Limits, inherited: MemoryInUse | None) -> None:
     if limits.open_files is not None:
         _tighten(resource.RLIMIT_NOFILE, limits.open_files)
     _tighten(resource.RLIMIT_CORE, limits.core_bytes)
+
+
+def tasks_on_this_machine() -> int:
+    """How many threads run here, those of all users and of processes with a single one included."""
+    descriptor = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(descriptor, 256).split()[3].partition(b"/")[2])
+    finally:
+        os.close(descriptor)
+
+
+def bound_threads(tasks: int) -> None:
+    """Leave the user of the calling process room for some threads more than the ``tasks`` of this machine, for good.
+
+    The kernel counts what the user runs, which is no more than all. It does not hold root to this limit.
+    """
+    cores = os.cpu_count() or 1
+    _tighten(resource.RLIMIT_NPROC, tasks + _TASKS_BESIDE + cores * cores)
 
 
 def _tighten(kind: int, soft: int, *, hard: int | None = None) -> None:

@@ -16,17 +16,13 @@ from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.entry_point import UnusableEntry, preload, resolve
 from tunefarm_sandbox.fork_request import DESCRIPTORS_OF_REQUEST, Forked, ForkRequest, Ready, Refused
 from tunefarm_sandbox.forked_child import Setting, live
-from tunefarm_sandbox.limits import MemoryInUse
+from tunefarm_sandbox.limits import MemoryInUse, tasks_on_this_machine
+from tunefarm_sandbox.memory_shortage import MemoryShortage
 from tunefarm_sandbox.running_children import RunningChildren
 from tunefarm_sandbox.status_socket import answer
+from tunefarm_sandbox.worn import Worn
 
 _STRAYS_CHECK_MS: Final = 20
-
-
-class _Worn:
-    """What this process is confined to, set in a child by the server that forked it."""
-
-    confinement: Confinement | None = None
 
 
 def serve(channel: Channel) -> None:
@@ -36,14 +32,19 @@ def serve(channel: Channel) -> None:
     and find its module globals as they were; ``/proc/self`` is its own, and closed to them. This process must have one
     thread and must not have run what breaks in a forked copy.
     """
-    server = _Server(channel)
+    memory_shortage = None if Worn.confinement is not None else MemoryShortage()
+    # From its first instruction on, no child of this process can be opened or traced by others of its user.
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)
+    server = _Server(channel, memory_shortage)
     channel.send(Ready().model_dump_json().encode())
     server.run()
 
 
 class _Server:
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, memory_shortage: MemoryShortage | None) -> None:
         self._channel = channel
+        self._memory_shortage = memory_shortage
+        self._plain_ruleset: int | None = None
         self._children = RunningChildren()
         self._abilities = abilities()
         self._parent = os.pidfd_open(os.getppid())
@@ -66,8 +67,16 @@ class _Server:
         for may_exec in (False, True):
             landlock_domain.granted_by_default(may_exec)
             for may_fork in (False, True):
-                if self._abilities.seccomp:
-                    system_call_filter.program(may_fork=may_fork, may_exec=may_exec, may_connect=False)
+                for may_pin_threads in (False, True) if self._abilities.seccomp else ():
+                    system_call_filter.program(
+                        may_fork=may_fork, may_exec=may_exec, may_connect=False, may_pin_threads=may_pin_threads
+                    )
+        if self._abilities.seccomp:
+            system_call_filter.seal_program()
+        if self._abilities.landlock_abi and Worn.confinement is not None:
+            self._plain_ruleset = landlock_domain.ruleset_of(
+                Confinement.strict(), self._abilities.landlock_abi, with_own_process=False
+            )
 
     def _loop(self) -> None:
         waiting = select.poll()
@@ -126,12 +135,12 @@ class _Server:
         sys.stdout.flush()
         sys.stderr.flush()
         try:
-            pid = os.fork()
+            pid = os.fork() if self._memory_shortage is None else self._memory_shortage.forked_to_die_first()
         except OSError as error:
             return Refused(kind="resources", reason=f"fork: {error.strerror}")
         if pid == 0:
             self._channel.forget()
-            _Worn.confinement = request.confinement
+            Worn.confinement = request.confinement
             live(setting, function, descriptors)
         return _hold(pid)
 
@@ -141,7 +150,7 @@ class _Server:
             server_pid=os.getpid(),
             limits=request.limits,
             confinement=confinement,
-            outer=_Worn.confinement,
+            outer=Worn.confinement,
             abilities=self._abilities,
             memory=MemoryInUse.of_this_process() if request.limits.memory_bytes is not None else None,
             filter=(
@@ -149,10 +158,14 @@ class _Server:
                     may_fork=confinement.may_fork,
                     may_exec=confinement.may_exec,
                     may_connect=bool(confinement.connect_ports),
+                    may_pin_threads=confinement.may_pin_threads,
                 )
                 if self._abilities.seccomp
                 else None
             ),
+            ruleset=None if confinement.may_exec or confinement.has_paths_of_its_own else self._plain_ruleset,
+            # A server lives long, and its children inherit the limit; what they may start is limited when they start.
+            tasks=None if confinement.may_fork and not confinement.may_exec else tasks_on_this_machine(),
         )
 
 
@@ -169,8 +182,8 @@ def _hold(pid: int) -> tuple[int, int] | Refused:
 
 
 def _lacking(confinement: Confinement, offered: Abilities) -> str | None:
-    if _Worn.confinement is not None:
-        exceeding = confinement.exceeds(_Worn.confinement)
+    if Worn.confinement is not None:
+        exceeding = confinement.exceeds(Worn.confinement)
         if exceeding is not None:
             return exceeding
     if confinement.require and offered.missing():

@@ -3,10 +3,7 @@
 import ctypes
 import errno
 import functools
-import os
-import signal
 import socket
-import struct
 import tempfile
 from typing import Any, Final
 
@@ -14,35 +11,26 @@ from tunefarm_sandbox import linux
 from tunefarm_sandbox.denied_system_calls import (
     ALWAYS,
     CONNECTING,
+    DENIED_IOCTLS,
     LAST_KNOWN_NUMBER,
     NAMESPACE_FLAGS,
     NUMBERED,
+    PRCTL_ONLY_WITH,
+    SIGNALLING_FCNTLS,
     UNLESS_EXEC,
     UNLESS_FORK,
+    permitted_arguments,
 )
-
-_OWN_PID: Final = 0x7ADE5E1F
-"""Stands in a program for the pid of whoever puts it on; larger than any pid."""
-
-_OWN_PID_BYTES: Final = struct.pack("=I", _OWN_PID)
+from tunefarm_sandbox.filter_prefix import RETURN_ERRNO, only_with, unknown_above
+from tunefarm_sandbox.filter_program import FilterProgram
+from tunefarm_sandbox.sealed_system_calls import SEALED
 
 _CLONE_THREAD: Final = 0x00010000
-_INSTRUCTION: Final = struct.Struct("=HBBI")
-_FLAG_SPEC_ALLOW: Final = 1 << 2
-_SET_MODE_FILTER: Final = 1
 _GET_ACTION_AVAIL: Final = 2
-_RETURN_ERRNO: Final = 0x00050000
 _SOCKET_KIND_MASK: Final = 0xF
-_OTHER_STREAM_PROTOCOLS: Final = (132, 262)
-"""SCTP and MPTCP: Landlock's rules for ports are for plain TCP."""
-_DESCRIPTOR_OWNER_COMMANDS: Final = (8, 10, 15, 1024, 1026)
-"""F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY: signals to others by way of a descriptor."""
-_FORBIDDEN_IOCTLS: Final = (0x5412, 0x541C, 0x8901, 0x8902)
-"""TIOCSTI, TIOCLINUX, FIOSETOWN, SIOCSPGRP."""
-
-
-class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+_INT: Final = 0xFFFFFFFF
+"""The bits that the kernel reads of an argument that is an ``int``. Every comparison is limited to them, but those that
+deny what is not equal, where a further bit makes for a denial as well."""
 
 
 def can_filter_system_calls() -> bool:
@@ -50,7 +38,7 @@ def can_filter_system_calls() -> bool:
     seccomp = _library()
     if seccomp is None:
         return False
-    action = ctypes.c_uint32(_RETURN_ERRNO)
+    action = ctypes.c_uint32(RETURN_ERRNO)
     number = seccomp.resolve_syscall(seccomp.Arch.NATIVE, "seccomp")
     try:
         linux.system_call(number, ctypes.c_uint(_GET_ACTION_AVAIL), ctypes.c_uint(0), ctypes.byref(action))
@@ -59,9 +47,11 @@ def can_filter_system_calls() -> bool:
     return True
 
 
-@functools.lru_cache(maxsize=8)
-def program(*, may_fork: bool, may_exec: bool, may_connect: bool = False) -> bytes:
-    """The filter, as BPF instructions, for ``put_on``.
+@functools.lru_cache(maxsize=16)
+def program(
+    *, may_fork: bool, may_exec: bool, may_connect: bool = False, may_pin_threads: bool = False
+) -> FilterProgram:
+    """The filter of a child for all its life.
 
     What is not denied is allowed, except calls that are newer than this list: the kernel has none of those, it seems.
     """
@@ -75,34 +65,28 @@ def program(*, may_fork: bool, may_exec: bool, may_connect: bool = False) -> byt
         filtered.add_rule_exactly(refuse, number)
     for number in sorted(NUMBERED):
         filtered.add_rule_exactly(seccomp.ERRNO(errno.ENOSYS), number)
-    _deny_by_argument(seccomp, filtered, refuse, may_fork=may_fork, may_exec=may_exec)
+    _deny_by_argument(seccomp, filtered, refuse, may_fork=may_fork)
     if may_connect:
-        _deny_all_sockets_but_tcp(seccomp, filtered, refuse)
-    with tempfile.TemporaryFile() as file:
-        filtered.export_bpf(file)
-        file.seek(0)
-        return _refuse_newer_calls() + file.read()
+        _deny_all_sockets_but_streams(seccomp, filtered, refuse)
+    prefix = unknown_above(LAST_KNOWN_NUMBER)
+    permitted = permitted_arguments(may_fork=may_fork, may_connect=may_connect, may_pin_threads=may_pin_threads)
+    for (name, argument), values in permitted.items():
+        prefix += only_with(seccomp.resolve_syscall(seccomp.Arch.NATIVE, name), argument, values)
+    return _program(seccomp, prefix, filtered)
 
 
-def put_on(instructions: bytes) -> None:
-    """Put a filter on the calling thread for good; it must have given up new privileges, and be the only one.
+@functools.lru_cache(maxsize=1)
+def seal_program() -> FilterProgram:
+    """The filter that a child adds to its own when it is about to run code of others, for all its threads.
 
-    Raises:
-        OSError: the kernel refused.
+    What is not allowed is denied.
     """
-    own = instructions.replace(_OWN_PID_BYTES, struct.pack("=I", os.getpid()))
-    filled = _Program(len(own) // _INSTRUCTION.size, own)
     seccomp: Any = _library()
-    number = seccomp.resolve_syscall(seccomp.Arch.NATIVE, "seccomp")
-    try:
-        # Without this flag older kernels slow down the floating point code of filtered processes.
-        linux.system_call(
-            number, ctypes.c_uint(_SET_MODE_FILTER), ctypes.c_uint(_FLAG_SPEC_ALLOW), ctypes.byref(filled)
-        )
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        linux.prctl(linux.PR_SET_SECCOMP, linux.SECCOMP_MODE_FILTER, ctypes.addressof(filled))
+    filtered = seccomp.SyscallFilter(seccomp.ERRNO(errno.EPERM))
+    numbers = {seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) for name in SEALED}
+    for number in sorted(number for number in numbers if number >= 0):
+        filtered.add_rule_exactly(seccomp.ALLOW, number)
+    return _program(seccomp, b"", filtered)
 
 
 @functools.lru_cache(maxsize=1)
@@ -114,48 +98,31 @@ def _library() -> Any:
     return pyseccomp
 
 
-def _deny_by_argument(seccomp: Any, filtered: Any, refuse: Any, *, may_fork: bool, may_exec: bool) -> None:
-    argument = seccomp.Arg
+def _program(seccomp: Any, prefix: bytes, filtered: Any) -> FilterProgram:
+    with tempfile.TemporaryFile() as file:
+        filtered.export_bpf(file)
+        file.seek(0)
+        return FilterProgram(seccomp.resolve_syscall(seccomp.Arch.NATIVE, "seccomp"), prefix + file.read())
+
+
+def _deny_by_argument(seccomp: Any, filtered: Any, refuse: Any, *, may_fork: bool) -> None:
+    argument, masked = seccomp.Arg, seccomp.MASKED_EQ
     if may_fork:
         for flag in NAMESPACE_FLAGS:
-            filtered.add_rule(refuse, "clone", argument(0, seccomp.MASKED_EQ, flag, flag))
+            filtered.add_rule(refuse, "clone", argument(0, masked, flag, flag))
+        for name in ("kill", "tgkill"):  # -1 is every process that it may signal
+            filtered.add_rule(refuse, name, argument(0, masked, _INT, _INT))
     else:
-        filtered.add_rule(refuse, "clone", argument(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))
-    if not may_fork and not may_exec:
-        for name in ("kill", "tgkill"):
-            filtered.add_rule(refuse, name, argument(0, seccomp.NE, _OWN_PID))
-    filtered.add_rule(refuse, "prlimit64", argument(0, seccomp.NE, 0))
-    filtered.add_rule(refuse, "setpriority", argument(1, seccomp.NE, 0))
-    filtered.add_rule(
-        refuse,
-        "prctl",
-        argument(0, seccomp.EQ, linux.PR_SET_PDEATHSIG),
-        argument(1, seccomp.NE, int(signal.SIGKILL)),
-    )
-    low_word = 0xFFFFFFFF
-    for command in _DESCRIPTOR_OWNER_COMMANDS:
-        filtered.add_rule(refuse, "fcntl", argument(1, seccomp.MASKED_EQ, low_word, command))
-    for command in _FORBIDDEN_IOCTLS:
-        filtered.add_rule(refuse, "ioctl", argument(1, seccomp.MASKED_EQ, low_word, command))
+        filtered.add_rule(refuse, "clone", argument(0, masked, _CLONE_THREAD, 0))
+    for option, value in PRCTL_ONLY_WITH:
+        filtered.add_rule(refuse, "prctl", argument(0, masked, _INT, option), argument(1, seccomp.NE, value))
+    for command in SIGNALLING_FCNTLS:
+        filtered.add_rule(refuse, "fcntl", argument(1, masked, _INT, command))
+    for command in DENIED_IOCTLS:
+        filtered.add_rule(refuse, "ioctl", argument(1, masked, _INT, command))
 
 
-def _deny_all_sockets_but_tcp(seccomp: Any, filtered: Any, refuse: Any) -> None:
-    """Streams over IPv4 and IPv6 only; Landlock says to which ports."""
-    argument = seccomp.Arg
-    low, high = sorted((int(socket.AF_INET), int(socket.AF_INET6)))
-    for family in range(low + 1, high):
-        filtered.add_rule(refuse, "socket", argument(0, seccomp.EQ, family))
-    filtered.add_rule(refuse, "socket", argument(0, seccomp.LT, low))
-    filtered.add_rule(refuse, "socket", argument(0, seccomp.GT, high))
+def _deny_all_sockets_but_streams(seccomp: Any, filtered: Any, refuse: Any) -> None:
     for kind in range(_SOCKET_KIND_MASK + 1):
         if kind != int(socket.SOCK_STREAM):
-            filtered.add_rule(refuse, "socket", argument(1, seccomp.MASKED_EQ, _SOCKET_KIND_MASK, kind))
-    for protocol in _OTHER_STREAM_PROTOCOLS:
-        filtered.add_rule(refuse, "socket", argument(2, seccomp.EQ, protocol))
-
-
-def _refuse_newer_calls() -> bytes:
-    load_number = _INSTRUCTION.pack(0x20, 0, 0, 0)
-    skip_unless_greater = _INSTRUCTION.pack(0x25, 0, 1, LAST_KNOWN_NUMBER)
-    answer_no_such_call = _INSTRUCTION.pack(0x06, 0, 0, _RETURN_ERRNO | errno.ENOSYS)
-    return load_number + skip_unless_greater + answer_no_such_call
+            filtered.add_rule(refuse, "socket", seccomp.Arg(1, seccomp.MASKED_EQ, _SOCKET_KIND_MASK, kind))

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import tvm
 
-from tunefarm_sandbox.fork_server import ForkServer
+from tests.server_of_user import USERS, start_server
 from tunefarm_schemas.device import HOT_CACHE
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.measurement import (
@@ -34,9 +34,11 @@ WAIT_S = 180.0
 
 
 @contextmanager
-def measuring_farm(scratch: Path, module: tvm.IRModule, settings: FarmSettings = SETTINGS) -> Iterator[LocalFarm]:
-    """A farm over a zygote of its own, with one exploration opened."""
-    with ForkServer.start([LOAD_TVM, PRELOAD]) as zygote:
+def measuring_farm(
+    scratch: Path, module: tvm.IRModule, settings: FarmSettings = SETTINGS, user: str = USERS[0]
+) -> Iterator[LocalFarm]:
+    """A farm over a zygote of its own, which belongs to ``user``, with one exploration opened."""
+    with start_server([LOAD_TVM, PRELOAD], user, {}) as zygote:
         farm = LocalFarm(zygote, scratch=scratch, settings=settings)
         try:
             farm.open_task(
@@ -154,7 +156,7 @@ def _files(folder: Path) -> list[Path]:
 def _descriptors(pid: int) -> int:
     try:
         return len(os.listdir(f"/proc/{pid}/fd"))
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):  # a child that cannot be dumped, for all but root
         return 0
 
 

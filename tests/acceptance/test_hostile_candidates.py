@@ -3,15 +3,19 @@
 from itertools import chain
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.hostile_candidates import HostileCandidate, all_native, broken, good, misused, workload
 from tests.acceptance.measuring_farm import Holdings, assert_nothing_is_left, measured, measuring_farm
+from tests.server_of_user import USERS
 from tunefarm_schemas.measurement import Failed, Measurement, Stopped, Timing
 
 
-def test_each_hostile_candidate_fails_for_its_reason_and_good_ones_are_still_timed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("user", USERS)
+def test_each_hostile_candidate_fails_for_its_reason_and_good_ones_are_still_timed(tmp_path: Path, user: str) -> None:
     forbidden = tmp_path / "made-by-a-kernel"
     hostile = list(chain(all_native(str(forbidden)), broken(), misused()))
-    with measuring_farm(tmp_path, workload()) as farm:
+    with measuring_farm(tmp_path, workload(), user=user) as farm:
         measured(farm, [good()] * 3)
         before = Holdings.now(tmp_path)
         mixed = measured(farm, [trace for each in hostile for trace in (each.trace, good())])

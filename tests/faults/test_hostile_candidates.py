@@ -17,6 +17,7 @@ from tests.acceptance.hostile_candidates import (
 )
 from tests.acceptance.measuring_farm import Holdings, assert_nothing_is_left, measured, measuring_farm
 from tests.acceptance.test_hostile_candidates import complaint
+from tests.server_of_user import USERS
 from tunefarm_schemas.measurement import Failed, Stopped, Timing
 
 HOSTILE = 500
@@ -32,11 +33,12 @@ def five_hundred(forbidden: Path, generator: random.Random) -> list[HostileCandi
 
 
 @pytest.mark.faults
-def test_five_hundred_hostile_candidates_leave_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("user", USERS)
+def test_five_hundred_hostile_candidates_leave_nothing_behind(tmp_path: Path, user: str) -> None:
     forbidden = tmp_path / "made-by-a-kernel"
     hostile = five_hundred(forbidden, random.Random(7))
     traces = [trace for each in hostile for trace in (each.trace, good())]
-    with measuring_farm(tmp_path, workload()) as farm:
+    with measuring_farm(tmp_path, workload(), user=user) as farm:
         measured(farm, [good()] * 5)
         before = Holdings.now(tmp_path)
         mixed = measured(farm, traces)

@@ -3,16 +3,22 @@ from collections.abc import Iterator
 import pytest
 
 from tests.sandbox.forking import ENVIRONMENT
+from tests.server_of_user import USERS, start_server
 from tunefarm_sandbox.fork_server import ForkServer
 
 
+@pytest.fixture(scope="module", params=USERS)
+def user(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    with ForkServer.start(["children:prepare"], environment=ENVIRONMENT) as started:
+def server(user: str) -> Iterator[ForkServer]:
+    with start_server(["children:prepare"], user, ENVIRONMENT) as started:
         yield started
 
 
 @pytest.fixture
-def server_of_its_own() -> Iterator[ForkServer]:
-    with ForkServer.start([], environment=ENVIRONMENT) as started:
+def server_of_its_own(user: str) -> Iterator[ForkServer]:
+    with start_server([], user, ENVIRONMENT) as started:
         yield started

@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.sandbox.forking import ENVIRONMENT, LONG_S, answer, ended, fork, is_running
+from tests.server_of_user import ROOT, give_to
 from tunefarm_sandbox.confinement import Confinement, abilities
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 
@@ -67,9 +68,10 @@ def test_what_is_readable_can_be_read_whoever_owns_it_but_not_written(server: Fo
     assert attempt(server, "write", str(home / "token"), confinement=given).startswith("PermissionError")
 
 
-def test_a_writable_folder_can_be_written_whoever_owns_it_and_nothing_beside_it(server: ForkServer, home: Path) -> None:
+def test_a_writable_folder_can_be_written_and_nothing_beside_it(server: ForkServer, user: str, home: Path) -> None:
     inner = home / "inner"
     inner.mkdir(0o700)
+    give_to(user, inner)
     given = Confinement.strict(writable=[str(inner)])
     assert attempt(server, "write", str(inner / "new"), confinement=given) == "done 4"
     assert (inner / "new").read_bytes() == b"mine"
@@ -135,14 +137,16 @@ def test_a_system_call_that_hides_its_arguments_or_is_new_does_not_exist(server:
     assert "Function not implemented" in attempt(server, "system_call", call)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_child_of_root_is_nobody_for_good(server: ForkServer) -> None:
+def test_a_child_of_root_is_nobody_for_good(server: ForkServer, user: str) -> None:
+    if user != ROOT:
+        pytest.skip("only root can become another user")
     assert fork(server, "tell_user").channel.receive(LONG_S) == b"(65534, 65534, 65534) [] 1"
     assert attempt(server, "become_root").startswith("PermissionError")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_another_user_can_be_chosen(server: ForkServer) -> None:
+def test_another_user_can_be_chosen(server: ForkServer, user: str) -> None:
+    if user != ROOT:
+        pytest.skip("only root can become another user")
     given = Confinement(user_id=54321)
     assert fork(server, "tell_user", confinement=given).channel.receive(LONG_S).startswith(b"(54321, 54321, 54321)")
 
@@ -161,9 +165,10 @@ def test_what_is_required_is_given_where_the_kernel_has_it(server: ForkServer) -
     assert answer(server, "greet", confinement=Confinement.strict(require=True)) == b"hello "
 
 
-def test_a_compiler_works_in_its_folder(server: ForkServer, home: Path) -> None:
+def test_a_compiler_works_in_its_folder(server: ForkServer, user: str, home: Path) -> None:
     folder = home / "build"
     folder.mkdir(0o700)
+    give_to(user, folder)
     child = fork(server, "compile_and_run", confinement=Confinement.compiler(str(folder)))
     try:
         assert child.channel.receive(LONG_S) == b"7 6"

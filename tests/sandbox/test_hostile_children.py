@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.forking import LONG_S, ROOMY, answer, ended, fork, open_descriptors, within
+from tests.server_of_user import give_to
 from tunefarm_sandbox.channel import ChannelClosed
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkServer
@@ -66,8 +67,9 @@ def test_a_child_that_prints_without_end_fills_no_memory(server: ForkServer) -> 
     assert len(child.output(10**9)) <= 256 << 10
 
 
-def test_a_child_that_fills_a_file_is_stopped_at_its_limit(server: ForkServer) -> None:
+def test_a_child_that_fills_a_file_is_stopped_at_its_limit(server: ForkServer, user: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
+        give_to(user, Path(folder))
         written = answer(
             server, "fill_file", folder.encode(), confinement=Confinement.strict(writable=[folder]), limits=ROOMY
         )

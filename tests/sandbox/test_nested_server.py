@@ -5,15 +5,17 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.forking import LONG_S, answer, ended, fork, open_descriptors, settled_descriptors, within
+from tests.server_of_user import give_to
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import Child, ForkFailed, ForkServer
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
+def folder(user: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as made:
         Path(made, "given").write_text("to read")
         Path(made, "scratch").mkdir()
+        give_to(user, Path(made), Path(made, "scratch"))
         yield Path(made)
 
 

@@ -26,6 +26,17 @@ with ForkServer.start([], environment=ENVIRONMENT) as server:
         print(answer(server, "attempt", what.encode()).split()[0].decode())
     assert answer(server, "greet", b"still") == b"hello still"
     assert ended(fork(server, "abort")).described() == "killed by SIGABRT"
+    with fork(server, "wait") as child:
+        child.channel.receive(60)
+        # What a lane looks at, it can; what others of its user could take from a child, they cannot.
+        assert Path(f"/proc/{child.pid}/task/{child.pid}/schedstat").read_text()
+        for name in ("mem", "maps", "environ"):
+            try:
+                (Path("/proc") / str(child.pid) / name).open("rb").read(1)
+            except PermissionError:
+                print("PermissionError")
+            else:
+                print(f"{name} was opened")
 assert (home / "token").read_text() == "a secret"
 """
 

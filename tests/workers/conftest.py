@@ -1,22 +1,25 @@
 """One farm for all tests that can share it."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.server_of_user import USERS, start_server
 from tests.workers.measuring import RunningFarm
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_workers.farm_settings import FarmSettings
 from tunefarm_workers.local_farm import LocalFarm
 
-HERE = str(Path(__file__).parent)
+HERE = Path(__file__).parent
+ENVIRONMENT = {"PYTHONPATH": os.pathsep.join((str(HERE), str(HERE.parents[1])))}
 SETTINGS = FarmSettings(build_lanes=2, memory_bytes=512 << 20, first_build_s=4.0, first_run_s=4.0)
 
 
 @pytest.fixture(scope="session")
 def zygote() -> Iterator[ForkServer]:
-    with ForkServer.start(["hostile:arm"], environment={"PYTHONPATH": HERE}) as server:
+    with start_server(["hostile:arm"], USERS[0], ENVIRONMENT) as server:
         assert server.ready(60), server.failure
         yield server
 

@@ -14,8 +14,10 @@ import numpy as np
 import tunefarm_workers.candidate as candidate
 import tunefarm_workers.comparison_child as comparison_child
 import tunefarm_workers.reference as reference
+from tests.sandbox.attacks import tried
 from tunefarm_workers.call_timer import CallTimer
 from tunefarm_workers.guarded_tensor import GuardedTensor
+from tunefarm_workers.runtime_paths import runtime_paths
 
 PREFIX = "misdeed:"
 DAMAGED_OTHERWISE, DAMAGED_ALIKE = 72, 76
@@ -25,7 +27,10 @@ CONSTANT = 1.25
 _true_replay = candidate.replay
 _true_contents = GuardedTensor.contents
 _true_run = reference._Form.run
+_true_seconds_of = reference._seconds_of
 _misdeed = ""
+_JOB = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+_runtime: list[ctypes.CDLL] = []
 
 
 def arm() -> None:
@@ -36,6 +41,8 @@ def arm() -> None:
     candidate.CallTimer = comparison_child.CallTimer = HostileTimer
     GuardedTensor.contents = contents
     reference._Form.run = run_and_damage
+    reference._seconds_of = seconds_of_sealed
+    _runtime.append(ctypes.CDLL(runtime_paths()[1]))
 
 
 def replay(module: Any, trace_text: str | None) -> Any:
@@ -71,8 +78,34 @@ def run_and_damage(form: Any, set_number: int) -> list[GuardedTensor]:
     return outputs
 
 
+def seconds_of_sealed(function: Any, tensors: list[Any]) -> float:
+    """Refuse to run the user's function, as a kernel that raises, where a kernel could look at files."""
+    told = tried("stat: /")
+    if told != "PermissionError":
+        raise RuntimeError(f"the reference is not sealed: {told}")
+    return _true_seconds_of(function, tensors)
+
+
+def tried_by_every_thread(attack: str) -> str:
+    """What comes of ``attack`` in each thread of the kernels' pool, the calling one included."""
+    told: dict[int, str] = {}
+
+    def job(task: int, _environment: object, _data: object) -> int:
+        told[task] = tried(attack)
+        return 0
+
+    assert _runtime[0].TVMBackendParallelLaunch(_JOB(job), None, 2) == 0
+    return f"{len(told)} threads: {' '.join(sorted(set(told.values())))}"
+
+
 class HostileTimer(CallTimer):
     def call(self) -> float:
+        if _misdeed.startswith("try "):
+            raise RuntimeError(tried(_misdeed.removeprefix("try ")))
+        if _misdeed.startswith("have all threads try "):
+            raise RuntimeError(tried_by_every_thread(_misdeed.removeprefix("have all threads try ")))
+        if _misdeed == "have the runtime complain":
+            self._evaluator(1)
         if _misdeed == "segfault":
             ctypes.string_at(0)
         if _misdeed == "abort":

@@ -3,14 +3,16 @@
 import os
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.server_of_user import USERS, start_server
 from tests.workers import workloads
-from tests.workers.conftest import SETTINGS
+from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
@@ -18,6 +20,19 @@ from tunefarm_schemas.measurement import Failed, Purpose, Timing
 from tunefarm_workers.local_farm import LocalFarm
 
 ENDED_S = 60.0
+
+
+@pytest.fixture(scope="module", params=USERS)
+def zygote(request: pytest.FixtureRequest) -> Iterator[ForkServer]:
+    with start_server(["hostile:arm"], request.param, ENVIRONMENT) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def running(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFarm]:
+    farm = LocalFarm(zygote, scratch=tmp_path_factory.mktemp("scratch"), settings=SETTINGS)
+    yield RunningFarm(farm)
+    farm.close()
 
 
 def descendants() -> set[int]:

@@ -8,6 +8,8 @@ import json
 import sys
 from pathlib import Path
 
+from tunefarm_sandbox import linux
+from tunefarm_sandbox.filter_program import seal_with
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.workload import TensorArgument
@@ -28,8 +30,8 @@ _INDEX_TYPES = {"int32", "int64", "uint32", "uint64"}
 _FIX = "Build it again."
 
 
-def samples_of_folder(folder: Path) -> list[float]:
-    """Seconds per call of the artifact in ``folder``.
+def samples_of_folder(folder: Path, seal: str = "") -> list[float]:
+    """Seconds per call of the artifact in ``folder``. ``seal`` is put on before any code of it runs.
 
     Raises:
         BadInput: the folder holds no artifact, or not the one its manifest describes, or there is no TVM to run it.
@@ -41,7 +43,9 @@ def samples_of_folder(folder: Path) -> list[float]:
         memory = memoryview(bytearray(inputs.size_bytes))
         inputs.write(_arrays(manifest, arguments, folder), memory)
         order = artifact_order(manifest, folder / Path(manifest.library_name).name, inputs.tensors)
-        library = LoadedLibrary(Runtime(*runtime_paths()), order, memory)
+        # It looks at files, and must before the library runs; the threads that it asks about are placed after it.
+        near_cores = NearCores(cores_for(manifest.num_cores))
+        library = LoadedLibrary(Runtime(*runtime_paths()), order, memory, on_loaded=lambda: seal_with(seal))
     except WrongLibrary as error:
         raise BadInput("library", f"{error}.", _FIX) from error
     except NoRuntime as error:
@@ -51,7 +55,7 @@ def samples_of_folder(folder: Path) -> list[float]:
     except ValueError as error:
         raise BadInput("artifact", f"its manifest cannot be read: {error}.", _FIX) from error
     library.call()
-    NearCores(cores_for(manifest.num_cores)).wait(manifest.latency_s, library.is_on_near_cores)
+    near_cores.wait(manifest.latency_s, library.is_on_near_cores)
     return list(library.samples_s())
 
 
@@ -79,9 +83,11 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description="Time a compiled artifact in a fresh process.")
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--seal", default="", help=argparse.SUPPRESS)  # by a confined child that becomes this program
     given = parser.parse_args()
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)
     try:
-        samples_s = samples_of_folder(given.folder)
+        samples_s = samples_of_folder(given.folder, given.seal)
     except BadInput as error:
         print(json.dumps({"field": error.field, "problem": error.problem, "fix": error.fix}), file=sys.stderr)
         return 2

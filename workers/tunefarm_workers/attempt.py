@@ -216,8 +216,10 @@ class Attempt:
         return self.task.server.fork(
             "tunefarm_workers.candidate:run",
             self._order().model_dump_json().encode(),
-            limits=limits,
-            confinement=Confinement.strict(),
+            limits=limits.with_processor_time(
+                self.task.deadlines.lifetime_cpu_s(self.task.order.num_cores, INPUT_SETS)
+            ),
+            confinement=Confinement.strict(may_pin_threads=True),
         )
 
     def _check_run(self, elapsed_s: float) -> None:

@@ -17,7 +17,7 @@ from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT
 from tunefarm_workers.scheduled_module import build_in_place, replay
 from tunefarm_workers.shipped_module import changed_signature, ship
 from tunefarm_workers.task_host import held_task
-from tunefarm_workers.thread_placement import place_threads
+from tunefarm_workers.thread_placement import place_threads, seal_with_threads
 from tunefarm_workers.timing_protocol import full_timing, take_time
 
 _HOPELESS = 4.0
@@ -79,6 +79,7 @@ class _Attempt:
         self.report(Built(build_s=time.perf_counter() - self._entered_s))
         self.stage = FailureReason.RUN_ERROR
         place_threads(self._held.order.num_cores)
+        seal_with_threads()
         kernel = Kernel(self._held, shipped, runtime_module)
         timer = CallTimer(
             runtime_module,

@@ -222,6 +222,9 @@ class RunningComparison:
         # The limits are those of one schedule; each further one has tensors of its own.
         tensors_bytes = sum(size_in_bytes(argument.tensor) for argument in self.task.arguments)
         limits = self._limits.with_more_memory((len(self._entrants) - 1) * tensors_bytes)
+        # Each may be silent until its deadline, at its checks and while it is timed, with every thread computing.
+        each_s = 2 * self._deadline_s + _PATIENCE * self._order.seconds_each
+        limits = limits.with_processor_time(self.task.order.num_cores * each_s * max(len(self._entrants), 1))
         traces = [self._order.traces[index] for index in self._entrants]
         plan = ComparisonPlan(
             traces=tuple(None if trace is None else trace.text for trace in traces),
@@ -232,7 +235,7 @@ class RunningComparison:
             "tunefarm_workers.comparison_child:run",
             plan.model_dump_json().encode(),
             limits=limits,
-            confinement=Confinement.strict(),
+            confinement=Confinement.strict(may_pin_threads=True),
         )
 
     @property

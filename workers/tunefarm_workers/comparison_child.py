@@ -21,7 +21,7 @@ from tunefarm_workers.messages import Broken, ComparisonPlan, Compiled, Round, R
 from tunefarm_workers.scheduled_module import build_in_place, replay
 from tunefarm_workers.shipped_module import ShippedModule, ship
 from tunefarm_workers.task_host import held_task
-from tunefarm_workers.thread_placement import place_threads
+from tunefarm_workers.thread_placement import place_threads, seal_with_threads
 
 _SAMPLE_S = 0.001
 _ROUND_S = 0.25
@@ -38,6 +38,7 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
     plan = ComparisonPlan.model_validate_json(payload)
     libraries = _libraries(plan)
     place_threads(held_task().order.num_cores)  # not before: threads that compile may run where this one may
+    seal_with_threads()
     entrants: list[_Entrant | None] = []
     for index, library in enumerate(libraries):
         entrant, failure = _enter(library, index, channel, plan)

@@ -15,6 +15,8 @@ _LEAST_RUN_S = 1.0
 _LEAST_COLD_RUN_S = 4.0
 """Caches are flushed before every call, which takes longer than most kernels."""
 _RUN_FACTOR = 60.0
+_STAGES = 3
+"""In which a candidate's kernel runs: for the first time, on a quiet device, and on further inputs."""
 _INPUT_FACTOR = 5.0
 """Inputs of tens of MB take longer to make than the kernel takes to run; more so beside builds."""
 
@@ -45,6 +47,14 @@ class Deadlines:
         if len(self._builds_s) < _KNOWN_ENOUGH:
             return self._first_build_s
         return min(self._first_build_s, max(_LEAST_BUILD_S, _BUILD_FACTOR * median(self._builds_s)))
+
+    def lifetime_cpu_s(self, threads: int, input_sets: int) -> float:
+        """Processor time after which the kernel itself ends a candidate, should its supervisor not be there to do so.
+
+        More than every deadline of its stages allows, with ``threads`` threads that are never idle.
+        """
+        stages_s = _STAGES * self.run_wall_s(None, input_sets)
+        return _WALL_FACTOR * max(self._first_build_s, 1.0) + threads * stages_s
 
     @property
     def build_wall_s(self) -> float:

@@ -60,7 +60,7 @@ class DeviceWatch:
             "tunefarm_workers.reference_kernels:watch",
             str(self._threads).encode(),
             limits=self._limits,
-            confinement=Confinement.strict(),
+            confinement=Confinement.strict(may_pin_threads=True),
         )
 
     @property

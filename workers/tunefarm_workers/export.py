@@ -27,6 +27,8 @@ from tunefarm_workers.near_cores import NearCores
 from tunefarm_workers.tolerance import Array
 
 _LINK_S = 120.0
+_LINK_CPU_S = 4 * _LINK_S
+"""The kernel ends a compiler that nobody is there to end."""
 _KILLS_BORNE = 2
 """How many times an export whose child somebody killed is made again."""
 
@@ -138,7 +140,7 @@ class Exporter:
         return self._zygote.fork(
             "tunefarm_workers.link_child:run",
             LinkOrder(host=host, trace=trace, folder=str(own)).model_dump_json().encode(),
-            limits=self._limits,
+            limits=self._limits.with_processor_time(_LINK_CPU_S),
             confinement=Confinement.compiler(str(own)),
         )
 

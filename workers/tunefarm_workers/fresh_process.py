@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tunefarm_sandbox.channel import Channel
+from tunefarm_sandbox.seal import seal_to_hand_on
 from tunefarm_workers.runtime_paths import runtime_paths
 
 _OWN_PACKAGES = ("tunefarm_schemas", "tunefarm_sandbox", "tunefarm_workers", "tvm", "tvm_ffi", "numpy")
@@ -21,7 +22,7 @@ def become_runner(channel: Channel, payload: bytes, descriptors: list[int]) -> N
     kept = {name: value for name, value in os.environ.items() if name in {"PATH", "HOME", "LANG", "TMPDIR"}}
     environment = {**kept, "TVM_NUM_THREADS": payload.decode(), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-P", "-m", "tunefarm_workers.library_runner"]
-    command += [str(channel.fileno()), str(descriptors[0]), *runtime_paths()]
+    command += [str(channel.fileno()), str(descriptors[0]), *runtime_paths(), seal_to_hand_on()]
     os.execve(sys.executable, command, environment)  # noqa: S606 - no shell, and nothing of a message in it
 
 

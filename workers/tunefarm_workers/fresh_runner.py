@@ -44,8 +44,9 @@ class FreshRunner:
         self.child: Child = zygote.fork(
             "tunefarm_workers.fresh_process:become_runner",
             str(num_cores).encode(),
-            limits=limits,
-            confinement=Confinement(readable=(str(folder), *package_folders()), may_exec=True),
+            # Waiting for its turn it uses none; then it loads, runs, and is timed, each with all its threads.
+            limits=limits.with_processor_time(num_cores * (2 * _LOAD_S + 2 * _TIME_S)),
+            confinement=Confinement(readable=(str(folder), *package_folders()), may_exec=True, may_pin_threads=True),
             descriptors=[inputs.descriptor],
         )
 

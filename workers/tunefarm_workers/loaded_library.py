@@ -1,7 +1,7 @@
 """A compiled library with tensors to call it on, in a process that has TVM's runtime only."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 from tunefarm_workers.call_timer import EVALUATOR, CallTimer
@@ -25,8 +25,16 @@ class WrongLibrary(Exception):
 class LoadedLibrary:
     """Called by ``call``, then timed by ``samples_s``."""
 
-    def __init__(self, runtime: Runtime, order: LibraryOrder, inputs: memoryview) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        order: LibraryOrder,
+        inputs: memoryview,
+        on_loaded: Callable[[], None] = lambda: None,
+    ) -> None:
         """Load the library of ``order`` and fill its tensors from ``inputs``.
+
+        ``on_loaded`` is called once its threads stand and it is loaded, before any of its functions is called.
 
         Raises:
             WrongLibrary: its digest is not the expected one.
@@ -40,6 +48,8 @@ class LoadedLibrary:
         self._runtime = runtime
         self._order = order
         self._module = runtime.load(order.library)
+        runtime.function("runtime.NumThreads")()  # makes the threads where nothing has; sealed, it could not
+        on_loaded()
         self._distance = CoreDistance(runtime.library) if order.num_cores > 1 else None
         self._tensors = [self._filled(tensor, inputs) for tensor in order.tensors]
         self._timer = CallTimer(

@@ -31,6 +31,8 @@ from tunefarm_workers.thread_cores import cores_for
 _HOST_READY_S = 60.0
 _TURN_CALLS = 15
 """More calls than it takes to time a slow kernel, also one whose samples scatter at first."""
+_REFERENCE_CPU_S = 3600.0
+"""For each thread."""
 SEED = 20_240_601
 """Of all inputs: the same numbers on every host and in every run."""
 
@@ -93,6 +95,8 @@ class OpenTask:
         if self.order.is_scheduled:
             may_doubt = self.distribution == "normal" and not self.order.input_specs
             return FiniteReferee(lambda: on_progress(self), may_doubt=may_doubt)
+        # Far more than the function may take before it is given up; the kernel ends what nobody is there to end.
+        limits = limits.with_processor_time(self.order.num_cores * _REFERENCE_CPU_S)
         return Referee(self.server, self.arguments, limits, lambda: on_progress(self))
 
     def host_order(self) -> HostOrder:

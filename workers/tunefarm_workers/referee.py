@@ -88,7 +88,7 @@ class Referee:
             "tunefarm_workers.reference:run",
             ReferenceOrder(sets=INPUT_SETS, widen=self._widen).model_dump_json().encode(),
             limits=self._limits,
-            confinement=Confinement.strict(),
+            confinement=Confinement.strict(may_pin_threads=True),
         )
 
     @property

@@ -18,6 +18,7 @@ from tunefarm_workers.output_transfer import send_outputs
 from tunefarm_workers.scheduled_module import build_in_place
 from tunefarm_workers.shipped_module import ENTRY
 from tunefarm_workers.task_host import HeldTask, held_task, input_tensor
+from tunefarm_workers.thread_placement import seal_with_threads
 from tunefarm_workers.widened_module import widen
 
 _MESSAGE_CHARACTERS = 2000
@@ -98,6 +99,7 @@ class _Form:
         tensors: list[Any] = []
         for argument, array in zip(self._arguments, self._held.inputs(set_number), strict=True):
             tensors.append(self._tensor(argument, array, outputs))
+        seal_with_threads()
         self._least_s = min(self._least_s, _seconds_of(self._function, tensors))
         return outputs
 

@@ -5,6 +5,7 @@ import sys
 from typing import Final
 
 from tunefarm_sandbox.channel import Channel
+from tunefarm_sandbox.seal import seal_to_hand_on
 from tunefarm_schemas.frozen import Frozen
 
 ENTRY: Final = "tunefarm.confined.artifact_run:main"
@@ -25,5 +26,13 @@ def main(_channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    command = [sys.executable, "-P", "-m", "tunefarm_workers.artifact_runner", order.folder]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "tunefarm_workers.artifact_runner",
+        order.folder,
+        "--seal",
+        seal_to_hand_on(),
+    ]
     os.execve(sys.executable, command, environment)  # noqa: S606 - no shell, and nothing of a message in the command's name

@@ -322,9 +322,10 @@ class Finisher:
 def _require_right_untuned(untuned: Result) -> None:
     """Raise ``BadInput`` where the untuned function was found wrong: then nothing that was compared says anything."""
     if isinstance(untuned, Failed) and untuned.failure.reason is FailureReason.WRONG_RESULT:
+        said = untuned.failure.message
         raise BadInput(
             REFERENCE_IN_DOUBT,
-            f"the untuned function itself was found wrong, so its reference cannot be trusted: {untuned.failure.message}",
+            f"the untuned function itself was found wrong, so its reference cannot be trusted: {said}",
             "Nothing was recorded or retracted. Check the host and the device, then tune again, or on another device.",
         )
 

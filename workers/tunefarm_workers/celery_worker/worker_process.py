@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import structlog
 
+from tunefarm_sandbox import linux
 from tunefarm_sandbox.abilities import abilities
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
@@ -79,6 +80,8 @@ class WorkerProcess:
         broker = self._settings.broker()
         cores = self._settings.cores()
         remark = _confinement(self._settings)
+        # What is right for its tasks lies in this process: others of its user cannot open its memory.
+        linux.prctl(linux.PR_SET_DUMPABLE, 0)
         # Threads and children inherit it, so it comes first.
         os.sched_setaffinity(0, cores)
         for number in (signal.SIGTERM, signal.SIGINT):

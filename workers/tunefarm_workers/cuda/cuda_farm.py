@@ -146,7 +146,7 @@ def access_of(settings: CudaSettings, facts: GpuFacts) -> DeviceAccess:
 
 def _confinement(settings: CudaSettings) -> Confinement:
     if settings.device_type != "cuda":
-        return Confinement.strict()
+        return Confinement.strict(may_pin_threads=True)
     files = tuple(sorted(str(path) for path in _DEVICE_FOLDER.glob("nvidia*")))
     if settings.confined:
         return Confinement(readable=_READABLE, devices=files)

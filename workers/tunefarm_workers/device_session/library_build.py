@@ -26,6 +26,8 @@ from tunefarm_workers.processor_clock import processor_time_s
 from tunefarm_workers.shared_memory import NotSealed, SharedMemory
 
 _BUILD_S = 120.0
+_BUILD_CPU_S = 4 * _BUILD_S
+"""The kernel ends a compiler that nobody is there to end."""
 _GONE_S = 1.0
 
 OrderIn = Callable[[str], BuildOrder | ReferenceBuildOrder]
@@ -47,7 +49,7 @@ class LibraryBuild:
             self._child: Child = zygote.fork(
                 entry,
                 order(str(self._folder)).model_dump_json().encode(),
-                limits=limits,
+                limits=limits.with_processor_time(_BUILD_CPU_S),
                 confinement=Confinement(
                     readable=toolchain.readable,
                     writable=(str(self._folder),),

@@ -1,0 +1,56 @@
+"""Fork servers that belong to root or to an ordinary user, whose children are confined by other means."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from tunefarm_sandbox.captured_output import CapturedOutput
+from tunefarm_sandbox.channel import Channel
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.server_environment import server_environment
+from tunefarm_sandbox.server_process import ServerProcess
+
+ROOT: Final = "root"
+ORDINARY: Final = "an ordinary user"
+USERS: Final = (ROOT, ORDINARY) if os.geteuid() == 0 else (ORDINARY,)
+"""Whom a server can belong to in these tests."""
+ORDINARY_ID: Final = 12345 if os.geteuid() == 0 else os.geteuid()
+
+# The interpreter of these tests may lie below a folder that only root can enter: reading it is the capability kept.
+_BECOMING_ORDINARY: Final = """
+import os, sys
+from tunefarm_sandbox.process_user import CAP_DAC_READ_SEARCH, give_up_root
+give_up_root(int(sys.argv[1]), kept_capabilities=(CAP_DAC_READ_SEARCH,), across_exec=True)
+os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
+"""
+
+
+def start_server(preload: Sequence[str], user: str, environment: Mapping[str, str]) -> ForkServer:
+    """A fork server of one of ``USERS``; this process stays who it is."""
+    if user == ROOT or os.geteuid() != 0:
+        return ForkServer.start(preload, environment=environment)
+    channel, far = Channel.pair()
+    output = CapturedOutput()
+    server = ["-P", "-m", "tunefarm_sandbox.server", str(far), str(os.getpid()), *preload]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", _BECOMING_ORDINARY, str(ORDINARY_ID), *server],
+        stdin=subprocess.DEVNULL,
+        stdout=output.fileno(),
+        stderr=output.fileno(),
+        pass_fds=(far,),
+        env=server_environment(environment),
+        start_new_session=True,
+        cwd="/",
+    )
+    os.close(far)
+    return ForkServer.of(ServerProcess(channel, output, process))
+
+
+def give_to(user: str, *paths: Path) -> None:
+    """Make ``paths`` belong to one of ``USERS``, as the folders of a worker belong to the user that it runs as."""
+    if user != ROOT and os.geteuid() == 0:
+        for path in paths:
+            os.chown(path, ORDINARY_ID, ORDINARY_ID)

@@ -1,0 +1,132 @@
+"""What code that a candidate brings along finds: nothing but memory, clocks, and the descriptors of its child."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.server_of_user import USERS, start_server
+from tests.workers import workloads
+from tests.workers.conftest import ENVIRONMENT, SETTINGS
+from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
+from tunefarm_workers.fresh_runner import FreshRunner
+from tunefarm_workers.library_order import LibraryOrder
+from tunefarm_workers.local_farm import LocalFarm
+from tunefarm_workers.tolerance import Array
+
+NAMELESS = [
+    *("fork", "thread", "watch", "handle", "anonymous file", "socket", "choose cores: 0", "choose cores: 1"),
+    *("priority: 0", "priority of the user", "priority of the group", "priority by further bits", "keep orphans"),
+    *("outlive by further bits", "be dumped by further bits", "signal everything", "signal: 1", "limits: 0"),
+]
+ON_PATHS = ["open: /usr/lib", "stat: /", "list: /proc", "readlink: /proc/self/exe", "chdir: /", "create: /tmp/made"]
+
+
+@pytest.fixture(scope="module", params=USERS)
+def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFarm]:
+    with start_server(["hostile:arm"], request.param, ENVIRONMENT) as zygote:
+        local = LocalFarm(zygote, scratch=tmp_path_factory.mktemp("scratch"), settings=SETTINGS)
+        try:
+            yield RunningFarm(local)
+        finally:
+            local.close()
+
+
+@pytest.fixture(scope="module")
+def opened(farm: RunningFarm) -> str:
+    exploration = farm.open(workloads.matmul(64))
+    # The reference runs meanwhile, and says so where it is not sealed.
+    assert isinstance(farm.measure(exploration, workloads.tiled(workloads.matmul(64))).result, Timing)
+    return exploration
+
+
+@pytest.mark.parametrize("attack", [*NAMELESS, *ON_PATHS])
+def test_a_candidate_is_refused_what_is_no_computing(farm: RunningFarm, opened: str, attack: str) -> None:
+    assert message_of(farm.measure(opened, misdeed(f"try {attack}"))) in {
+        "RuntimeError: PermissionError",
+        "RuntimeError: RuntimeError",  # a thread that did not start
+    }
+
+
+@pytest.mark.parametrize("attack", ["stat: /", "choose cores: 0", "fork"])
+def test_so_are_the_threads_of_its_kernel(farm: RunningFarm, opened: str, attack: str) -> None:
+    told = message_of(farm.measure(opened, misdeed(f"have all threads try {attack}")))
+    assert told == "RuntimeError: 2 threads: PermissionError"
+
+
+@pytest.mark.parametrize("attack", ["open the memory behind descriptors", "open the memory", "choose cores", "signal"])
+def test_a_candidate_cannot_reach_the_child_that_knows_what_is_right(
+    farm: RunningFarm, opened: str, attack: str
+) -> None:
+    task = farm.farm._lane.task(opened)
+    for pid in (task.host.pid, task.referee.child.pid, os.getpid()):
+        assert message_of(farm.measure(opened, misdeed(f"try {attack}: {pid}"))) == "RuntimeError: PermissionError"
+
+
+def test_schedules_that_are_compared_are_sealed_as_well(farm: RunningFarm, opened: str) -> None:
+    order = ComparisonOrder(exploration_id=opened, traces=(misdeed("try stat: /"),), seconds_each=0.1)
+    result = farm.farm.compare(order).results[0]
+    assert isinstance(result, Failed)
+    assert result.failure.message == "RuntimeError: PermissionError"
+
+
+def test_what_the_runtime_complains_of_is_told_under_the_seal(farm: RunningFarm, opened: str) -> None:
+    failed = farm.measure(opened, misdeed("have the runtime complain"))
+    assert reason_of(failed) is FailureReason.RUN_ERROR
+    assert message_of(failed).startswith("TypeError")
+
+
+@pytest.mark.parametrize("abi", ["stable", "packed"])
+def test_parallel_kernels_are_timed_and_verified_under_the_seal(farm: RunningFarm, abi: str, tmp_path: Path) -> None:
+    module = workloads.matmul(64)
+    exploration = farm.open(module, abi=abi)
+    for purpose in (Purpose.SEARCH, Purpose.VERIFY):
+        assert isinstance(farm.measure(exploration, workloads.tiled(module), purpose).result, Timing)
+
+
+def test_an_exported_library_is_sealed_before_it_is_called(
+    running: RunningFarm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filters: list[set[str]] = []
+    true_outputs = FreshRunner.outputs
+
+    def outputs(runner: FreshRunner, order: LibraryOrder) -> list[Array]:
+        given = true_outputs(runner, order)  # the library was called once, and its process waits
+        threads = Path(f"/proc/{runner.child.pid}/task").iterdir()
+        filters.append({_line(thread / "status", "Seccomp_filters") for thread in threads})
+        return given
+
+    monkeypatch.setattr(FreshRunner, "outputs", outputs)
+    module = workloads.matmul(64)
+    exploration = running.open(module)
+    order = ExportOrder(exploration_id=exploration, trace=workloads.tiled(module), processes=1)
+    assert isinstance(running.farm.export(order), Exported)
+    assert filters == [{"2"}]
+
+
+def _line(status: Path, name: str) -> str:
+    return next(line.split()[1] for line in status.read_text().splitlines() if line.startswith(f"{name}:"))
+
+
+def test_whatever_runs_code_of_others_has_a_limit_of_processor_time(farm: RunningFarm, opened: str) -> None:
+    task = farm.farm._lane.task(opened)
+    number = farm.submit(opened, misdeed("never return"))
+    host = psutil.Process(task.host.pid)
+    deadline_s = time.monotonic() + 60
+    while not (children := host.children()) or not all(_has_cpu_limit(child.pid) for child in children):
+        assert time.monotonic() < deadline_s, "a child has no limit"
+        time.sleep(0.01)
+    assert isinstance(farm.collect(1)[number].result, Failed)
+
+
+def _has_cpu_limit(pid: int) -> bool:
+    try:
+        limits = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return "unlimited" not in next(line for line in limits if line.startswith("Max cpu time"))
