@@ -13,7 +13,7 @@ import pytest
 
 from tests.farm.workers import eventually
 from tests.workers import workloads
-from tests.workers.conftest import HERE, SETTINGS
+from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm, misdeed
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
@@ -152,7 +152,7 @@ def test_a_comparison_and_an_export_end_soon_when_they_are_not_wanted_any_more(r
 
 def test_a_killed_zygote_ends_the_farm_in_words(tmp_path: Path) -> None:
     module = workloads.matmul(64)
-    with ForkServer.start(["hostile:arm"], environment={"PYTHONPATH": HERE}) as zygote:
+    with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as zygote:
         running = RunningFarm(LocalFarm(zygote, scratch=tmp_path, settings=SETTINGS))
         opened = running.open(module)
         for _ in range(4):

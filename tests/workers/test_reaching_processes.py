@@ -24,14 +24,14 @@ CONSTANT = struct.pack("=f", 1.25).hex()
 SCRIPT = """
 import os, sys
 from pathlib import Path
-from tests.workers.conftest import HERE, SETTINGS
+from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm
 from tests.workers.test_reaching_processes import measure_while_others_reach
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_workers.local_farm import LocalFarm
 
 assert os.geteuid() != 0
-with ForkServer.start(["hostile:arm"], environment={"PYTHONPATH": HERE}) as zygote:
+with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as zygote:
     assert zygote.ready(120), zygote.failure
     farm = LocalFarm(zygote, scratch=Path(sys.argv[1]), settings=SETTINGS)
     try:
