@@ -111,7 +111,11 @@ class Machine(AbstractContextManager["Machine"]):
         Raises:
             BadInput: any part of the request cannot be tuned.
         """
-        return understand(self.zygote, request)
+        return understand(self.zygote, request.model_copy(update={"callees": self._callees}))
+
+    @property
+    def _callees(self) -> tuple[str, ...]:
+        return self.settings.callees.get(LOCAL_TENANT, ())
 
     def recognised(self, workloads: Sequence[Workload], *, with_schedules: bool) -> tuple[Workload, ...]:
         """The workloads, each as it is stored where the store has it under other names of variables.
@@ -144,6 +148,7 @@ class Machine(AbstractContextManager["Machine"]):
             fresh=options.fresh,
             labels=options.labels,
             input_specs=answer.input_specs,
+            callees=self._callees,
         )
         return self.store.create_job(LOCAL_TENANT, spec, examples=answer.input_examples)
 

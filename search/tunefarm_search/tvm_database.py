@@ -20,7 +20,8 @@ from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Workload
 from tunefarm_search.asked_forms import MARK, Form, forms_of, hash_of, workload_of_form
-from tunefarm_search.intrinsics import apply_steps, triple_of
+from tunefarm_search.intrinsics import triple_of
+from tunefarm_search.judged_schedule import judged_schedule
 from tunefarm_search.target import canonical_target
 from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
 from tunefarm_search.workload import workload_of
@@ -211,9 +212,9 @@ def _target(value: Any) -> Target:
 
 
 def _replayed(workload: Workload, target: Target, steps: Any) -> Trace:
-    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
     try:
-        apply_steps(steps, schedule, target.kind, triple_of(target))
+        module = tvm.ir.load_json(workload.module_json)
+        judged_schedule(module, steps, kind=target.kind, triple=triple_of(target))
     except TVM_ERRORS as error:
         raise _Refused(f"its trace does not replay: {last_line(error)}") from error
     return Trace.from_json(steps)

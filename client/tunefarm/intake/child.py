@@ -17,6 +17,7 @@ from tunefarm_schemas.input_spec import InputExample, InputSpec
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space, Trace
 from tunefarm_schemas.workload import Workload
+from tunefarm_search.foreign_input import require_permitted_module
 from tunefarm_search.space import sketches_of
 from tunefarm_search.target import canonical_target, reason_it_cannot_run_here
 from tunefarm_search.workload import functions_of, workload_of
@@ -38,6 +39,9 @@ def understand(request: IntakeRequest) -> IntakeAnswer:
     target, notes = understand_target(request.target, request.host_cores, elsewhere=request.elsewhere)
     module, name = read_module(request.module)
     workloads = chosen_workloads(module, name, request.function, all_functions=request.all_functions)
+    if request.callees is not None:
+        for workload in workloads:
+            require_permitted_module(tvm.ir.load_json(workload.module_json), request.callees)
     specs, examples = _inputs(request, workloads)
     return IntakeAnswer(
         workloads=workloads,
@@ -104,7 +108,7 @@ def _seed_traces(request: IntakeRequest, workloads: Sequence[Workload]) -> tuple
     if not request.seeds:
         return ()
     module = only_module(workloads, "seed_traces")
-    return tuple(seed_trace(seed, module) for seed in request.seeds)
+    return tuple(seed_trace(seed, module, request.callees) for seed in request.seeds)
 
 
 def only_module(workloads: Sequence[Workload], field: str) -> Any:

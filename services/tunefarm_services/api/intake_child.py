@@ -13,7 +13,6 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.workload import Workload
 from tunefarm_search.foreign_input import (
-    forbidden_in_record,
     foreign_module,
     foreign_sketch,
     foreign_trace,
@@ -38,10 +37,6 @@ from tunefarm_services.api.intake_messages import (
 )
 from tunefarm_services.api.target_presets import PRESETS
 from tunefarm_services.same_workload import SameQuestion, compared
-
-KINDS: Final = ("llvm", "cuda", "rocm", "metal", "vulkan", "opencl")
-REFUSED_ATTRIBUTES: Final = frozenset({"cl-opt", "libs", "options", "runtime", "system-lib", "link-params", "jit"})
-"""Attributes of targets that reach into the compiler's own command line or load code."""
 
 
 def read(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
@@ -104,19 +99,12 @@ def understand_target(question: TargetText) -> TargetAnswer:
             raise BadInput("target", f"{threads[:20]!r} is not a number of threads.", "Write, say, host:2.")
         return TargetAnswer(target=host_target(int(threads) if threads else cores), notes=())
     found = _found_target(question.text, cores)
-    attributes = json.loads(found.target.canonical)
-    host = attributes.get("host")
-    refused = sorted(REFUSED_ATTRIBUTES & (attributes.keys() | (host.keys() if isinstance(host, dict) else set())))
-    if refused:
-        raise BadInput("target", f"it has the attribute {refused[0]}.", "Leave it out: the farm decides that itself.")
-    if found.target.kind not in KINDS:
-        raise BadInput("target", f"the kind {found.target.kind} is not tuned here.", f"Use one of: {', '.join(KINDS)}.")
     return TargetAnswer(target=found.target, notes=found.notes)
 
 
 def _found_target(text: str, cores: int) -> CanonicalTarget:
     try:
-        return canonical_target(text, cores)
+        return canonical_target(text, cores, tuned=True)
     except BadInput as refused:
         if text.lstrip().startswith("{"):
             raise
@@ -155,11 +143,6 @@ def _entries(database: ParsedDatabase, callees: Sequence[str]) -> DatabaseEntrie
     workloads: dict[str, Workload] = {}
     targets: dict[str, Target] = {}
     for line in database.accepted:
-        callee = forbidden_in_record(line.workload, line.trace, callees)
-        if callee is not None:
-            reason = f"it calls {callee}, which is not allowed"
-            refused.append(DatabaseRefusal(file="records", line=line.line, reason=reason))
-            continue
         workload_id, target_id = line.workload.workload_id, line.target.target_id
         workloads[workload_id], targets[target_id] = line.workload, line.target
         accepted.append(
