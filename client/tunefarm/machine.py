@@ -122,7 +122,7 @@ class Machine(AbstractContextManager["Machine"]):
 
         ``with_schedules`` where schedules that were made for them are to be used with the stored ones.
         """
-        return recognised(self.store, LOCAL_TENANT, workloads, self._compare, with_schedules=with_schedules)
+        return recognised(self.store, LOCAL_TENANT, workloads, self.compare, with_schedules=with_schedules)
 
     def create_job(self, answer: IntakeAnswer, options: JobOptions) -> Job:
         """Store a job over everything that was understood."""
@@ -219,7 +219,8 @@ class Machine(AbstractContextManager["Machine"]):
         finally:
             self.store.release(lease)
 
-    def _compare(self, question: SameQuestion) -> SameAnswer:
+    def compare(self, question: SameQuestion) -> SameAnswer:
+        """Which stored workloads may stand for others. Raises BadInput, ForkFailed."""
         return call(self.zygote, SAME_ENTRY, question, SameAnswer, field="module")
 
     def _bystanders(self) -> list[Child]:

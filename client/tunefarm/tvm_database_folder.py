@@ -1,10 +1,12 @@
 """The folder in which TVM keeps a JSON database."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tunefarm.intake.module_source import readable_file
+from tunefarm.intake.module_source import LARGEST_FILE_BYTES, readable_file
 from tunefarm.job_options import output_folder
+from tunefarm_services.database_reading import LONGEST_RECORD, LONGEST_WORKLOAD
 
 WORKLOADS_NAME: Final = "database_workload.json"
 RECORDS_NAME: Final = "database_tuning_record.json"
@@ -28,9 +30,36 @@ def read_database(folder_text: str) -> tuple[str, str]:
         BadInput: there is no database in the folder.
     """
     folder = Path(folder_text).expanduser()
+    return _text(folder / WORKLOADS_NAME), _text(folder / RECORDS_NAME)
+
+
+def database_lines(folder_text: str) -> tuple[Iterator[str], Iterator[str]]:
+    """The lines of both files, read while they are taken: workloads, records.
+
+    Raises:
+        BadInput: there is no database in the folder.
+    """
+    folder = Path(folder_text).expanduser()
+    return (
+        _lines(_readable(folder / WORKLOADS_NAME), LONGEST_WORKLOAD),
+        _lines(_readable(folder / RECORDS_NAME), LONGEST_RECORD),
+    )
+
+
+def _lines(path: Path, longest: int) -> Iterator[str]:
+    """Lines without their ends. Of one that is longer than any that is taken, only its beginning."""
+    with path.open("rb") as file:
+        while line := file.readline(longest + 2):
+            text = line.decode("utf-8", "replace").rstrip("\r\n")
+            while not line.endswith(b"\n") and (line := file.readline(1 << 20)):
+                pass
+            yield text
+
+
+def _text(path: Path) -> str:
+    return _readable(path, LARGEST_FILE_BYTES).read_text(encoding="utf-8", errors="replace")
+
+
+def _readable(path: Path, largest_bytes: int | None = None) -> Path:
     fix = f"Give a folder with {WORKLOADS_NAME} and {RECORDS_NAME}."
-    return _text(folder / WORKLOADS_NAME, fix), _text(folder / RECORDS_NAME, fix)
-
-
-def _text(path: Path, fix: str) -> str:
-    return readable_file("folder", str(path), fix=fix).read_text(encoding="utf-8", errors="replace")
+    return readable_file("folder", str(path), fix=fix, largest_bytes=largest_bytes)

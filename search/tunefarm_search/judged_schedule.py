@@ -21,7 +21,7 @@ def judged_schedule(
     """A TVM schedule of ``module`` with a trace's JSON value applied. Its module may call ``callees``.
 
     What the text of a trace says is not looked at: values in it may be JSON in strings in JSON, and only the module
-    that comes out tells what all of it meant. Applying may crash TVM, so outside of tests this runs in a confined child.
+    that comes out tells what all of it meant. Applying may crash TVM: call it in a confined child.
 
     Raises:
         NotPermitted: the scheduled module holds what is on no allow-list.

@@ -152,7 +152,7 @@ class _Judge:
         attributes = self.nodes[call.get("attrs", 0)]
         if attributes["type"] == "ir.DictAttrs":
             return bool(self._items(attributes["data"]["__dict__"]))
-        return attributes["type"] != "None"
+        return str(attributes["type"]) != "None"
 
     def _op(self, name: Any) -> None:
         if not (name in ARITHMETIC or name in SCHEDULING or name in LLVM_CALLS or name in NAMED_CALLS):

@@ -127,6 +127,8 @@ WORD: Final = re.compile(r"[\w.:-]{0,100}")
 """A string that is an argument or an annotation. Some operators paste theirs into assembly text."""
 
 LOADABLE_FAMILIES: Final = ("ffi.", "ir.", "prim.", "tirx.", "s_tir.", "relax.", "arith.", "te.", "script.")
-NEVER_LOADED: Final = frozenset({"ffi.Module", "ffi.Function", "ffi.OpaquePyObject", "ffi.Bytes", "ir.ExternFunc"})
+NEVER_LOADED: Final = frozenset(
+    {"ffi.Module", "ffi.Function", "ffi.OpaquePyObject", "ffi.Bytes", "ir.ExternFunc", "relax.expr.ExternFunc"}
+)
 PLAIN_NODES: Final = frozenset({"None", "bool", "int", "float", "str", "DataType", "dtype", "Device"})
 """What a text may hold that TVM is to load. Relax is loaded, so that its refusal can tell how to lower it."""

@@ -72,7 +72,9 @@ def require_permitted_target(attributes: Mapping[str, Any], *, tuned: bool = Fal
         if name == "host" and isinstance(value, Mapping) and depth > 0:
             require_permitted_target(value, depth=depth - 1)
         elif not _is_plain(value):
-            raise BadInput("target", f"its attribute {name} has a value that is not allowed.", "Write a word or number.")
+            raise BadInput(
+                "target", f"its attribute {name} has a value that is not allowed.", "Write a word or number."
+            )
 
 
 def _is_plain(value: Any) -> bool:

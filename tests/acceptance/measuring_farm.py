@@ -26,17 +26,17 @@ from tunefarm_schemas.trace import Trace
 from tunefarm_search.tvm_loading import LOAD_TVM
 from tunefarm_workers.farm_settings import FarmSettings
 from tunefarm_workers.local_farm import LocalFarm
-from tunefarm_workers.preload import PRELOAD
 
 SETTINGS = FarmSettings(build_lanes=2, memory_bytes=512 << 20, first_build_s=4.0, first_run_s=3.0)
 EXPLORATION = "exploration"
+HERE = str(Path(__file__).parent)
 WAIT_S = 180.0
 
 
 @contextmanager
 def measuring_farm(scratch: Path, module: tvm.IRModule, settings: FarmSettings = SETTINGS) -> Iterator[LocalFarm]:
-    """A farm over a zygote of its own, with one exploration opened."""
-    with ForkServer.start([LOAD_TVM, PRELOAD]) as zygote:
+    """A farm over a zygote of its own, with one exploration opened. It builds whatever it is given."""
+    with ForkServer.start([LOAD_TVM, "unjudged:arm"], environment={"PYTHONPATH": HERE}) as zygote:
         farm = LocalFarm(zygote, scratch=scratch, settings=settings)
         try:
             farm.open_task(

@@ -3,9 +3,7 @@
 It runs confined, with limits on time and memory, in a process that is made for one question and may die over it.
 """
 
-import json
 from collections.abc import Sequence
-from typing import Final
 
 from tunefarm_sandbox.channel import Channel
 from tunefarm_sandbox.question import answer
@@ -20,13 +18,10 @@ from tunefarm_search.foreign_input import (
 )
 from tunefarm_search.host_cores import usable_physical_cores
 from tunefarm_search.target import CanonicalTarget, canonical_target, host_target
-from tunefarm_search.tvm_database import ParsedDatabase, export_database, parse_database
+from tunefarm_search.tvm_database import export_database
 from tunefarm_search.workload import functions_of
 from tunefarm_services.api.intake_messages import (
     DatabaseEntries,
-    DatabaseEntry,
-    DatabaseQuestion,
-    DatabaseRefusal,
     DatabaseText,
     ModuleAnswer,
     ModuleQuestion,
@@ -47,13 +42,6 @@ def read(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
 def target(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
     """Entry of a child: a ``TargetText`` in, a ``TargetAnswer`` or a refusal out."""
     answer(channel, lambda: understand_target(TargetText.model_validate_json(payload)))
-
-
-def read_database(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
-    """Entry of a child: a ``DatabaseQuestion`` in, ``DatabaseEntries`` out."""
-    question = DatabaseQuestion.model_validate_json(payload)
-    text = question.database
-    answer(channel, lambda: _entries(parse_database(text.workloads, text.records), question.callees))
 
 
 def write_database(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
@@ -136,24 +124,6 @@ def _only(workloads: Sequence[UnderstoodWorkload], question: ModuleQuestion) -> 
         fix = "Make a job of its own for each function that has schedules."
         raise BadInput(field, "a schedule fits one function, and several are tuned.", fix)
     return workloads[0].workload
-
-
-def _entries(database: ParsedDatabase, callees: Sequence[str]) -> DatabaseEntries:
-    accepted, refused = [], [DatabaseRefusal(file=r.file, line=r.line, reason=r.reason) for r in database.refused]
-    workloads: dict[str, Workload] = {}
-    targets: dict[str, Target] = {}
-    for line in database.accepted:
-        workload_id, target_id = line.workload.workload_id, line.target.target_id
-        workloads[workload_id], targets[target_id] = line.workload, line.target
-        accepted.append(
-            DatabaseEntry(workload_id=workload_id, target_id=target_id, trace=line.trace, latency_s=line.latency_s)
-        )
-    return DatabaseEntries(
-        workloads=tuple(workloads.values()),
-        targets=tuple(targets.values()),
-        accepted=tuple(accepted),
-        refused=tuple(refused),
-    )
 
 
 def _database_text(entries: DatabaseEntries) -> DatabaseText:
