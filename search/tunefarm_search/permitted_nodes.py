@@ -123,7 +123,7 @@ ANNOTATION_VALUES: Final = frozenset(
 
 NAME: Final = re.compile(r"[\w.:;,/$@|~-]{0,500}")
 """A name of a variable, buffer or block: without what code generators would copy into a program's text as code."""
-WORD: Final = re.compile(r"[\w.:-]{0,100}")
+WORD: Final = re.compile(r"[\w.:/-]{0,100}")
 """A string that is an argument or an annotation. Some operators paste theirs into assembly text."""
 
 LOADABLE_FAMILIES: Final = ("ffi.", "ir.", "prim.", "tirx.", "s_tir.", "relax.", "arith.", "te.", "script.")

@@ -22,7 +22,13 @@ from tunefarm_search.tvm_trace import trace_of
 MARKER = "/tmp/tunefarm-foreign-marker"
 EXTENT = 16
 TARGET: dict[str, object] = {"kind": "llvm", "mcpu": "x86-64", "num-cores": 1}
-CYCLE = '{"root_index":0,"nodes":[{"type":"ffi.Array","data":[0]}],"metadata":{"tvm_version":"%s"}}' % tvm.__version__
+CYCLE = json.dumps(
+    {
+        "root_index": 0,
+        "nodes": [{"type": "ffi.Array", "data": [0]}],
+        "metadata": {"tvm_version": str(tvm.__version__)},
+    }
+)
 """TVM reads it until its stack is full."""
 LLVM_TEXT = "define i32 @payload() { ret i32 0 }"
 
