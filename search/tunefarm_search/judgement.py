@@ -15,6 +15,7 @@ from tunefarm_search.permitted_nodes import (
     ANNOTATION_VALUES,
     ANNOTATIONS,
     ARITHMETIC,
+    DEVICE_FUNCTIONS,
     FUNCTION_ATTRIBUTES,
     LLVM_CALLS,
     LLVM_INTRINSICS,
@@ -135,7 +136,7 @@ class _Judge:
         short = name.removeprefix("tirx.")
         if name in NAMED_CALLS:
             callee = self.text_of_first(call)
-            if callee not in self._callees:
+            if callee not in self._callees and callee not in DEVICE_FUNCTIONS:
                 raise _not_called(f"{short}({callee[:SHOWN]!r})")
             arguments = arguments[1:]
         elif name in LLVM_CALLS:

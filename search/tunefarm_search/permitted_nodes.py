@@ -34,6 +34,7 @@ SCHEDULING: Final = frozenset(
             *("tvm_warp_shuffle_up", "tvm_warp_shuffle_xor", "type_annotation", "ptx.ldmatrix", "ptx.mma"),
             *("ptx.cp_async_ca", "ptx.cp_async_cg", "ptx.cp_async_commit_group", "ptx.cp_async_wait_group"),
             *("ptx.cp_async_wait_all", "ptx_legacy.ldmatrix", "ptx_legacy.mma"),
+            *("make_filled_simdgroup_matrix", "simdgroup_load", "simdgroup_multiply_accumulate", "simdgroup_store"),
         )
     }
 )
@@ -47,6 +48,7 @@ LLVM_INTRINSICS: Final = (
     *("llvm.trunc", "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512"),
     *("llvm.x86.avx512.vpdpbusd.512", "llvm.aarch64.neon.addp", "llvm.aarch64.neon.saddlp", "llvm.aarch64.neon.smull"),
     *("llvm.aarch64.neon.sdot", "llvm.aarch64.neon.udot", "llvm.riscv.vfmul", "llvm.riscv.vwmul"),
+    *("llvm.amdgcn.mfma", "llvm.amdgcn.sdot4"),
 )
 """Intrinsics of LLVM that compute on registers; each stands for its forms for several types."""
 
@@ -54,6 +56,9 @@ NAMED_CALLS: Final = frozenset(
     {"tirx.call_extern", "tirx.call_pure_extern", "tirx.tvm_call_packed", "tirx.tvm_call_cpacked"}
 )
 """Calls of a function by the name that is their first argument. The name has to be allowed."""
+
+DEVICE_FUNCTIONS: Final = frozenset({"__dp4a"})
+"""Functions of graphics compilers that TVM's own intrinsics call, and that compute on registers."""
 
 NODES: Final = frozenset(
     {"None", "bool", "int", "float", "str", "ffi.Array", "ffi.Map", "ffi.String", "ffi.Shape"}
@@ -76,9 +81,9 @@ NODES: Final = frozenset(
     | {
         f"tirx.{name}"
         for name in (
-            *("AllocBuffer", "AssertStmt", "AttrStmt", "Bind", "Break", "BufferRegionType", "BufferStore"),
+            *("AllocBuffer", "AssertStmt", "AttrStmt", "Axis", "Bind", "Break", "BufferRegionType", "BufferStore"),
             *("BufferType", "Continue", "DeclBuffer", "Evaluate", "For", "IfThenElse", "IterVar", "PrimFunc"),
-            *("SeqStmt", "While"),
+            *("Iter", "SeqStmt", "TileLayout", "While"),
         )
     }
     | {"s_tir.MatchBufferRegion", "s_tir.SBlock", "s_tir.SBlockRealize"}
