@@ -12,15 +12,12 @@ from typing import Any, Final
 from fuzz.mutation import mutated_bytes, mutated_json
 from fuzz.seeds import TARGET, database_texts, seeds
 from fuzz.trace_child import ENTRY, AppliedTrace, Script
-from tunefarm.confined import tvm_exchange
 from tunefarm.confined.call import call
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_search.tvm_loading import LOAD_TVM
 from tunefarm_services.api.intake import ZygoteIntake
 from tunefarm_services.api.intake_messages import (
-    DatabaseQuestion,
-    DatabaseText,
     ModuleAnswer,
     ModuleQuestion,
     ModuleText,
@@ -49,7 +46,7 @@ class ConfinedDoor:
         self.intake.start()
         while self.intake.state() == "loading":
             time.sleep(0.05)
-        preload = (LOAD_TVM, "tunefarm.confined.tvm_exchange", "fuzz.trace_child")
+        preload = (LOAD_TVM, "fuzz.trace_child")
         self.zygote = ForkServer.start(preload, environment={**os.environ, "PYTHONPATH": str(ROOT)})
         self._zygotes = set(children_of("self")) - others
 
@@ -159,7 +156,7 @@ class TraceTarget:
 
 
 class ImportTarget:
-    """Both files of a TVM database, as the service and the client import them."""
+    """Both files of a TVM database, as the service and the command import them."""
 
     def __init__(self) -> None:
         self._door = ConfinedDoor()
@@ -180,22 +177,18 @@ class ImportTarget:
         return json.dumps({"workloads": workloads, "records": records})
 
     def check(self, case: str) -> str | None:
-        """Import it twice: by the service's child and by the client's."""
-        text = json.loads(case)
-        return self._door.judged(lambda: self._service(text)) or self._door.judged(lambda: self._client(text))
+        """Read it line by line."""
+        return self._door.judged(lambda: self._read(json.loads(case)))
 
     def close(self) -> None:
         """End the zygotes."""
         self._door.close()
 
-    def _service(self, text: dict[str, str]) -> None:
-        database = DatabaseText(workloads=text["workloads"], records=text["records"])
-        self._door.intake.read_database(DatabaseQuestion(database=database))
-
-    def _client(self, text: dict[str, str]) -> None:
-        question = tvm_exchange.DatabaseText(workloads=text["workloads"], records=text["records"])
-        entry, answer = tvm_exchange.READ_ENTRY, tvm_exchange.Entries
-        call(self._door.zygote, entry, question, answer, field="folder", timeout_s=TIMEOUT_S)
+    def _read(self, text: dict[str, str]) -> str | None:
+        workloads, records = (text[name].split("\n") for name in ("workloads", "records"))
+        read = self._door.intake.read_database(workloads, records, ())
+        reasons = [line.reason for batch in read for line in batch.refused]
+        return next((reason for reason in reasons if "exited with code" in reason), None)
 
 
 def pool_of(texts: list[str]) -> list[Any]:

@@ -3,16 +3,15 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tunefarm.confined.call import call
-from tunefarm.confined.tvm_exchange import READ_ENTRY, WRITE_ENTRY, DatabaseText, Entries, Entry, Refusal
+from tunefarm.confined.call import LIMITS, call
+from tunefarm.confined.tvm_exchange import WRITE_ENTRY, DatabaseText, Entries, Entry
 from tunefarm.job_options import output_folder
 from tunefarm.record_queries import listed, named_record
-from tunefarm.tvm_database_folder import read_database, write_database
+from tunefarm.tvm_database_folder import database_lines, write_database
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.record import RecordStatus, TuningRecord
-from tunefarm_schemas.workload import Workload
-from tunefarm_services.claims import claim, kept, key_without_place
+from tunefarm_services.database_import import ImportOutcome, take_in
+from tunefarm_services.database_reading import ReadingLimits, read_database
 from tunefarm_services.store import LOCAL_TENANT, Store
 
 if TYPE_CHECKING:
@@ -20,14 +19,6 @@ if TYPE_CHECKING:
 
 MOST_RECORDS: Final = 100_000
 TIMEOUT_S: Final = 300.0
-
-
-class ImportOutcome(Frozen):
-    """What an import did: ids of the records that are new, how many were there already, and the lines refused."""
-
-    record_ids: tuple[str, ...]
-    already_there: int
-    refusals: tuple[Refusal, ...]
 
 
 def export_records(machine: "Machine", folder_text: str, record_ids: Sequence[str]) -> int:
@@ -53,18 +44,12 @@ def import_database(machine: "Machine", folder_text: str) -> ImportOutcome:
     """Take in every usable line of a TVM database as a claim.
 
     Raises:
-        BadInput: there is no database in the folder, or reading it crashes TVM.
+        BadInput: there is no database in the folder.
     """
-    workloads, records = read_database(folder_text)
-    text = DatabaseText(workloads=workloads, records=records)
-    entries = call(machine.zygote, READ_ENTRY, text, Entries, field="folder", timeout_s=TIMEOUT_S)
-    known = machine.recognised([entry.workload for entry in entries.accepted], with_schedules=True)
-    taken = [_take_in(machine.store, entry, workload) for entry, workload in zip(entries.accepted, known, strict=True)]
-    return ImportOutcome(
-        record_ids=tuple(record_id for record_id in taken if record_id is not None),
-        already_there=taken.count(None),
-        refusals=entries.refused,
-    )
+    workloads, records = database_lines(folder_text)
+    zygote, callees = machine.zygote, machine.settings.callees.get(LOCAL_TENANT, ())
+    read = read_database(lambda: zygote, workloads, records, callees=callees, limits=ReadingLimits(LIMITS))
+    return take_in(machine.store, LOCAL_TENANT, read, machine.compare)
 
 
 def _exportable(record: TuningRecord) -> TuningRecord:
@@ -81,11 +66,3 @@ def _entry(store: Store, record: TuningRecord) -> Entry:
         trace=record.trace,
         latency_s=record.latency_s,
     )
-
-
-def _take_in(store: Store, entry: Entry, workload: Workload) -> str | None:
-    """Store one claim for its workload, as the store knows it; None when it is there already."""
-    key = key_without_place(workload.workload_id, entry.target.target_id)
-    offered = claim(LOCAL_TENANT, key, entry.trace, entry.latency_s, "imported")
-    record, is_new = kept(store, offered, workload, entry.target)
-    return record.record_id if is_new else None

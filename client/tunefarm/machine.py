@@ -111,14 +111,18 @@ class Machine(AbstractContextManager["Machine"]):
         Raises:
             BadInput: any part of the request cannot be tuned.
         """
-        return understand(self.zygote, request)
+        return understand(self.zygote, request.model_copy(update={"callees": self._callees}))
+
+    @property
+    def _callees(self) -> tuple[str, ...]:
+        return self.settings.callees.get(LOCAL_TENANT, ())
 
     def recognised(self, workloads: Sequence[Workload], *, with_schedules: bool) -> tuple[Workload, ...]:
         """The workloads, each as it is stored where the store has it under other names of variables.
 
         ``with_schedules`` where schedules that were made for them are to be used with the stored ones.
         """
-        return recognised(self.store, LOCAL_TENANT, workloads, self._compare, with_schedules=with_schedules)
+        return recognised(self.store, LOCAL_TENANT, workloads, self.compare, with_schedules=with_schedules)
 
     def create_job(self, answer: IntakeAnswer, options: JobOptions) -> Job:
         """Store a job over everything that was understood."""
@@ -144,6 +148,7 @@ class Machine(AbstractContextManager["Machine"]):
             fresh=options.fresh,
             labels=options.labels,
             input_specs=answer.input_specs,
+            callees=self._callees,
         )
         return self.store.create_job(LOCAL_TENANT, spec, examples=answer.input_examples)
 
@@ -214,7 +219,8 @@ class Machine(AbstractContextManager["Machine"]):
         finally:
             self.store.release(lease)
 
-    def _compare(self, question: SameQuestion) -> SameAnswer:
+    def compare(self, question: SameQuestion) -> SameAnswer:
+        """Which stored workloads may stand for others. Raises BadInput, ForkFailed."""
         return call(self.zygote, SAME_ENTRY, question, SameAnswer, field="module")
 
     def _bystanders(self) -> list[Child]:

@@ -14,10 +14,10 @@ from tunefarm_schemas.workload import Abi
 
 if TYPE_CHECKING:
     from tunefarm.confined.record_view import RecordView
-    from tunefarm.database_exchange import ImportOutcome
     from tunefarm.intake.intake_request import IntakeRequest
     from tunefarm.machine import Machine
     from tunefarm.remote.views import ImportView
+    from tunefarm_services.database_import import ImportOutcome
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ from typing import Any, Final
 
 import tvm
 from tvm.ir.utils import derived_object
-from tvm.s_tir import Schedule
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.database import PyDatabase, TuningRecord, Workload
-from tvm.s_tir.schedule import Trace as TvmTrace
 
 from tunefarm.client import Client
 from tunefarm.remote.api_error import ApiError
 from tunefarm.remote.tvm_workload import is_same, target_attributes, target_of, workloads_of
 from tunefarm_schemas import record as ours
 from tunefarm_schemas.workload import Workload as OurWorkload
+from tunefarm_search.judged_schedule import judged_schedule
+from tunefarm_search.judgement import named_callees
 from tunefarm_search.tvm_errors import TVM_ERRORS
 from tunefarm_search.tvm_trace import trace_from_tvm
 
@@ -214,9 +214,9 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
             if TENSORIZES in record.trace.text:
                 # Takes seconds, and registers the intrinsics that such a trace names.
                 importlib.import_module("tvm.s_tir.tensor_intrin")
-            schedule = Schedule(workload.mod)
             try:
-                TvmTrace.apply_json_to_schedule(record.trace.as_json(), schedule)
+                # TVM builds and runs what it gets here in the user's own process, so that a record may add no callee.
+                schedule = judged_schedule(workload.mod, record.trace.as_json(), callees=named_callees(workload.mod))
             except TVM_ERRORS:
                 continue
             yield TuningRecord(schedule.trace, workload, [record.latency_s], target, arguments)

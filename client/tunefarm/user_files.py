@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from tunefarm_schemas.bad_input import BadInput
 
@@ -12,20 +12,30 @@ LARGEST_FILE_BYTES: Final = 64 << 20
 STORAGE_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-def read_plain_file(path: Path, *, limit_bytes: int = LARGEST_FILE_BYTES) -> bytes:
-    """The content of a regular file.
+def open_plain_file(path: Path) -> BinaryIO:
+    """A regular file, opened for reading.
 
     A pipe that never gives would hang the command, a device would fill its memory, and what a name stands for may
     change between looking and reading: so the file is opened first and then looked at.
 
     Raises:
-        OSError: it cannot be read, is no regular file, or is larger than ``limit_bytes``.
+        OSError: it cannot be read, or is no regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "is not a plain file", str(path))
+    file = os.fdopen(descriptor, "rb")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "is not a plain file", str(path))
+    return file
+
+
+def read_plain_file(path: Path, *, limit_bytes: int = LARGEST_FILE_BYTES) -> bytes:
+    """The content of a regular file.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or is larger than ``limit_bytes``.
+    """
+    with open_plain_file(path) as file:
         content = file.read(limit_bytes + 1)
     if len(content) > limit_bytes:
         raise OSError(errno.EFBIG, f"is larger than {limit_bytes >> 20} MiB", str(path))

@@ -126,6 +126,8 @@ class JobSpec(Frozen):
     """Seconds after its creation at which the job searches no further and ends with what it has."""
     input_specs: tuple[InputSpec, ...] = ()
     """What arguments hold, by name, in every task that has them; usual numbers for all others."""
+    callees: tuple[str, ...] = ()
+    """Functions outside of their modules that the tasks may call, as they were allowed when the job came in."""
 
 
 class Job(Frozen):

@@ -68,6 +68,8 @@ class MeasureTask(Frozen):
     finite numbers."""
     input_specs: tuple[InputSpec, ...] = ()
     input_examples: tuple[InputExample, ...] = Field(default=(), repr=False)
+    callees: tuple[str, ...] = ()
+    """Functions outside of the module that it may call, as the door allowed them that its job came in by."""
 
 
 class Dispatch(Frozen):

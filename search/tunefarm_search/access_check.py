@@ -10,8 +10,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Op, StringImm, TensorLoad
 
-from tunefarm_search.callees import ARITHMETIC, LLVM_CALLS
 from tunefarm_search.index_range import Condition, Fact, Known, Span, fit, holds_load, witness
+from tunefarm_search.permitted_nodes import ARITHMETIC, LLVM_CALLS
 
 _LAZY: Final = "prim.if_then_else"
 _DATA: Final = "tirx.buffer_data"

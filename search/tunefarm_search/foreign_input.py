@@ -8,20 +8,21 @@ from collections.abc import Collection
 from typing import Any, Final
 
 import tvm
-from tvm.s_tir import Schedule
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.trace import Sketch, Trace
 from tunefarm_schemas.workload import Workload
-from tunefarm_search.callees import forbidden_callee, foreign_node
-from tunefarm_search.intrinsics import apply_steps
+from tunefarm_search.judged_schedule import judged_schedule
+from tunefarm_search.judgement import NotPermitted, foreign_node, require_permitted
 from tunefarm_search.memory_bounds import refuse_strays
 from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm_trace import steps_of, trace_of
 from tunefarm_search.workload import workload_of
 
 JSON_FIX: Final = "Send the text that tvm.ir.save_json(module) gives."
-CALLEE_FIX: Final = "Write it with TIR's own arithmetic; functions of the host are never run here."
+CALLEE_FIX: Final = (
+    "Write it with TIR's own arithmetic and TVM's own annotations. An operator allows functions with TUNEFARM_CALLEES."
+)
 TRACE_FIX: Final = "Send the JSON of a trace of this very function: Trace.as_json()."
 ATTEMPTS_OF_A_SKETCH: Final = 4
 
@@ -57,8 +58,9 @@ def foreign_workload(module: Any, function: str | None, name: str | None, callee
         BadInput: it cannot be tuned, calls what is not allowed, or certainly leaves one of its tensors.
     """
     found = workload_of(module, function, name=name)
-    _refuse_forbidden_calls(found.module_json, "module", callees)
-    refuse_strays(tvm.ir.load_json(found.module_json), "module")
+    loaded = tvm.ir.load_json(found.module_json)
+    require_permitted_module(loaded, callees)
+    refuse_strays(loaded, "module")
     return found
 
 
@@ -90,18 +92,16 @@ def foreign_sketch(workload: Workload, text: str, callees: Collection[str] = ())
     return steps_of(Sketch(text=text)).sketch
 
 
-def forbidden_in_record(workload: Workload, trace: Trace, callees: Collection[str] = ()) -> str | None:
-    """What a workload and a trace that applies to it call or import and must not; None when all is well.
+def require_permitted_module(module: Any, callees: Collection[str] = (), field: str = "module") -> None:
+    """Refuse a module that holds more than one TIR function that computes. It may call ``callees``.
 
-    They may call ``callees``.
+    Raises:
+        BadInput: it holds something else.
     """
-    callee = forbidden_callee(workload.module_json, callees)
-    # Annotations are all that a trace can bring in, so one that has none of them is not applied once more.
-    if callee is not None or not any(word in trace.text for word in ("pragma_import", "extern", "asm")):
-        return callee
-    schedule = Schedule(tvm.ir.load_json(workload.module_json))
-    apply_steps(trace.as_json(), schedule)
-    return forbidden_callee(str(tvm.ir.save_json(schedule.mod)), callees)
+    try:
+        require_permitted(module, callees)
+    except NotPermitted as refused:
+        raise BadInput(field, f"it {refused}.", CALLEE_FIX) from refused
 
 
 def _applied(workload: Workload, text: str, field: str, callees: Collection[str]) -> Any:
@@ -110,17 +110,11 @@ def _applied(workload: Workload, text: str, field: str, callees: Collection[str]
         steps_of(Trace(text=text))
     except (ValueError, RecursionError) as error:
         raise BadInput(field, f"it is not a trace: {last_line(error)}.", TRACE_FIX) from error
-    schedule = Schedule(tvm.ir.load_json(workload.module_json))
     try:
-        apply_steps(steps, schedule)
+        schedule = judged_schedule(tvm.ir.load_json(workload.module_json), steps, callees=callees)
+    except NotPermitted as refused:
+        raise BadInput(field, f"it {refused}.", CALLEE_FIX) from refused
     except TVM_ERRORS as error:
         raise BadInput(field, f"a trace does not apply: {last_line(error)}", TRACE_FIX) from error
-    _refuse_forbidden_calls(str(tvm.ir.save_json(schedule.mod)), field, callees)
     refuse_strays(schedule.mod, field)
     return schedule
-
-
-def _refuse_forbidden_calls(module_json: str, field: str, callees: Collection[str]) -> None:
-    callee = forbidden_callee(module_json, callees)
-    if callee is not None:
-        raise BadInput(field, f"it calls {callee}, which is not allowed.", CALLEE_FIX)

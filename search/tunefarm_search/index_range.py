@@ -11,7 +11,7 @@ from tvm import tirx
 from tvm.ir import Call, Range, TensorLoad
 from tvm.sym import Analyzer
 
-from tunefarm_search.callees import ARITHMETIC
+from tunefarm_search.permitted_nodes import ARITHMETIC
 
 _MOST_POINTS: Final = 128
 """So many corners of the loops' ranges are tried as witnesses."""

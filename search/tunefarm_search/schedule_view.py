@@ -8,7 +8,8 @@ import tvm
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.trace import Trace
-from tunefarm_search.intrinsics import apply_steps
+from tunefarm_search.judged_schedule import judged_schedule
+from tunefarm_search.judgement import NotPermitted, named_callees
 from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
 
 
@@ -34,9 +35,10 @@ def schedule_view(module_json: str, trace: Trace) -> ScheduleView:
         BadInput: if the trace does not fit the workload.
     """
     module = tvm.ir.load_json(module_json)
-    schedule = tvm.s_tir.Schedule(module)
     try:
-        apply_steps(json.loads(trace.text), schedule)
+        schedule = judged_schedule(module, json.loads(trace.text), callees=named_callees(module))
+    except NotPermitted as refused:
+        raise BadInput("trace", f"it {refused}.", "Retract the record: tunefarm records retract") from refused
     except TVM_ERRORS as error:
         raise BadInput("trace", f"does not fit the workload: {last_line(error)}.", "Check the record.") from error
     before, after = str(module.script()), str(schedule.mod.script())

@@ -13,6 +13,8 @@ from tvm.s_tir.schedule import Trace as TvmTrace
 
 from tunefarm_schemas.trace import Trace
 from tunefarm_search.intrinsics import apply_steps
+from tunefarm_search.judged_schedule import judged_schedule
+from tunefarm_search.judgement import named_callees
 from tunefarm_search.space import SearchSpace
 from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm_trace import plain, steps_of, trace_of
@@ -70,6 +72,7 @@ class Scheduler:
         self._space = space
         self._instructions: dict[int, tuple[Any, dict[int, Any]]] = {}
         self._operations = _operations(space.module)
+        self._callees = named_callees(space.module)
 
     def apply(self, point: Point, seed: int = 1) -> Scheduled | Rejected:
         """Fill the sketch in with the point's decisions and run the postprocessors.
@@ -93,11 +96,14 @@ class Scheduler:
         return self._finished(schedule, moved)
 
     def replay(self, trace: Trace) -> Scheduled | Rejected:
-        """Apply any trace; one without postprocessors' instructions gets the postprocessors of the space."""
-        schedule = tvm.s_tir.Schedule(self._space.module, seed=1)
+        """Apply any trace; one without postprocessors' instructions gets the postprocessors of the space.
+
+        One that has the function call or hold more than it did, such as a stored one that was tampered with, is
+        rejected.
+        """
         try:
             steps = json.loads(trace.text)
-            apply_steps(steps, schedule)
+            schedule = judged_schedule(self._space.module, steps, callees=self._callees, seed=1)
         except TVM_ERRORS as error:
             return Rejected("instruction", last_line(error))
         point = self.point_of(trace)

@@ -14,7 +14,9 @@ from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Sketch, Space, Trace
 from tunefarm_schemas.workload import Abi
 from tunefarm_search.decisions import SketchSpace, sketch_space
-from tunefarm_search.intrinsics import apply_steps, leave_intrinsics_out, load_intrinsics_for
+from tunefarm_search.intrinsics import leave_intrinsics_out, load_intrinsics_for
+from tunefarm_search.judged_schedule import judged_schedule
+from tunefarm_search.judgement import named_callees
 from tunefarm_search.streamed_reduction import StreamedReduction
 from tunefarm_search.target import tvm_target
 from tunefarm_search.tiled_movement import TiledMovement
@@ -191,9 +193,8 @@ def _schedules(returned: Any, given: Any) -> Sequence[Any]:
 def _filled(module: Any, sketch: Sketch) -> list[Trace]:
     """A trace of the sketch with sampled decisions, or nothing if it does not fit the module."""
     for seed in range(1, 5):
-        schedule = tvm.s_tir.Schedule(module, seed=seed)
         try:
-            apply_steps(json.loads(sketch.text), schedule)
+            schedule = judged_schedule(module, json.loads(sketch.text), callees=named_callees(module), seed=seed)
             return [trace_of(schedule)]
         except TVM_ERRORS:
             continue

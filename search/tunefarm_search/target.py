@@ -14,6 +14,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import canonical_json
 from tunefarm_schemas.processor import architecture_named
 from tunefarm_schemas.target import Target
+from tunefarm_search.target_attributes import require_permitted_target
 from tunefarm_search.tvm_trace import plain
 
 CPU_KINDS = frozenset({"llvm", "c"})
@@ -32,18 +33,22 @@ class CanonicalTarget:
     notes: tuple[str, ...]
 
 
-def canonical_target(given: str | Mapping[str, object], default_num_cores: int | None = None) -> CanonicalTarget:
+def canonical_target(
+    given: str | Mapping[str, object], default_num_cores: int | None = None, *, tuned: bool = False
+) -> CanonicalTarget:
     """Bring a target into canonical form.
 
     Args:
         given: JSON text of an object, the object itself, or the name of a tag or kind that TVM knows.
+        tuned: whether its kind has to be one that a service tunes for.
         default_num_cores: threads for a CPU target that names none; None takes the CPUs this process may use.
 
     Raises:
-        BadInput: for a kind, attribute or processor that TVM or LLVM does not know.
+        BadInput: for a kind, attribute or processor that TVM or LLVM does not know, or that may not come from outside.
     """
     built = _built(given)
     attributes = _attributes(built)
+    require_permitted_target(attributes, tuned=tuned)
     kind = str(attributes["kind"])
     notes: list[str] = []
     if kind == "llvm":

@@ -1,5 +1,6 @@
 """One task being searched: its space, its strategy, and what is on its way."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -15,6 +16,8 @@ from tunefarm_schemas.workload import Abi
 from tunefarm_search.candidate_filter import CandidateFilter
 from tunefarm_search.cost_model import CostModel
 from tunefarm_search.features import FeatureExtractor
+from tunefarm_search.judged_schedule import judged_schedule
+from tunefarm_search.judgement import named_callees
 from tunefarm_search.moved_decisions import MovedDecisions
 from tunefarm_search.population import Breeder, Population
 from tunefarm_search.ports import KnownTrial, Records
@@ -27,6 +30,7 @@ from tunefarm_search.strategy.protocol import Outcome, Proposal, Strategy
 from tunefarm_search.strategy.random import RandomStrategy
 from tunefarm_search.strategy.replay import ReplayStrategy
 from tunefarm_search.strategy.tvm import TvmStrategy
+from tunefarm_search.tvm_errors import TVM_ERRORS
 from tunefarm_search.warm_start import given_proposals, near_proposals
 
 
@@ -138,10 +142,13 @@ class TaskSearch:
 
 def _with_sketches_of(space: SearchSpace, traces: Sequence[Trace]) -> SearchSpace:
     """The space widened by the traces' own structure, so that evolution can start from a schedule written by hand."""
+    callees = named_callees(space.module)
     for trace in traces:
         try:
+            # What a sketch holds is in every candidate made from it, so that it is judged before it is one.
+            judged_schedule(space.module, json.loads(trace.text), callees=callees)
             space = space.with_sketch_of(trace)
-        except ValueError:
+        except TVM_ERRORS:
             continue
     return space
 

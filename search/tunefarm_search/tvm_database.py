@@ -8,9 +8,9 @@ import base64
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import tvm
 
@@ -20,43 +20,32 @@ from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Workload
 from tunefarm_search.asked_forms import MARK, Form, forms_of, hash_of, workload_of_form
-from tunefarm_search.intrinsics import apply_steps, triple_of
+from tunefarm_search.foreign_input import foreign_module, foreign_workload
+from tunefarm_search.intrinsics import triple_of
+from tunefarm_search.judged_schedule import judged_schedule
+from tunefarm_search.judgement import NotPermitted
 from tunefarm_search.target import canonical_target
 from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
-from tunefarm_search.workload import workload_of
 
 LENGTH_BYTES = 8
 """The module's text follows its length, a little-endian number of as many bytes, before both are encoded."""
 LONGEST_LATENCY_S = 1e4
 """TVM writes 1e10 s for a run that failed."""
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
-class AcceptedLine:
-    """A record whose trace replays on its workload. ``line`` counts from 1; the latency is the median, in seconds."""
+class DatabaseRecord:
+    """A record whose trace applies to its workload. The latency is the median, in seconds.
 
-    line: int
+    ``is_form``: its line is of a form of the workload that TVM asks with, and may repeat one of the workload itself.
+    """
+
     workload: Workload
     target: Target
     trace: Trace
     latency_s: float
-
-
-@dataclass(frozen=True)
-class RefusedLine:
-    """A line that cannot be used, and why. ``line`` counts from 1."""
-
-    file: Literal["workloads", "records"]
-    line: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class ParsedDatabase:
-    """What a database holds."""
-
-    accepted: tuple[AcceptedLine, ...]
-    refused: tuple[RefusedLine, ...]
+    is_form: bool
 
 
 @dataclass(frozen=True)
@@ -67,7 +56,7 @@ class ExportedDatabase:
     records: str
 
 
-class _Refused(Exception):
+class LineRefused(Exception):
     """Why a line is of no use."""
 
 
@@ -76,33 +65,103 @@ class _Known:
     """What a line of the workloads stands for, and whether as a form of it."""
 
     workload: Workload
+    module: Any
     is_form: bool
 
 
-def parse_database(workloads: str, records: str) -> ParsedDatabase:
-    """Read the text of both files. What a form repeats of its workload's records is passed over.
+class DatabaseReader:
+    """Reads a database line by line. Modules may call ``callees``.
 
-    Parsing crafted modules can crash TVM: for files of others, call this in a child that may die.
+    Parsing crafted lines can crash TVM: use it in a child that may die. ``before_tvm`` is called before TVM is asked
+    about a line: with the number of a workload that is to be loaded, otherwise with None. A trace is applied once,
+    however often its workload's records repeat it, for that takes milliseconds.
     """
-    accepted, refused = [], []
-    parsed: dict[int, _Known] = {}
-    told: set[tuple[str, str]] = set()
-    for number, line in enumerate(workloads.splitlines()):
+
+    def __init__(
+        self, callees: Collection[str] = (), before_tvm: Callable[[int | None], None] = lambda _: None
+    ) -> None:
+        self.before_tvm = before_tvm
+        self._callees = callees
+        self._lines: dict[int, str] = {}
+        self._workloads: dict[int, _Known | LineRefused] = {}
+        self._targets: dict[str, Target | LineRefused] = {}
+        self._traces: dict[tuple[str, str, str], LineRefused | None] = {}
+
+    def hold(self, number: int, line: str) -> None:
+        """Keep a line of the workloads, counted from 0, until it is needed."""
+        self._lines[number] = line
+
+    def check_workload(self, number: int) -> None:
+        """Raises LineRefused: the workload of that number is held and cannot be used."""
+        if number in self._lines:
+            self._known(number)
+
+    def record(self, line: str) -> DatabaseRecord:
+        """One line of the records. Raises LineRefused."""
+        value = _value(line)
+        if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) and len(value[1]) == 4):
+            raise LineRefused("a record is the number of a workload and [trace, run times, target, arguments]")
+        known = self._named(value[0])
+        steps, times, target, arguments = value[1]
+        if arguments != _described(known.workload):
+            raise LineRefused("its arguments are not those of its workload")
+        latency_s = _latency_s(times)
+        canonical = self._target(target)
+        return DatabaseRecord(
+            known.workload, canonical, self._applied(known, canonical, steps), latency_s, known.is_form
+        )
+
+    def _named(self, number: Any) -> _Known:
+        if type(number) is not int or number not in self._lines:
+            raise LineRefused(f"there is no usable workload {str(number)[:20] if type(number) is int else ''}".rstrip())
         try:
-            parsed[number] = _known(_value(line))
-        except _Refused as reason:
-            refused.append(RefusedLine("workloads", number + 1, str(reason)))
-    for number, line in enumerate(records.splitlines()):
+            return self._known(number)
+        except LineRefused as reason:
+            raise LineRefused(f"there is no usable workload {number}") from reason
+
+    def _known(self, number: int) -> _Known:
+        if number not in self._workloads:
+            self.before_tvm(number)
+            try:
+                self._workloads[number] = _parsed_workload(_value(self._lines[number]), self._callees)
+            except LineRefused as reason:
+                self._workloads[number] = reason
+        return _or_raised(self._workloads[number])
+
+    def _target(self, value: Any) -> Target:
+        if not isinstance(value, dict):
+            raise LineRefused("its target is not an object")
+        text = json.dumps(value)
+        if text not in self._targets:
+            self.before_tvm(None)
+            try:
+                self._targets[text] = _parsed_target(value)
+            except LineRefused as reason:
+                self._targets[text] = reason
+        return _or_raised(self._targets[text])
+
+    def _applied(self, known: _Known, target: Target, steps: Any) -> Trace:
         try:
-            value = _value(line)
-            known = _named(value, parsed)
-            said = (known.workload.workload_id, line.partition(",")[2])
-            if not (known.is_form and said in told):
-                told.add(said)
-                accepted.append(_record(number + 1, value[1], known.workload))
-        except _Refused as reason:
-            refused.append(RefusedLine("records", number + 1, str(reason)))
-    return ParsedDatabase(tuple(accepted), tuple(refused))
+            trace = Trace.from_json(steps)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise LineRefused("its trace is not one") from error
+        key = (known.workload.workload_id, f"{target.kind} {triple_of(target)}", trace.trace_id)
+        if key not in self._traces:
+            self.before_tvm(None)
+            self._traces[key] = self._reason_against(known, target, steps)
+        reason = self._traces[key]
+        if reason is not None:
+            raise LineRefused(str(reason))
+        return trace
+
+    def _reason_against(self, known: _Known, target: Target, steps: Any) -> LineRefused | None:
+        try:
+            judged_schedule(known.module, steps, kind=target.kind, triple=triple_of(target), callees=self._callees)
+        except NotPermitted as refused:
+            return LineRefused(f"its schedule {refused}")
+        except TVM_ERRORS as error:
+            return LineRefused(f"its trace does not replay: {last_line(error)}")
+        return None
 
 
 def export_database(entries: Iterable[tuple[Workload, Target, Trace, Sequence[float]]]) -> ExportedDatabase:
@@ -139,81 +198,64 @@ def _workload_line(form: Form) -> str:
     return canonical_json([form.structural_hash, packed])
 
 
+def _or_raised(found: Found | LineRefused) -> Found:
+    if isinstance(found, LineRefused):
+        raise LineRefused(str(found))
+    return found
+
+
 def _value(line: str) -> Any:
     try:
         return json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise _Refused("the line is not JSON; it may have been cut off while it was written") from error
+    except (ValueError, RecursionError) as error:
+        reason = "the line is not JSON; it may have been cut off while it was written"
+        if not isinstance(error, json.JSONDecodeError):
+            reason = "the line holds a number that is too long, or is nested too deep"
+        raise LineRefused(reason) from error
 
 
-def _known(value: Any) -> _Known:
+def _parsed_workload(value: Any, callees: Collection[str]) -> _Known:
     if not (isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)):
-        raise _Refused("a workload is a hash and an encoded module")
+        raise LineRefused("a workload is a hash and an encoded module")
     try:
         text = base64.b64decode(value[1], validate=True)[LENGTH_BYTES:].decode()
         metadata = json.loads(text)["metadata"]
         version = metadata["tvm_version"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise _Refused("the module cannot be decoded") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise LineRefused("the module cannot be decoded") from error
     if version != str(tvm.__version__):
-        raise _Refused(f"the module was written by TVM {version}; this is TVM {tvm.__version__}")
+        raise LineRefused(f"the module was written by TVM {str(version)[:40]}; this is TVM {tvm.__version__}")
     try:
-        module = tvm.ir.load_json(text)
-        workload = workload_of(module)
+        module = foreign_module(text)
+        workload = foreign_workload(module, None, None, callees)
         meant = workload_of_form(module, str(metadata[MARK])) if MARK in metadata else None
     except BadInput as error:
-        raise _Refused(f"{error.problem} {error.fix}") from error
+        raise LineRefused(f"{error.problem} {error.fix}") from error
     except TVM_ERRORS as error:
-        raise _Refused(f"TVM cannot load the module: {last_line(error)}") from error
+        raise LineRefused(f"TVM cannot load the module: {last_line(error)}") from error
     if value[0] != hash_of(module):
-        raise _Refused("the hash is not that of the module")
-    return _Known(workload, is_form=False) if meant is None else _Known(meant, is_form=True)
+        raise LineRefused("the hash is not that of the module")
+    known = workload if meant is None else meant
+    return _Known(known, tvm.ir.load_json(known.module_json), is_form=meant is not None)
 
 
-def _named(value: Any, workloads: Mapping[int, _Known]) -> _Known:
-    if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) and len(value[1]) == 4):
-        raise _Refused("a record is the number of a workload and [trace, run times, target, arguments]")
-    known = workloads.get(value[0]) if isinstance(value[0], int) else None
-    if known is None:
-        raise _Refused(f"there is no usable workload {value[0]}")
-    return known
-
-
-def _record(line: int, body: list[Any], workload: Workload) -> AcceptedLine:
-    steps, times, target, arguments = body
-    _check_arguments(workload, arguments)
-    latency_s = _latency_s(times)
-    canonical = _target(target)
-    return AcceptedLine(line, workload, canonical, _replayed(workload, canonical, steps), latency_s)
-
-
-def _check_arguments(workload: Workload, arguments: Any) -> None:
-    if arguments != _described(workload):
-        raise _Refused("its arguments are not those of its workload")
+def _parsed_target(value: dict[str, Any]) -> Target:
+    try:
+        given = {key: each for key, each in value.items() if not key.startswith("feature.")}
+        return canonical_target(given, tuned=True).target
+    except BadInput as error:
+        raise LineRefused(f"its target cannot be used: {error.problem}") from error
+    except TVM_ERRORS as error:
+        raise LineRefused(f"its target cannot be used: {last_line(error)}") from error
 
 
 def _latency_s(times: Any) -> float:
-    if not isinstance(times, list) or not times or not all(isinstance(t, int | float) for t in times):
-        raise _Refused("it has no run times")
-    latency_s = float(statistics.median(times))
+    if not isinstance(times, list) or not times or not all(type(each) in {int, float} for each in times):
+        raise LineRefused("it has no run times")
+    try:
+        latency_s = float(statistics.median(times))
+    except OverflowError as error:
+        raise LineRefused("its run time is not one that a clock gives") from error
     if not (math.isfinite(latency_s) and 0 < latency_s < LONGEST_LATENCY_S):
-        raise _Refused(f"its run time of {latency_s} s is that of a failure")
+        raise LineRefused(f"its run time of {latency_s} s is that of a failure")
     return latency_s
-
-
-def _target(value: Any) -> Target:
-    if not isinstance(value, dict):
-        raise _Refused("its target is not an object")
-    try:
-        return canonical_target({k: v for k, v in value.items() if not str(k).startswith("feature.")}).target
-    except BadInput as error:
-        raise _Refused(f"its target cannot be used: {error.problem}") from error
-
-
-def _replayed(workload: Workload, target: Target, steps: Any) -> Trace:
-    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
-    try:
-        apply_steps(steps, schedule, target.kind, triple_of(target))
-    except TVM_ERRORS as error:
-        raise _Refused(f"its trace does not replay: {last_line(error)}") from error
-    return Trace.from_json(steps)

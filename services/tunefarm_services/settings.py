@@ -23,6 +23,10 @@ class Settings(BaseSettings):
     """How long to wait for another process's write before giving up."""
     require_confinement: bool = False
     """Measure on this host only where its kernel confines candidates fully. Workers ask for that by themselves."""
+    callees: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Functions outside of their modules that a tenant's may call, by tenant (``local`` without a service); no other
+    tenant's may call any. They have to be in the processes that measure, and run there, confined like all that is
+    measured."""
 
     @field_validator("home")
     @classmethod

@@ -26,10 +26,10 @@ from tunefarm_schemas.trace import Trace
 from tunefarm_search.tvm_loading import LOAD_TVM
 from tunefarm_workers.farm_settings import FarmSettings
 from tunefarm_workers.local_farm import LocalFarm
-from tunefarm_workers.preload import PRELOAD
 
 SETTINGS = FarmSettings(build_lanes=2, memory_bytes=512 << 20, first_build_s=4.0, first_run_s=3.0)
 EXPLORATION = "exploration"
+HERE = str(Path(__file__).parent)
 WAIT_S = 180.0
 
 
@@ -37,8 +37,8 @@ WAIT_S = 180.0
 def measuring_farm(
     scratch: Path, module: tvm.IRModule, settings: FarmSettings = SETTINGS, user: str = USERS[0]
 ) -> Iterator[LocalFarm]:
-    """A farm over a zygote of its own, which belongs to ``user``, with one exploration opened."""
-    with start_server([LOAD_TVM, PRELOAD], user, {}) as zygote:
+    """A farm over a zygote of its own, which belongs to ``user``, with one exploration opened; it builds anything."""
+    with start_server([LOAD_TVM, "unjudged:arm"], user, {"PYTHONPATH": HERE}) as zygote:
         farm = LocalFarm(zygote, scratch=scratch, settings=settings)
         try:
             farm.open_task(

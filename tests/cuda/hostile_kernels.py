@@ -20,9 +20,9 @@ def arm() -> None:
     bounds_child.scheduled_for = build_child.scheduled_for = scheduled_for
 
 
-def scheduled_for(module: Any, trace_text: str | None, target: Any) -> Any:
+def scheduled_for(module: Any, trace_text: str | None, target: Any, callees: tuple[str, ...] = ()) -> Any:
     if trace_text is None or not trace_text.startswith(PREFIX):
-        return _true_scheduled_for(module, trace_text, target)
+        return _true_scheduled_for(module, trace_text, target, callees)
     left, right, out = (te.placeholder(parameter.shape, name=parameter.name) for parameter in module["main"].params)
     call = tvm.tirx.call_extern("int32", *CALLS[trace_text.removeprefix(PREFIX)]).astype("float32")
     result = te.compute(out.shape, lambda i, j: left[i, j] + right[i, j] + call, name=out.name)

@@ -13,10 +13,11 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
+from tests.search.databases import parse_database
 from tunefarm_schemas.workload import Workload
 from tunefarm_search.asked_forms import NO_ALIAS
 from tunefarm_search.target import canonical_target
-from tunefarm_search.tvm_database import ExportedDatabase, export_database, parse_database
+from tunefarm_search.tvm_database import ExportedDatabase, export_database
 from tunefarm_search.tvm_trace import trace_of
 from tunefarm_search.workload import workload_of
 

@@ -45,10 +45,10 @@ def arm() -> None:
     _runtime.append(ctypes.CDLL(runtime_paths()[1]))
 
 
-def replay(module: Any, trace_text: str | None) -> Any:
+def replay(module: Any, trace_text: str | None, callees: tuple[str, ...] = ()) -> Any:
     global _misdeed
     if trace_text is None or not trace_text.startswith(PREFIX):
-        return _true_replay(module, trace_text)
+        return _true_replay(module, trace_text, callees=callees)
     _misdeed = trace_text.removeprefix(PREFIX)
     if _misdeed == "loop while building":
         while True:

@@ -199,6 +199,7 @@ def task(module: tvm.IRModule, exploration_id: str, *, abi: str = "stable", targ
         num_cores=2,
         protocol_id=HOT,
         abi=abi,  # type: ignore[arg-type]
+        callees=("abort",),
     )
 
 

@@ -67,7 +67,7 @@ class _Attempt:
             self._channel.receive()
 
     def run(self) -> None:
-        scheduled = replay(self._held.module, self._order.trace)
+        scheduled = replay(self._held.module, self._order.trace, callees=self._held.order.callees)
         self.stage = FailureReason.BUILD_ERROR
         shipped = ship(scheduled, self._held.order.abi)
         changed = changed_signature(shipped, self._held.tensors)

@@ -79,7 +79,7 @@ def _compile(trace: str | None) -> _Library | Broken:
     stage = FailureReason.INVALID_SCHEDULE
     held = held_task()
     try:
-        scheduled = replay(held.module, trace)
+        scheduled = replay(held.module, trace, callees=held.order.callees)
         stage = FailureReason.BUILD_ERROR
         shipped = ship(scheduled, held.order.abi)
         bounds = bounds_of(shipped.module, held.target)

@@ -18,7 +18,7 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
     stage = FailureReason.INVALID_SCHEDULE
     try:
         module, target = parse(order.host)
-        scheduled = replay(module, order.trace)
+        scheduled = replay(module, order.trace, callees=order.host.callees)
         stage = FailureReason.BUILD_ERROR
         shipped = ship(scheduled, order.host.abi)
         built = build_scheduled(shipped.module, target)

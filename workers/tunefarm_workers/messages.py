@@ -21,6 +21,8 @@ class HostOrder(Frozen):
     target: str
     num_cores: int
     abi: Abi
+    callees: tuple[str, ...] = ()
+    """Functions outside of the module that it may call."""
     seed: int
     distribution: Distribution
     input_specs: tuple[InputSpec, ...] = ()

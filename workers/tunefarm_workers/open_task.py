@@ -106,6 +106,7 @@ class OpenTask:
             target=self.order.target,
             num_cores=self.order.num_cores,
             abi=self.order.abi,
+            callees=self.order.callees,
             seed=SEED,
             distribution=self.distribution,
             input_specs=self.order.input_specs,

@@ -1,33 +1,47 @@
 """From a trace to machine code: the one way by which kernels are made for measuring and for shipping alike."""
 
 import json
+from collections.abc import Collection
 from typing import Any, Final
 
 import tvm
 
-from tunefarm_search.intrinsics import apply_steps
+from tunefarm_search.judged_schedule import judged_schedule
+from tunefarm_search.judgement import require_permitted
+from tunefarm_search.target_attributes import require_permitted_target
 from tunefarm_workers.aligned_stack import pipeline_for
 
 _NO_CHECKS: Final = "tirx.disable_assert"
 
 
-def replay(module: tvm.IRModule, trace_text: str | None, target_kind: str = "llvm") -> tvm.IRModule:
+def replay(
+    module: tvm.IRModule, trace_text: str | None, target_kind: str = "llvm", callees: Collection[str] = ()
+) -> tvm.IRModule:
     """``module`` with a trace's instructions applied; the module itself when there is no trace.
 
-    ``target_kind`` tells where intrinsics come from that the trace names.
+    Every worker judges here what it is about to build, for orders come from rows that may be older than a door's
+    checks, or forged. ``target_kind`` tells where intrinsics come from that the trace names; ``callees`` are functions
+    outside of the module that it may call.
 
-    Raises whatever TVM raises for a trace that does not fit.
+    Raises:
+        NotPermitted: the module holds what is on no allow-list.
+        Exception: whatever TVM raises for a trace that does not fit.
     """
     if trace_text is None:
+        require_permitted(module, callees)
         return module
-    schedule = tvm.s_tir.Schedule(module)
-    apply_steps(json.loads(trace_text), schedule, target_kind)
-    return schedule.mod
+    return judged_schedule(module, json.loads(trace_text), kind=target_kind, callees=callees).mod
 
 
 def target_of(canonical: str) -> Any:
-    """TVM's target for canonical JSON text."""
-    return tvm.target.Target(json.loads(canonical))
+    """TVM's target for canonical JSON text.
+
+    Raises:
+        BadInput: it has an attribute that reaches beyond the code that is generated.
+    """
+    attributes = json.loads(canonical)
+    require_permitted_target(attributes)
+    return tvm.target.Target(attributes)
 
 
 def build_scheduled(module: tvm.IRModule, target: Any) -> Any:

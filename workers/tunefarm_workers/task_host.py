@@ -16,6 +16,7 @@ from tunefarm_sandbox.channel import Channel
 from tunefarm_sandbox.server import serve
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.workload import TensorArgument
+from tunefarm_search.foreign_input import require_permitted_module
 from tunefarm_search.least_work import least_work
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.core_sharing import CoreSharing
@@ -136,12 +137,14 @@ def parse(order: HostOrder) -> tuple[tvm.IRModule, Any]:
     """The module and the target of an order.
 
     Raises:
-        BadInput: when TVM cannot read one of them.
+        BadInput: when TVM cannot read one of them, or one holds what is not permitted.
     """
     try:
-        return tvm.ir.load_json(order.module_json), target_of(order.target)
+        module, target = tvm.ir.load_json(order.module_json), target_of(order.target)
     except _UNREADABLE as error:
         raise BadInput("module", f"TVM cannot read it: {error}.", "Save it again with this version of TVM.") from error
+    require_permitted_module(module, order.callees)
+    return module, target
 
 
 def input_tensor(array: InputArray, argument: Argument) -> Any:

@@ -26,6 +26,8 @@ TargetText = Annotated[
 ]
 AbiName = Literal["stable", "packed"]
 LONGEST_LATENCY_US = 1e10
+MOST_SHOWN = 20
+"""Refused lines of an import."""
 
 
 @records.command("list")
@@ -136,10 +138,13 @@ def import_records(
     if as_json:
         print_json(outcome.model_dump(mode="json"))
         return code
-    taken, known, refused = len(outcome.record_ids), outcome.already_there, len(outcome.refusals)
+    taken, known = len(outcome.record_ids), outcome.already_there
+    refused = max(outcome.refused, len(outcome.refusals))  # services of before tell no number
     say(f"{taken} records imported as claimed, {known} were there already, {refused} lines refused")
-    for refusal in outcome.refusals:
+    for refusal in outcome.refusals[:MOST_SHOWN]:
         say(visible_line(f"  {refusal.file}, line {refusal.line}: {refusal.reason}"))
+    if refused > MOST_SHOWN:
+        say(f"  and {refused - MOST_SHOWN} more; --json lists the first {len(outcome.refusals)}")
     return code
 
 

@@ -1,4 +1,4 @@
-"""The children that read and write TVM's JSON database."""
+"""The child that writes TVM's JSON database."""
 
 from typing import Final
 
@@ -11,7 +11,6 @@ from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Workload
 
-READ_ENTRY: Final = "tunefarm.confined.tvm_exchange:read"
 WRITE_ENTRY: Final = "tunefarm.confined.tvm_exchange:write"
 
 
@@ -31,26 +30,10 @@ class Entry(Frozen):
     latency_s: float
 
 
-class Refusal(Frozen):
-    """A line that was not taken, counted from 1 in its file (``workloads`` or ``records``), and why."""
-
-    file: str
-    line: int
-    reason: str
-
-
 class Entries(Frozen):
-    """What a database holds: what is usable, and what is not."""
+    """Records to write."""
 
     accepted: tuple[Entry, ...]
-    refused: tuple[Refusal, ...] = ()
-
-
-def read(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry of the reading child: a ``DatabaseText`` in, ``Entries`` out."""
-    del descriptors
-    text = DatabaseText.model_validate_json(payload)
-    answer(channel, lambda: parsed(text))
 
 
 def write(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
@@ -58,20 +41,6 @@ def write(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     del descriptors
     entries = Entries.model_validate_json(payload)
     answer(channel, lambda: printed(entries))
-
-
-def parsed(text: DatabaseText) -> Entries:
-    """Read both files, line by line."""
-    from tunefarm_search.tvm_database import parse_database
-
-    database = parse_database(text.workloads, text.records)
-    return Entries(
-        accepted=tuple(
-            Entry(workload=line.workload, target=line.target, trace=line.trace, latency_s=line.latency_s)
-            for line in database.accepted
-        ),
-        refused=tuple(Refusal(file=line.file, line=line.line, reason=line.reason) for line in database.refused),
-    )
 
 
 def printed(entries: Entries) -> DatabaseText:

@@ -17,6 +17,7 @@ from tunefarm_schemas.input_spec import InputExample, InputSpec
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space, Trace
 from tunefarm_schemas.workload import Workload
+from tunefarm_search.foreign_input import require_permitted_module
 from tunefarm_search.memory_bounds import refuse_strays
 from tunefarm_search.space import sketches_of
 from tunefarm_search.target import canonical_target, reason_it_cannot_run_here
@@ -40,7 +41,10 @@ def understand(request: IntakeRequest) -> IntakeAnswer:
     module, name = read_module(request.module)
     workloads = chosen_workloads(module, name, request.function, all_functions=request.all_functions)
     for workload in workloads:
-        refuse_strays(tvm.ir.load_json(workload.module_json), "module")
+        loaded = tvm.ir.load_json(workload.module_json)
+        if request.callees is not None:
+            require_permitted_module(loaded, request.callees)
+        refuse_strays(loaded, "module")
     specs, examples = _inputs(request, workloads)
     return IntakeAnswer(
         workloads=workloads,
@@ -107,7 +111,7 @@ def _seed_traces(request: IntakeRequest, workloads: Sequence[Workload]) -> tuple
     if not request.seeds:
         return ()
     module = only_module(workloads, "seed_traces")
-    return tuple(seed_trace(seed, module) for seed in request.seeds)
+    return tuple(seed_trace(seed, module, request.callees) for seed in request.seeds)
 
 
 def only_module(workloads: Sequence[Workload], field: str) -> Any:

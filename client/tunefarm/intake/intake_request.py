@@ -55,6 +55,8 @@ class IntakeRequest(Frozen):
     elsewhere: bool = False
     """Whether other machines measure it, so that this one need not be able to run it."""
     inputs: tuple[InputRequest, ...] = ()
+    callees: tuple[str, ...] | None = ()
+    """Functions outside of its module that it may call. None: that is for the service to say that it is sent to."""
 
 
 class IntakeAnswer(Frozen):

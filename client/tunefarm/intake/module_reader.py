@@ -22,6 +22,7 @@ from tunefarm.intake.module_source import (
 )
 from tunefarm.intake.user_file import describe, own_names, run_user_file, user_object
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_search.foreign_input import foreign_module
 from tunefarm_search.workload import workload_of
 
 FIELD = "module"
@@ -57,9 +58,9 @@ def _te_workload(name: str) -> Any:
 
 def _from_json(name: str, text: str) -> Any:
     try:
-        loaded = tvm.ir.load_json(text)
-    except Exception as error:
-        raise BadInput(FIELD, f"{name} is not a module that TVM can load: {describe(error)}.", FORMS) from error
+        loaded = foreign_module(text)
+    except BadInput as refused:
+        raise BadInput(FIELD, f"{name} is not a module that TVM can load: {refused.problem}", FORMS) from refused
     return as_module(loaded, name)
 
 

@@ -79,8 +79,8 @@ def split_symbol(text: str) -> tuple[str, str]:
     return (path, symbol) if colon and path.endswith(".py") else (text, "")
 
 
-def readable_file(field: str, text: str, *, fix: str) -> Path:
-    """The absolute path of a file that exists and is of a sensible size.
+def readable_file(field: str, text: str, *, fix: str, largest_bytes: int | None = LARGEST_FILE_BYTES) -> Path:
+    """The absolute path of a file that exists and is of a sensible size; of any size where ``largest_bytes`` is None.
 
     Raises:
         BadInput: there is no such file, it cannot be read, or it is too large.
@@ -93,10 +93,8 @@ def readable_file(field: str, text: str, *, fix: str) -> Path:
     if size_bytes is None:
         problem = "is not a file." if path.exists() else "does not exist."
         raise BadInput(field, f"{text!r} {problem}", fix)
-    if size_bytes > LARGEST_FILE_BYTES:
-        raise BadInput(
-            field, f"{text!r} is larger than {LARGEST_FILE_BYTES >> 20} MiB.", "Give one function at a time."
-        )
+    if largest_bytes is not None and size_bytes > largest_bytes:
+        raise BadInput(field, f"{text!r} is larger than {largest_bytes >> 20} MiB.", "Give one function at a time.")
     return path
 
 

@@ -1,7 +1,7 @@
 """Schedules that users write: a Python function, or a trace. Only ever called inside a confined child."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from tvm.s_tir import Schedule
@@ -10,7 +10,10 @@ from tunefarm.intake.intake_request import ScheduleSource, SeedSource
 from tunefarm.intake.user_file import describe, user_object
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.trace import Trace
-from tunefarm_search.intrinsics import apply_steps, load_intrinsics
+from tunefarm_search.foreign_input import CALLEE_FIX
+from tunefarm_search.intrinsics import load_intrinsics
+from tunefarm_search.judged_schedule import judged_schedule
+from tunefarm_search.judgement import NotPermitted, named_callees
 from tunefarm_search.tvm_trace import trace_of
 
 SEED_FIELD: Final = "seed_traces"
@@ -43,17 +46,17 @@ def tersely_failing(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return call
 
 
-def seed_trace(source: SeedSource, module: Any) -> Trace:
-    """The trace that ``source`` stands for, proven to apply to ``module``.
+def seed_trace(source: SeedSource, module: Any, callees: Collection[str] | None = ()) -> Trace:
+    """The trace that ``source`` stands for, proven to apply to ``module``, which may then call ``callees``.
+
+    When those are None, it may call what the module calls already.
 
     Raises:
         BadInput: it is not a trace, or not one of this function.
     """
     if source.function is not None:
         return trace_of_function(schedule_function_of(SEED_FIELD, source.function), module)
-    schedule = Schedule(module)
-    _apply(source, schedule)
-    return trace_of(schedule)
+    return _applied(source, module, named_callees(module) if callees is None else callees)
 
 
 def trace_of_function(function: Callable[[Any], Any], module: Any) -> Trace:
@@ -72,12 +75,14 @@ def trace_of_function(function: Callable[[Any], Any], module: Any) -> Trace:
     return trace_of(returned if isinstance(returned, Schedule) else schedule)
 
 
-def _apply(source: SeedSource, schedule: Any) -> None:
+def _applied(source: SeedSource, module: Any, callees: Collection[str]) -> Trace:
     try:
         value = json.loads(source.text)
     except (ValueError, RecursionError) as error:
         raise BadInput(SEED_FIELD, f"{source.name} is not JSON ({error}).", SEED_FIX) from error
     try:
-        apply_steps(value, schedule)
+        return trace_of(judged_schedule(module, value, callees=callees))
+    except NotPermitted as refused:
+        raise BadInput(SEED_FIELD, f"{source.name} cannot be used: it {refused}.", CALLEE_FIX) from refused
     except Exception as error:
         raise BadInput(SEED_FIELD, f"{source.name} does not apply: {describe(error)}.", SEED_FIX) from error

@@ -86,7 +86,7 @@ class Converter:
 
         # What arguments hold, and what a name stands for, is not looked at here: neither need go through the child.
         target = request.target if _is_read_here(request) else ""
-        asked = request.model_copy(update={"elsewhere": True, "inputs": (), "target": target})
+        asked = request.model_copy(update={"elsewhere": True, "inputs": (), "target": target, "callees": None})
         answer = understand(self.zygote, asked)
         return _conversion(request, answer if given is None else given.complete(answer))
 

@@ -180,6 +180,7 @@ class ImportView(Answer):
     record_ids: tuple[str, ...]
     already_there: int
     refusals: tuple[RefusedLine, ...]
+    refused: int = 0
 
 
 class ExportView(Answer):

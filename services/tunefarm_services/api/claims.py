@@ -1,5 +1,7 @@
 """Records that somebody else made: published by hand, imported from TVM, written for TVM."""
 
+import io
+from collections.abc import Iterator
 from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
@@ -7,12 +9,12 @@ from tunefarm_schemas.record import RecordKey, RecordStatus, TuningRecord
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.workload import Workload
 from tunefarm_services.api.bodies.record import DatabaseBody, ExportBody, PublishBody
-from tunefarm_services.api.intake_messages import DatabaseEntries, DatabaseEntry, DatabaseQuestion, DatabaseText
+from tunefarm_services.api.intake_messages import DatabaseEntries, DatabaseEntry
 from tunefarm_services.api.modules import target_question, trace_text, understood
 from tunefarm_services.api.parts import Parts
-from tunefarm_services.api.views.report import ExportedDatabase, ImportReport, RefusedLine
-from tunefarm_services.claims import claim, kept, key_without_place
-from tunefarm_services.known_workloads import recognised
+from tunefarm_services.api.views.report import ExportedDatabase, ImportReport
+from tunefarm_services.claims import claim, kept
+from tunefarm_services.database_import import take_in
 from tunefarm_services.store import Store
 
 MOST_EXPORTED: Final = 10_000
@@ -41,25 +43,15 @@ def publish(parts: Parts, tenant: str, body: PublishBody) -> tuple[TuningRecord,
 
 
 def import_database(parts: Parts, tenant: str, body: DatabaseBody) -> ImportReport:
-    """Keep every usable line of a TVM database as a claim. Raises BadInput where reading it ends the child."""
-    text = DatabaseText(workloads=body.workloads, records=body.records)
+    """Keep every usable line of a TVM database as a claim. Raises ForkFailed where there is no child to read it."""
     callees = parts.settings.callees.get(tenant, ())
-    entries = parts.intake.read_database(DatabaseQuestion(database=text, callees=callees))
-    known = recognised(parts.store, tenant, entries.workloads, parts.intake.same, with_schedules=True)
-    by_id = {given.workload_id: workload for given, workload in zip(entries.workloads, known, strict=True)}
-    taken: list[str] = []
-    for entry, given, target in entries.whole():
-        workload = by_id[given.workload_id]
-        key = key_without_place(workload.workload_id, target.target_id)
-        offered = claim(tenant, key, entry.trace, entry.latency_s, "imported")
-        record, is_new = kept(parts.store, offered, workload, target)
-        if is_new:
-            taken.append(record.record_id)
-    return ImportReport(
-        record_ids=tuple(taken),
-        already_there=len(entries.accepted) - len(taken),
-        refusals=tuple(RefusedLine(file=r.file, line=r.line, reason=r.reason) for r in entries.refused),
-    )
+    read = parts.intake.read_database(_lines(body.workloads), _lines(body.records), callees)
+    outcome = take_in(parts.store, tenant, read, parts.intake.same)
+    return ImportReport.model_validate(outcome.model_dump())
+
+
+def _lines(text: str) -> Iterator[str]:
+    return (line.rstrip("\r\n") for line in io.StringIO(text))
 
 
 def export_database(parts: Parts, tenant: str, body: ExportBody) -> ExportedDatabase:

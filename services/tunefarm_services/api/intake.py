@@ -1,6 +1,7 @@
 """The door for everything that takes TVM to understand: a port, and its implementation over a zygote."""
 
 import threading
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, Protocol
 
 from tunefarm_sandbox.fork_failed import ForkFailed
@@ -12,7 +13,6 @@ from tunefarm_search.tvm_loading import LOAD_TVM
 from tunefarm_services.api.confined_call import confined_call
 from tunefarm_services.api.intake_messages import (
     DatabaseEntries,
-    DatabaseQuestion,
     DatabaseText,
     ModuleAnswer,
     ModuleQuestion,
@@ -20,10 +20,13 @@ from tunefarm_services.api.intake_messages import (
     TargetText,
 )
 from tunefarm_services.api.settings import ApiSettings
+from tunefarm_services.database_messages import UnderstoodLines
+from tunefarm_services.database_reading import ReadingLimits, read_database
 from tunefarm_services.same_workload import SameAnswer, SameQuestion
 
 CHILD: Final = "tunefarm_services.api.intake_child"
-PRELOAD: Final = (LOAD_TVM, CHILD)
+READER: Final = "tunefarm_services.database_child"
+PRELOAD: Final = (LOAD_TVM, CHILD, READER)
 
 TARGETS_KEPT: Final = 256
 
@@ -52,8 +55,10 @@ class Intake(Protocol):
     def knows_target(self, question: TargetText) -> bool:
         """Whether ``target`` answers without a child."""
 
-    def read_database(self, question: DatabaseQuestion) -> DatabaseEntries:
-        """What is usable of a TVM database."""
+    def read_database(
+        self, workloads: Iterable[str], records: Iterable[str], callees: Sequence[str]
+    ) -> Iterator[UnderstoodLines]:
+        """What is usable of the lines of a TVM database, a few hundred at a time."""
 
     def write_database(self, question: DatabaseEntries) -> DatabaseText:
         """Records as a TVM database."""
@@ -112,9 +117,14 @@ class ZygoteIntake:
         """Whether it was asked for before."""
         return question in self._targets
 
-    def read_database(self, question: DatabaseQuestion) -> DatabaseEntries:
-        """What is usable of a TVM database."""
-        return self._ask("read_database", question, DatabaseEntries, "records", self._settings.import_timeout_s)
+    def read_database(
+        self, workloads: Iterable[str], records: Iterable[str], callees: Sequence[str]
+    ) -> Iterator[UnderstoodLines]:
+        """What is usable of the lines of a TVM database, a few hundred at a time."""
+        settings = self._settings
+        child = self._limits.model_copy(update={"cpu_s": settings.import_timeout_s * 2})
+        limits = ReadingLimits(child, line_s=settings.intake_timeout_s, total_s=settings.import_timeout_s)
+        return read_database(self._living, workloads, records, callees=callees, limits=limits)
 
     def write_database(self, question: DatabaseEntries) -> DatabaseText:
         """Records as a TVM database."""

@@ -3,9 +3,7 @@
 It runs confined, with limits on time and memory, in a process that is made for one question and may die over it.
 """
 
-import json
 from collections.abc import Sequence
-from typing import Final
 
 from tunefarm_sandbox.channel import Channel
 from tunefarm_sandbox.question import answer
@@ -13,7 +11,6 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.workload import Workload
 from tunefarm_search.foreign_input import (
-    forbidden_in_record,
     foreign_module,
     foreign_sketch,
     foreign_trace,
@@ -21,13 +18,10 @@ from tunefarm_search.foreign_input import (
 )
 from tunefarm_search.host_cores import usable_physical_cores
 from tunefarm_search.target import CanonicalTarget, canonical_target, host_target
-from tunefarm_search.tvm_database import ParsedDatabase, export_database, parse_database
+from tunefarm_search.tvm_database import export_database
 from tunefarm_search.workload import functions_of
 from tunefarm_services.api.intake_messages import (
     DatabaseEntries,
-    DatabaseEntry,
-    DatabaseQuestion,
-    DatabaseRefusal,
     DatabaseText,
     ModuleAnswer,
     ModuleQuestion,
@@ -39,10 +33,6 @@ from tunefarm_services.api.intake_messages import (
 from tunefarm_services.api.target_presets import PRESETS
 from tunefarm_services.same_workload import SameQuestion, compared
 
-KINDS: Final = ("llvm", "cuda", "rocm", "metal", "vulkan", "opencl")
-REFUSED_ATTRIBUTES: Final = frozenset({"cl-opt", "libs", "options", "runtime", "system-lib", "link-params", "jit"})
-"""Attributes of targets that reach into the compiler's own command line or load code."""
-
 
 def read(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
     """Entry of a child: a ``ModuleQuestion`` in, a ``ModuleAnswer`` or a refusal out."""
@@ -52,13 +42,6 @@ def read(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
 def target(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
     """Entry of a child: a ``TargetText`` in, a ``TargetAnswer`` or a refusal out."""
     answer(channel, lambda: understand_target(TargetText.model_validate_json(payload)))
-
-
-def read_database(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
-    """Entry of a child: a ``DatabaseQuestion`` in, ``DatabaseEntries`` out."""
-    question = DatabaseQuestion.model_validate_json(payload)
-    text = question.database
-    answer(channel, lambda: _entries(parse_database(text.workloads, text.records), question.callees))
 
 
 def write_database(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
@@ -104,19 +87,12 @@ def understand_target(question: TargetText) -> TargetAnswer:
             raise BadInput("target", f"{threads[:20]!r} is not a number of threads.", "Write, say, host:2.")
         return TargetAnswer(target=host_target(int(threads) if threads else cores), notes=())
     found = _found_target(question.text, cores)
-    attributes = json.loads(found.target.canonical)
-    host = attributes.get("host")
-    refused = sorted(REFUSED_ATTRIBUTES & (attributes.keys() | (host.keys() if isinstance(host, dict) else set())))
-    if refused:
-        raise BadInput("target", f"it has the attribute {refused[0]}.", "Leave it out: the farm decides that itself.")
-    if found.target.kind not in KINDS:
-        raise BadInput("target", f"the kind {found.target.kind} is not tuned here.", f"Use one of: {', '.join(KINDS)}.")
     return TargetAnswer(target=found.target, notes=found.notes)
 
 
 def _found_target(text: str, cores: int) -> CanonicalTarget:
     try:
-        return canonical_target(text, cores)
+        return canonical_target(text, cores, tuned=True)
     except BadInput as refused:
         if text.lstrip().startswith("{"):
             raise
@@ -148,29 +124,6 @@ def _only(workloads: Sequence[UnderstoodWorkload], question: ModuleQuestion) -> 
         fix = "Make a job of its own for each function that has schedules."
         raise BadInput(field, "a schedule fits one function, and several are tuned.", fix)
     return workloads[0].workload
-
-
-def _entries(database: ParsedDatabase, callees: Sequence[str]) -> DatabaseEntries:
-    accepted, refused = [], [DatabaseRefusal(file=r.file, line=r.line, reason=r.reason) for r in database.refused]
-    workloads: dict[str, Workload] = {}
-    targets: dict[str, Target] = {}
-    for line in database.accepted:
-        callee = forbidden_in_record(line.workload, line.trace, callees)
-        if callee is not None:
-            reason = f"it calls {callee}, which is not allowed"
-            refused.append(DatabaseRefusal(file="records", line=line.line, reason=reason))
-            continue
-        workload_id, target_id = line.workload.workload_id, line.target.target_id
-        workloads[workload_id], targets[target_id] = line.workload, line.target
-        accepted.append(
-            DatabaseEntry(workload_id=workload_id, target_id=target_id, trace=line.trace, latency_s=line.latency_s)
-        )
-    return DatabaseEntries(
-        workloads=tuple(workloads.values()),
-        targets=tuple(targets.values()),
-        accepted=tuple(accepted),
-        refused=tuple(refused),
-    )
 
 
 def _database_text(entries: DatabaseEntries) -> DatabaseText:

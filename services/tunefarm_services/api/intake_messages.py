@@ -72,13 +72,6 @@ class DatabaseText(Frozen):
     records: str = Field(repr=False)
 
 
-class DatabaseQuestion(Frozen):
-    """A TVM database to understand. ``callees`` as in a ``ModuleQuestion``."""
-
-    database: DatabaseText
-    callees: tuple[str, ...] = ()
-
-
 class DatabaseEntry(Frozen):
     """One record of a TVM database. The latency is in seconds."""
 
@@ -88,21 +81,12 @@ class DatabaseEntry(Frozen):
     latency_s: float
 
 
-class DatabaseRefusal(Frozen):
-    """A line that was not taken, counted from 1 in ``workloads`` or ``records``, and why."""
-
-    file: str
-    line: int
-    reason: str
-
-
 class DatabaseEntries(Frozen):
-    """What a database holds: what is usable, with each workload and target once, and what is not."""
+    """Records to write, with each workload and target once."""
 
     workloads: tuple[Workload, ...]
     targets: tuple[Target, ...]
     accepted: tuple[DatabaseEntry, ...]
-    refused: tuple[DatabaseRefusal, ...] = ()
 
     def whole(self) -> Iterator[tuple[DatabaseEntry, Workload, Target]]:
         """Each usable record with its workload and its target."""

@@ -44,10 +44,12 @@ def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> Job
     parts.store.put_target(tenant, answer.target)
     for workload in {each.workload.workload_id: each.workload for each in answer.workloads}.values():
         parts.store.put_workload(tenant, workload)
-    return parts.store.create_job(tenant, _spec(body, answer, answer.target), key=key)
+    return parts.store.create_job(
+        tenant, _spec(body, answer, answer.target, parts.settings.callees.get(tenant, ())), key=key
+    )
 
 
-def _spec(body: JobBody, answer: ModuleAnswer, target: Target) -> JobSpec:
+def _spec(body: JobBody, answer: ModuleAnswer, target: Target, callees: tuple[str, ...]) -> JobSpec:
     tasks = _tasks(answer, target, merged=body.kind == "tune")
     effort = body.effort
     if body.kind == "measure":
@@ -70,6 +72,7 @@ def _spec(body: JobBody, answer: ModuleAnswer, target: Target) -> JobSpec:
         kind=body.kind,
         deadline_s=body.deadline_s,
         input_specs=tuple(body.input_specs),
+        callees=callees,
     )
 
 

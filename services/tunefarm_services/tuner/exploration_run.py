@@ -30,6 +30,7 @@ class ExplorationRun:
     exploration: Exploration
     input_specs: tuple[InputSpec, ...] = ()
     input_examples: tuple[InputExample, ...] = ()
+    callees: tuple[str, ...] = ()
     traces: dict[int, Trace] = field(default_factory=dict)
     known: list[KnownTrial] = field(default_factory=list)
     latencies_s: dict[int, float] = field(default_factory=dict)
@@ -81,6 +82,7 @@ class ExplorationRun:
             is_scheduled=self.exploration.key.space_id == AS_GIVEN,
             input_specs=self.input_specs,
             input_examples=self.input_examples,
+            callees=self.callees,
         )
 
     def remember(self, known: KnownTrial) -> None:

@@ -61,6 +61,7 @@ def _run_of(
         exploration=store.open_exploration(lease, key),
         input_specs=specs,
         input_examples=store.input_examples(specs),
+        callees=job.spec.callees,
     )
 
 

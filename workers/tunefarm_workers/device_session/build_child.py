@@ -36,7 +36,7 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
     try:
         os.environ.update(order.toolchain.environment)
         target = device_target(order.target, order.toolchain)
-        scheduled = scheduled_for(tvm.ir.load_json(order.module_json), order.trace, target)
+        scheduled = scheduled_for(tvm.ir.load_json(order.module_json), order.trace, target, order.callees)
         stage = FailureReason.BUILD_ERROR
         shipped = ship(scheduled, order.abi)
         library = library_of(shipped.module, target, Path(order.folder), order.toolchain)

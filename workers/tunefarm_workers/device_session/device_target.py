@@ -17,4 +17,4 @@ def device_target(canonical: str, toolchain: Toolchain) -> Any:
     if attributes["kind"] in _PROCESSORS or "host" in attributes:
         return target_of(canonical)
     host = toolchain.host_target or '{"kind":"llvm","num-cores":1}'
-    return tvm.target.Target(attributes, host=target_of(host))
+    return tvm.target.Target(target_of(canonical), host=target_of(host))

@@ -29,6 +29,7 @@ class LocalCompiler:
                 module_json=order.module_json,
                 target=order.target,
                 abi=order.abi,
+                callees=order.callees,
                 trace=trace,
                 folder=folder,
                 toolchain=self._toolchain,

@@ -35,6 +35,7 @@ class BuildOrder(Frozen):
     module_json: str = Field(repr=False)
     target: str
     abi: Abi
+    callees: tuple[str, ...] = ()
     trace: str | None = Field(repr=False)
     folder: str
     toolchain: Toolchain

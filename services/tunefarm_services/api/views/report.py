@@ -12,11 +12,15 @@ class RefusedLine(BaseModel):
 
 
 class ImportReport(BaseModel):
-    """Ids of the records that are new, how many were there already, and the lines refused."""
+    """Ids of the records that are new, how many were there already, and the lines refused.
+
+    ``refusals`` are the first thousand of the ``refused`` lines.
+    """
 
     record_ids: tuple[str, ...]
     already_there: int
     refusals: tuple[RefusedLine, ...]
+    refused: int = 0
 
 
 class ExportedDatabase(BaseModel):

@@ -1,0 +1,41 @@
+"""A database from outside whose schedule calls a function, imported by command and tuned after."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.foreign import corpus
+
+Run = Callable[..., Any]
+
+
+def written(folder: Path, records: list[str]) -> None:
+    folder.mkdir()
+    (folder / "database_workload.json").write_text(corpus.workload_line(corpus.module_json()) + "\n")
+    (folder / "database_tuning_record.json").write_text("\n".join(records) + "\n")
+
+
+def test_an_import_refuses_pad_values_that_call_a_function_and_tuning_runs_none(tunefarm: Run, tmp_path: Path) -> None:
+    traces = [item.value for item in corpus.traces() if item.name.startswith("pad value: call_extern")]
+    written(tmp_path / "attack", [corpus.record_line(trace) for trace in traces])
+    ended = tunefarm("records", "import", "attack")
+    assert ended.code == 2, ended.err
+    assert f"0 records imported as claimed, 0 were there already, {len(traces)} lines refused" in ended.out
+    assert "calls call_extern('mkdir'), which is not allowed" in ended.out
+    assert json.loads(tunefarm("records", "list", "--json").out) == []
+    (tmp_path / "module.json").write_text(corpus.module_json())
+    tuned = tunefarm("tune", "module.json", "--trials", "2", "--json")
+    assert tuned.code == 0, tuned.err
+    listed = json.loads(tunefarm("records", "list", "--json").out)
+    assert all("mkdir" not in json.dumps(record) for record in listed)
+    assert not Path(corpus.MARKER).exists()
+
+
+def test_many_refused_lines_are_all_counted_and_a_few_shown(tunefarm: Run, tmp_path: Path) -> None:
+    written(tmp_path / "broken", ["no record"] * 2000 + [corpus.record_line(corpus.good_trace())])
+    ended = tunefarm("records", "import", "broken")
+    assert ended.code == 0, ended.err
+    assert "1 records imported as claimed, 0 were there already, 2000 lines refused" in ended.out
+    assert "and 1980 more" in ended.out
+    assert len(ended.out.splitlines()) < 40

@@ -1,0 +1,79 @@
+"""Hostile lines of a database, through the children that both imports read with."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.foreign import corpus
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.limits import Limits
+from tunefarm_search.tvm_loading import LOAD_TVM
+from tunefarm_services.database_messages import ReadRecord, RefusedLine
+from tunefarm_services.database_reading import ReadingLimits, read_database
+
+LIMITS = ReadingLimits(Limits(memory_bytes=8 << 30), line_s=60.0)
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[ForkServer]:
+    with ForkServer.start([LOAD_TVM, "tunefarm_services.database_child"]) as server:
+        assert server.ready(120), server.failure
+        yield server
+
+
+def read(
+    zygote: ForkServer, workloads: list[str], records: list[str], callees: tuple[str, ...] = ()
+) -> tuple[list[ReadRecord], list[RefusedLine]]:
+    batches = list(read_database(lambda: zygote, workloads, records, callees=callees, limits=LIMITS))
+    return [r for batch in batches for r in batch.records], [r for batch in batches for r in batch.refused]
+
+
+def test_every_hostile_line_is_refused_with_its_reason_and_the_good_ones_are_taken(zygote: ForkServer) -> None:
+    hostile = [
+        *((item.name, corpus.record_line(item.value)) for item in corpus.traces()),
+        *((item.name, corpus.record_line(corpus.good_trace(), item.value)) for item in corpus.targets()),
+        *((item.name, item.value) for item in corpus.lines()),
+    ]
+    good = corpus.record_line(corpus.good_trace())
+    records, refused = read(
+        zygote, [corpus.workload_line(corpus.module_json())], [good, *(line for _, line in hostile), good]
+    )
+    through = {name for number, (name, _) in enumerate(hostile, 2) if number not in {each.line for each in refused}}
+    assert through == set()
+    assert len(hostile) > 150
+    assert {record.line for record in records} <= {1, len(hostile) + 2}
+    assert records
+    assert all(each.reason for each in refused)
+    assert not Path(corpus.MARKER).exists()
+
+
+def test_every_hostile_workload_is_refused_and_one_that_ends_the_child_costs_itself_alone(zygote: ForkServer) -> None:
+    items = [item for item in corpus.modules() if "nodes" in item.value]
+    cyclic = corpus.workload_line(corpus.CYCLE, "1")
+    lines = [cyclic, *(corpus.workload_line(item.value, "1") for item in items)]
+    lines.append(corpus.workload_line(corpus.module_json()))
+    good = corpus.record_line(corpus.good_trace(), number=len(lines) - 1)
+    of_the_cycle = corpus.record_line(corpus.good_trace())
+    records, refused = read(zygote, lines, [of_the_cycle, good])
+    assert {each.line for each in refused if each.file == "workloads"} == set(range(1, len(lines)))
+    assert [(record.line) for record in records] == [2]
+    reasons = {each.line: each.reason for each in refused if each.file == "workloads"}
+    hash_alone = {items[line - 2].name for line, reason in reasons.items() if "the hash is not" in reason}
+    assert hash_alone == set(), "refused for a reason that an attacker would have put right"
+
+
+def test_an_allowed_callee_stays_allowed_and_no_other(zygote: ForkServer) -> None:
+    [trace] = [item.value for item in corpus.traces() if item.name == "pad value: call_extern, plain"]
+    workloads = [corpus.workload_line(corpus.module_json())]
+    assert len(read(zygote, workloads, [corpus.record_line(trace)], ("mkdir",))[0]) == 1
+    assert read(zygote, workloads, [corpus.record_line(trace)], ("rmdir",))[0] == []
+
+
+def test_repeated_lines_are_counted_and_told_once(zygote: ForkServer) -> None:
+    lines = [corpus.record_line(corpus.good_trace(), times=f"[{n}e-6]") for n in range(1, 40)]
+    batches = list(
+        read_database(lambda: zygote, [corpus.workload_line(corpus.module_json())], lines, callees=(), limits=LIMITS)
+    )
+    assert sum(len(batch.records) for batch in batches) == 1
+    assert sum(batch.repeated for batch in batches) == 38

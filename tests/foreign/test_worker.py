@@ -1,0 +1,72 @@
+"""Hostile traces and modules that a row or a message brings to a worker."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.foreign import corpus
+from tunefarm_sandbox.confinement import Confinement
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.limits import Limits
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_search.tvm_loading import LOAD_TVM
+from tunefarm_workers.messages import Broken, HostOrder, LinkOrder, from_linker
+
+PAYLOADS = [item for item in corpus.traces() if item.name.startswith("pad value")]
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[ForkServer]:
+    with ForkServer.start([LOAD_TVM, "tunefarm_workers.link_child"]) as server:
+        assert server.ready(120), server.failure
+        yield server
+
+
+def broken(zygote: ForkServer, folder: Path, module: str, trace: str | None, target: object = None) -> Broken:
+    host = HostOrder(
+        module_json=module,
+        target=json.dumps(target or corpus.TARGET),
+        num_cores=1,
+        abi="stable",
+        seed=0,
+        distribution="normal",
+    )
+    order = LinkOrder(host=host, trace=trace, folder=str(folder)).model_dump_json().encode()
+    confinement = Confinement.compiler(str(folder))
+    with zygote.fork("tunefarm_workers.link_child:run", order, limits=Limits(), confinement=confinement) as child:
+        said = from_linker.validate_json(child.channel.receive(60))
+    assert isinstance(said, Broken), said
+    return said
+
+
+@pytest.mark.parametrize("item", PAYLOADS, ids=lambda item: item.name)
+def test_a_worker_refuses_a_trace_before_anything_is_built(
+    zygote: ForkServer, tmp_path: Path, item: corpus.Hostile
+) -> None:
+    said = broken(zygote, tmp_path, corpus.module_json(), json.dumps(item.value))
+    assert said.reason is FailureReason.INVALID_SCHEDULE
+    assert "not allowed" in said.message
+    assert "call" in said.message
+    assert list(tmp_path.iterdir()) == []
+    assert not Path(corpus.MARKER).exists()
+
+
+@pytest.mark.parametrize("item", [i for i in corpus.modules() if i.name.startswith("module: call")][::4], ids=str)
+def test_a_worker_refuses_a_module_that_no_door_has_judged(
+    zygote: ForkServer, tmp_path: Path, item: corpus.Hostile
+) -> None:
+    said = broken(zygote, tmp_path, item.value, None)
+    assert said.reason is FailureReason.INVALID_SCHEDULE
+    assert "not allowed" in said.message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("item", [i for i in corpus.targets() if "jit" in i.name or "cl-opt" in i.name], ids=str)
+def test_a_worker_refuses_a_target_that_reaches_into_the_compiler(
+    zygote: ForkServer, tmp_path: Path, item: corpus.Hostile
+) -> None:
+    said = broken(zygote, tmp_path, corpus.module_json(), None, item.value)
+    assert said.reason is FailureReason.INVALID_SCHEDULE
+    assert "attribute" in said.message
