@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -16,6 +16,7 @@ from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.measurement import Exported, ExportOrder, ExportResult, Failed
 from tunefarm_workers.argument import Argument
+from tunefarm_workers.checked_library import checked_library
 from tunefarm_workers.child_answer import ChildFailed, OnWait, answer_of, canceled
 from tunefarm_workers.company import Company
 from tunefarm_workers.fresh_inputs import FreshInputs
@@ -54,8 +55,13 @@ class Exporter:
         near_cores: NearCores,
         company: Company,
         on_wait: OnWait,
+        callees: Collection[str] = (),
     ) -> None:
-        """``error_of`` gives the error of outputs on the first inputs, in units of what is allowed."""
+        """``error_of`` gives the error of outputs on the first inputs, in units of what is allowed.
+
+        ``callees`` are functions outside of the library that it may call.
+        """
+        self._callees = callees
         self._zygote = zygote
         self._scratch = scratch
         self._limits = limits
@@ -104,6 +110,7 @@ class Exporter:
             for runner in runners:
                 stack.enter_context(self._company.of(runner.child))
             linked, library = self._linked(linking)
+            checked_library(library, host.target, self._callees)
             (folder / "shipped.so").write_bytes(library)
             fresh = LibraryOrder(
                 library=str(folder / "shipped.so"),

@@ -30,6 +30,8 @@ class FarmSettings(Frozen):
     first_run_s: float = Field(default=20.0, gt=0)
     reference_s: float = Field(default=300.0, gt=0)
     drift_check_s: float = Field(default=30.0, gt=0)
+    callees: tuple[str, ...] = ()
+    """Functions outside of their modules that libraries may call on this host."""
 
     def child_limits(self) -> Limits:
         """Limits of one measuring child."""

@@ -97,6 +97,7 @@ class LocalFarm(LaneFarm[Lane]):
             self._near_cores,
             self._company,
             on_wait,
+            self._settings.callees,
         )
         return exporter.export(order, task.host_order(), task.arguments, task.order.protocol_id)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tunefarm_schemas.kernel_library.device_code import require_device_code
 from tunefarm_schemas.kernel_library.dynamic import GNU_HASH, SYMENT, SYMTAB, VERSYM, Dynamic
 from tunefarm_schemas.kernel_library.image import Image
 from tunefarm_schemas.kernel_library.refused import require
@@ -127,7 +128,7 @@ def _require_export(image: Image, symbol: Symbol, rules: LibraryRules) -> None:
     name = symbol.name
     if name == LIBRARY_BINARY and rules.may_hold_device_code:
         require(symbol.kind == _OBJECT and not image.is_writable(symbol.address, 8), f"its {name!r} is no constant")
-        image.read_constant(symbol.address, 8, "device code")
+        require_device_code(image, symbol.address)
         return
     is_entry = _ENTRY.fullmatch(name) is not None and not name.startswith(RESERVED_PREFIX)
     require(is_entry, f"it exports {name!r}, which is no entry point of a kernel")

@@ -12,6 +12,7 @@ from tunefarm_schemas.device import Device
 from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 from tunefarm_workers.cpu_identity import cpu_identity, host_fingerprint
+from tunefarm_workers.farm_settings import FarmSettings
 from tunefarm_workers.local_farm import LocalFarm
 
 
@@ -28,7 +29,7 @@ def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Bl
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         known = _read(path)
-        farm = LocalFarm(zygote, scratch=scratch, known=known)
+        farm = LocalFarm(zygote, scratch=scratch, known=known, settings=FarmSettings(callees=settings.worker_callees))
         if farm.device != known:
             _write(path, farm.device)
     finally:

@@ -39,6 +39,8 @@ class WorkerSettings(BaseSettings):
     """How many candidates it takes at once; None: what keeps the device busy."""
     worker_allow_missing_confinement: bool = False
     """Measure even where the kernel cannot confine children fully. What is missing then stands in the lane's reason."""
+    worker_callees: tuple[str, ...] = ()
+    """Functions outside of a module that a kernel's library may call on this host; a JSON list."""
     worker_grace_s: float = Field(default=20.0, ge=0)
     """How long a stopping worker goes on with what it has begun before it gives it back."""
 

@@ -10,6 +10,8 @@ from tunefarm_sandbox.child import Child
 from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.measurement import Dispatch, Failed, Measurement, Purpose, Result, Stages
+from tunefarm_workers.checked_library import checked_library
+from tunefarm_workers.child_answer import ChildFailed
 from tunefarm_workers.device_session.compiler import Build
 from tunefarm_workers.device_session.device_session import DeviceSession
 from tunefarm_workers.device_session.library_build import in_memory
@@ -86,8 +88,12 @@ class SessionAttempt:
     def received(self, message: bytes) -> None:
         """Go on with what was said of the build: that it is done, and then the library."""
         if self._shape is not None:
-            self._library = in_memory(message)
             self._build.close()
+            try:
+                self._library = in_memory(checked_library(message, self.task.order.target))
+            except ChildFailed as failed:
+                self.fail_with(failed.failure)
+                return
             self._enter(Stage.WAITING)
             self._owner.built(self)
             return
