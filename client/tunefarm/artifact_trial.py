@@ -1,6 +1,7 @@
 """An artifact on trial: a fresh confined process loads the library; where its function is known, they are compared."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -63,14 +64,16 @@ def try_and_compare(manifest: ArtifactManifest, library: Path, module_json: str)
     )
 
 
-def try_artifact(folder: Path) -> ArtifactTrial:
+def try_artifact(folder: Path, callees: Collection[str] = ()) -> ArtifactTrial:
     """Run the artifact in ``folder``, whose manifest has been checked, with nothing to compare it with.
+
+    ``callees`` are functions outside of it that its library may call.
 
     Raises:
         BadInput: the library does not load or run here; the problem says how it ended.
     """
     confinement = Confinement(readable=(str(folder), *package_folders()), may_exec=True)
-    order = ArtifactRunOrder(folder=str(folder)).model_dump_json().encode()
+    order = ArtifactRunOrder(folder=str(folder), callees=tuple(callees)).model_dump_json().encode()
     with ForkServer.start(()) as server, server.fork(ENTRY, order, limits=LIMITS, confinement=confinement) as child:
         ended = child.exit(TIMEOUT_S)
         printed = child.output(PRINTED_BYTES).strip()

@@ -81,11 +81,13 @@ class Machine(AbstractContextManager["Machine"]):
 
     def _make_farm(self, zygote: ForkServer, store: Store, scratch: Path) -> "LocalFarm":
         from tunefarm_workers.cpu_identity import cpu_identity, host_fingerprint
+        from tunefarm_workers.farm_settings import FarmSettings
         from tunefarm_workers.local_farm import LocalFarm
 
         # A device that was seen before keeps its class, so that noise does not hide what is known of it.
         known = store.device(LOCAL_TENANT, host_fingerprint(cpu_identity()))
-        farm = LocalFarm(zygote, scratch=scratch, known=known, bystanders=self._bystanders)
+        settings = FarmSettings(callees=self.settings.callees.get(LOCAL_TENANT, ()))
+        farm = LocalFarm(zygote, scratch=scratch, known=known, bystanders=self._bystanders, settings=settings)
         if farm.device != known:
             farm.device = store.put_device(LOCAL_TENANT, farm.device)
         return farm
@@ -193,6 +195,7 @@ class Machine(AbstractContextManager["Machine"]):
             started_at_s=started_at_s,
             on_progress=on_progress,
             on_search_child=self._keep_search_child,
+            callees=self.settings.callees.get(LOCAL_TENANT, ()),
         )
 
     def work(self, supervisor: "Supervisor", job: Job) -> "JobSummary":

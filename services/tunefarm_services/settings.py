@@ -21,6 +21,10 @@ class Settings(BaseSettings):
     """URL of an object store, such as ``s3://bucket/prefix``; a folder under ``home`` when absent."""
     busy_timeout_s: float = Field(default=10.0, gt=0)
     """How long to wait for another process's write before giving up."""
+    callees: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Functions outside of their modules that a tenant's may call, by tenant; other tenants' may call none. They have
+    to be in the processes that measure, and run there, confined like all that is measured. ``local`` is the tenant of
+    what this machine tunes by itself. A worker has a list of its own, ``TUNEFARM_WORKER_CALLEES``."""
     require_confinement: bool = False
     """Measure on this host only where its kernel confines candidates fully. Workers ask for that by themselves."""
 

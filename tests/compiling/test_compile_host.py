@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.farm.workers import eventually, simulated_task
+from tests.libraries.kernel import kernel_library
 from tunefarm.worker_blobs import WorkerBlobs
 from tunefarm_sandbox.fork_server import ForkFailed
 from tunefarm_schemas.failure import FailureReason, TrialFailure
@@ -41,7 +42,7 @@ class FakeBuild:
                 raise canceled()
         if self.failed is not None:
             raise self.failed
-        return LibraryShape(entry="main"), b"library"
+        return LibraryShape(entry="main"), kernel_library()
 
     def close(self) -> None:
         self.is_closed = True

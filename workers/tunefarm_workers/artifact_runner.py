@@ -6,17 +6,20 @@
 import argparse
 import json
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.kernel_library.check import require_kernel
+from tunefarm_schemas.kernel_library.rules import LibraryRules
 from tunefarm_schemas.workload import TensorArgument
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.artifact_order import artifact_order
 from tunefarm_workers.example_files import read_examples
 from tunefarm_workers.inputs import InputArray, make_inputs
 from tunefarm_workers.library_inputs import LibraryInputs
-from tunefarm_workers.loaded_library import LoadedLibrary, WrongLibrary
+from tunefarm_workers.loaded_library import LoadedLibrary, WrongLibrary, require_digest
 from tunefarm_workers.near_cores import NearCores
 from tunefarm_workers.runtime_library import Runtime
 from tunefarm_workers.runtime_paths import NoRuntime, runtime_paths
@@ -28,11 +31,12 @@ _INDEX_TYPES = {"int32", "int64", "uint32", "uint64"}
 _FIX = "Build it again."
 
 
-def samples_of_folder(folder: Path) -> list[float]:
-    """Seconds per call of the artifact in ``folder``.
+def samples_of_folder(folder: Path, callees: Collection[str] = ()) -> list[float]:
+    """Seconds per call of the artifact in ``folder``. ``callees`` are functions that its library may call.
 
     Raises:
-        BadInput: the folder holds no artifact, or not the one its manifest describes, or there is no TVM to run it.
+        BadInput: the folder holds no artifact, or not the one its manifest describes, or one that must not be loaded,
+            or there is no TVM to run it.
     """
     try:
         manifest = ArtifactManifest.model_validate_json((folder / MANIFEST_NAME).read_bytes())
@@ -41,6 +45,9 @@ def samples_of_folder(folder: Path) -> list[float]:
         memory = memoryview(bytearray(inputs.size_bytes))
         inputs.write(_arrays(manifest, arguments, folder), memory)
         order = artifact_order(manifest, folder / Path(manifest.library_name).name, inputs.tensors)
+        contents = Path(order.library).read_bytes()
+        require_digest(contents, order)
+        require_kernel(contents, "library", LibraryRules(callees=tuple(callees)))
         library = LoadedLibrary(Runtime(*runtime_paths()), order, memory)
     except WrongLibrary as error:
         raise BadInput("library", f"{error}.", _FIX) from error
@@ -79,9 +86,10 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description="Time a compiled artifact in a fresh process.")
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--callee", action="append", default=[], help="a function that the library may call")
     given = parser.parse_args()
     try:
-        samples_s = samples_of_folder(given.folder)
+        samples_s = samples_of_folder(given.folder, given.callee)
     except BadInput as error:
         print(json.dumps({"field": error.field, "problem": error.problem, "fix": error.fix}), file=sys.stderr)
         return 2

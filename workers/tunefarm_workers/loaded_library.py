@@ -22,6 +22,23 @@ class WrongLibrary(Exception):
     """Raised for a library that is not the one that was meant."""
 
 
+def require_digest(contents: bytes, order: LibraryOrder) -> None:
+    """Raise ``WrongLibrary`` unless ``contents`` are those of the library that ``order`` names."""
+    if sha256(contents).hexdigest() != order.digest:
+        raise WrongLibrary(f"{os.path.basename(order.library)} is not the library its manifest describes")  # noqa: PTH119
+
+
+def _in_memory(contents: bytes) -> str:
+    """A path to a copy that no other process can change between the check and the loader's own reading.
+
+    The descriptor stays open: the loader takes a second library under the same path for the first one.
+    """
+    descriptor = os.memfd_create("library", os.MFD_CLOEXEC)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(contents)
+    return f"/proc/self/fd/{descriptor}"
+
+
 class LoadedLibrary:
     """Called by ``call``, then timed by ``samples_s``."""
 
@@ -33,13 +50,13 @@ class LoadedLibrary:
             RuntimeFailed: it does not load.
         """
         with open(order.library, "rb") as file:  # noqa: PTH123 - pathlib takes longer to import than this to run
-            if sha256(file.read()).hexdigest() != order.digest:
-                raise WrongLibrary(f"{os.path.basename(order.library)} is not the library its manifest describes")  # noqa: PTH119
+            contents = file.read()
+        require_digest(contents, order)
         os.environ["TVM_NUM_THREADS"] = str(order.num_cores)
         place_on_cores(order.num_cores, runtime.function("runtime.config_threadpool"))
         self._runtime = runtime
         self._order = order
-        self._module = runtime.load(order.library)
+        self._module = runtime.load(_in_memory(contents))
         self._distance = CoreDistance(runtime.library) if order.num_cores > 1 else None
         self._tensors = [self._filled(tensor, inputs) for tensor in order.tensors]
         self._timer = CallTimer(

@@ -12,9 +12,10 @@ KEPT_VARIABLES: Final = ("PATH", "HOME", "LANG", "TMPDIR")
 
 
 class ArtifactRunOrder(Frozen):
-    """Which folder's artifact to run. The runner checks its digest before it loads it."""
+    """Which folder's artifact to run. The runner checks its library again, and loads the bytes that it checked."""
 
     folder: str
+    callees: tuple[str, ...] = ()
 
 
 def main(_channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
@@ -26,4 +27,5 @@ def main(_channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     command = [sys.executable, "-P", "-m", "tunefarm_workers.artifact_runner", order.folder]
+    command += [f"--callee={name}" for name in order.callees]
     os.execve(sys.executable, command, environment)  # noqa: S606 - no shell, and nothing of a message in the command's name

@@ -62,9 +62,6 @@ class ApiSettings(Settings):
     heartbeat_s: float = Field(default=15.0, gt=0)
     """Seconds between comments on a silent event stream."""
 
-    callees: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Functions outside of their modules that a tenant's may call, by tenant; nobody else's may call any. They have to
-    be in the processes that measure, and run there, confined like all that is measured."""
     intake_at_once: int = Field(default=2, gt=0)
     intake_queue: int = Field(default=64, gt=0)
     """Requests that may wait for an intake child; more are answered 503."""

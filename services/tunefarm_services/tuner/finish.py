@@ -1,7 +1,7 @@
 """The end of a search: the fastest few side by side, the winner's library in fresh processes, a record of it."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -17,6 +17,7 @@ from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.ports import Farm
+from tunefarm_services.tuner.stored_library import checked_export, usable_artifact
 
 FINALISTS, MOST_FINALISTS = 3, 6
 CLOSE = 1.06
@@ -86,21 +87,30 @@ def exact_record(store: Store, tenant: str, key: RecordKey) -> TuningRecord | No
     return None
 
 
-def stored_answer(store: Store, run: ExplorationRun) -> Finished | None:
-    """The standing record and its artifact, where there are both; ``run`` learns what the untuned function took."""
+def stored_answer(store: Store, run: ExplorationRun, callees: Collection[str] = ()) -> Finished | None:
+    """The standing record and its artifact, where there are both; ``run`` learns what the untuned function took.
+
+    An artifact whose library is damaged, gone or refused is none. ``callees`` are functions that it may call.
+    """
     record = standing_record(store, run)
-    artifacts = [] if record is None else store.artifacts(record.tenant, record.record_id)
-    if record is None or not artifacts:
+    artifact = None if record is None else usable_artifact(store, record, run.target, callees)
+    if record is None or artifact is None:
         return None
     run.untuned_latency_s = record.untuned_latency_s
-    return Finished(record, artifacts[0].artifact_id)
+    return Finished(record, artifact.artifact_id)
 
 
 class Finisher:
     """Verifies the outcome of explorations and writes their records."""
 
-    def __init__(self, store: Store, farm: Farm, lease: Lease, on_wait: Callable[[], bool]) -> None:
-        """``on_wait`` is called a few times a second while the farm works; False when the job has to stop."""
+    def __init__(
+        self, store: Store, farm: Farm, lease: Lease, on_wait: Callable[[], bool], callees: Collection[str] = ()
+    ) -> None:
+        """``on_wait`` is called a few times a second while the farm works; False when the job has to stop.
+
+        ``callees`` are functions outside of the module that its library may call.
+        """
+        self._callees = callees
         self._on_wait = on_wait
         self._store = store
         self._farm = farm
@@ -115,15 +125,15 @@ class Finisher:
             finalists.append(standing.trace)
         ranking = self._rank(run, finalists)
         if not ranking.timed:
-            return self._kept(standing, ranking.first_failure)
-        kept = self._kept(standing)
+            return self._kept(run, standing, ranking.first_failure)
+        kept = self._kept(run, standing)
         whole = standing if kept.artifact_id is not None else None  # one without its library is made anew
         if whole is not None and _stands(whole, ranking):
             return kept
         trace, exported = self._at_least_untuned(run, *self._shipped(run, ranking.timed, standing))
         if whole is not None and trace == whole.trace:
             return kept
-        return self._record(run, trace, exported, standing, ranking)
+        return self._record(run, trace, exported, standing, ranking, is_rebuilt=whole is None)
 
     def look_for_reason(self, run: ExplorationRun) -> None:
         """Time the untuned function of a run in which nothing worked: it may be at fault, and that shows late.
@@ -148,10 +158,12 @@ class Finisher:
         self._store.put_record(self._tenant, self._lease, record)
         return record
 
-    def _kept(self, standing: TuningRecord | None, failure: TrialFailure | None = None) -> Finished:
+    def _kept(
+        self, run: ExplorationRun, standing: TuningRecord | None, failure: TrialFailure | None = None
+    ) -> Finished:
         """The end of a run that leaves no new record."""
-        artifacts = [] if standing is None else self._store.artifacts(self._tenant, record_id=standing.record_id)
-        return Finished(standing, artifacts[0].artifact_id if artifacts else None, failure)
+        artifact = None if standing is None else usable_artifact(self._store, standing, run.target, self._callees)
+        return Finished(standing, None if artifact is None else artifact.artifact_id, failure)
 
     def _rank(self, run: ExplorationRun, finalists: Sequence[Trace]) -> _Ranking:
         order = ComparisonOrder(exploration_id=run.exploration_id, traces=(*finalists, None), seconds_each=COMPARE_S)
@@ -214,12 +226,13 @@ class Finisher:
         """
         likely_s = min([compared_s, *run.latencies_of(trace)])
         order = ExportOrder(exploration_id=run.exploration_id, trace=trace, likely_s=likely_s)
-        exported = self._farm.export(order, self._on_wait)
+        exported = checked_export(self._farm.export(order, self._on_wait), run.target, self._callees)
         if not isinstance(exported, Exported) or statistics.fmean(exported.process_latencies_s) >= worth_s:
             return exported
         if not _leaves_doubt(exported.process_latencies_s, compared_s, likely_s):
             return exported
-        more = self._farm.export(order.model_copy(update={"processes": MORE_PROCESSES}), self._on_wait)
+        again = self._farm.export(order.model_copy(update={"processes": MORE_PROCESSES}), self._on_wait)
+        more = checked_export(again, run.target, self._callees)
         if not isinstance(more, Exported):
             return exported
         latencies_s = exported.process_latencies_s + more.process_latencies_s
@@ -232,9 +245,11 @@ class Finisher:
         exported: ExportResult,
         standing: TuningRecord | None,
         ranking: _Ranking,
+        *,
+        is_rebuilt: bool,
     ) -> Finished:
         if not isinstance(exported, Exported):
-            return self._kept(standing, exported.failure)
+            return self._kept(run, standing, exported.failure)
         latencies_s = exported.process_latencies_s
         record = self._new_record(
             run,
@@ -247,6 +262,8 @@ class Finisher:
         )
         self._store.put_record(self._tenant, self._lease, record)
         fault = None if standing is None else _fault_of(standing, record, ranking)
+        if standing is not None and is_rebuilt:
+            fault = f"its library was missing, damaged or refused; built again as record {record.record_id}"
         if standing is not None and fault is not None:  # only once there is another to take
             self._store.retract(self._tenant, standing.record_id, fault)
         manifest = self._manifest(run, record, exported)

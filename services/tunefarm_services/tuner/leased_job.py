@@ -4,7 +4,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -69,6 +69,7 @@ class LeasedJob:
         on_finished: OnFinished,
         *,
         outage_s: float,
+        callees: Collection[str],
         on_search_child: Callable[[Child | None], None],
     ) -> None:
         self._store = store
@@ -79,6 +80,7 @@ class LeasedJob:
         self._traces = telemetry.traces
         self._on_finished = on_finished
         self._outage_s = outage_s
+        self._callees = callees
         self._on_search_child = on_search_child
         self._supervisor: Supervisor | None = None
         self._stop_asked = threading.Event()
@@ -177,6 +179,7 @@ class LeasedJob:
             on_measured=measured,
             waits_for_explorations=False,
             outage_s=self._outage_s,
+            callees=self._callees,
         )
         with self._lock:
             self._supervisor = supervisor

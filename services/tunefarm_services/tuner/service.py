@@ -180,6 +180,7 @@ class TunerService:
             self._telemetry,
             self._on_finished,
             outage_s=self._settings.outage_s,
+            callees=self._settings.callees.get(lease.tenant, ()),
             on_search_child=self._on_search_child,
         )
         self._metrics.jobs_leased.inc()

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import structlog
 
@@ -72,13 +72,14 @@ class Supervisor:
         on_measured: Callable[[Measurement], None] = lambda _: None,
         waits_for_explorations: bool = True,
         outage_s: float = 0.0,
+        callees: Collection[str] = (),
     ) -> None:
         """``started_at_s`` is the moment, on the wall clock, from which elapsed time counts; now when None.
 
         ``on_search_child`` hears of each search child that starts, and None when it ended, so that a farm on the same
         machine can hold it still while a clock runs. ``on_measured`` hears of each measurement once it is stored.
         Without ``waits_for_explorations`` a job whose exploration another one holds is given back at once. A store
-        that is away for less than ``outage_s`` is waited for.
+        that is away for less than ``outage_s`` is waited for. ``callees`` are functions that libraries may call.
         """
         self._store = store
         self._farm = farm
@@ -90,6 +91,7 @@ class Supervisor:
         self._on_measured = on_measured
         self._waits_for_explorations = waits_for_explorations
         self._outage_s = outage_s
+        self._callees = callees
         self._stop_asked = threading.Event()
 
     def stop(self) -> None:
@@ -249,7 +251,7 @@ class Supervisor:
         What was killed before it verified what it found has trials that may be faster than any record.
         """
         for run in job_run.explorations:
-            answer = stored_answer(self._store, run) if run.exploration.is_verified else None
+            answer = stored_answer(self._store, run, self._callees) if run.exploration.is_verified else None
             if answer is None:
                 job_run.finished.clear()
                 return False
@@ -391,4 +393,4 @@ class Supervisor:
         return summary
 
     def _finisher(self, job_run: JobRun, watch: JobWatch) -> Finisher:
-        return Finisher(self._store, self._farm, job_run.lease, lambda: watch.goes_on("verifying"))
+        return Finisher(self._store, self._farm, job_run.lease, lambda: watch.goes_on("verifying"), self._callees)
