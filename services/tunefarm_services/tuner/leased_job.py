@@ -69,7 +69,7 @@ class LeasedJob:
         on_finished: OnFinished,
         *,
         outage_s: float,
-        callees: Collection[str],
+        callees: Collection[str] = (),
         on_search_child: Callable[[Child | None], None],
     ) -> None:
         self._store = store
