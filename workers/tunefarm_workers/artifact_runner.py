@@ -24,6 +24,7 @@ from tunefarm_workers.near_cores import NearCores
 from tunefarm_workers.runtime_library import Runtime
 from tunefarm_workers.runtime_paths import NoRuntime, runtime_paths
 from tunefarm_workers.sampling import middle
+from tunefarm_workers.sealed_library import path_of, sealed
 from tunefarm_workers.thread_cores import cores_for
 
 MANIFEST_NAME = "manifest.json"
@@ -31,8 +32,10 @@ _INDEX_TYPES = {"int32", "int64", "uint32", "uint64"}
 _FIX = "Build it again."
 
 
-def samples_of_folder(folder: Path, callees: Collection[str] = ()) -> list[float]:
+def samples_of_folder(folder: Path, callees: Collection[str] = (), library: Path | None = None) -> list[float]:
     """Seconds per call of the artifact in ``folder``. ``callees`` are functions that its library may call.
+
+    ``library`` is a sealed copy of the library, for processes that may not make one themselves.
 
     Raises:
         BadInput: the folder holds no artifact, or not the one its manifest describes, or one that must not be loaded,
@@ -45,10 +48,11 @@ def samples_of_folder(folder: Path, callees: Collection[str] = ()) -> list[float
         memory = memoryview(bytearray(inputs.size_bytes))
         inputs.write(_arrays(manifest, arguments, folder), memory)
         order = artifact_order(manifest, folder / Path(manifest.library_name).name, inputs.tensors)
-        contents = Path(order.library).read_bytes()
+        contents = Path(library or order.library).read_bytes()
         require_digest(contents, order)
         require_kernel(contents, "library", LibraryRules(callees=tuple(callees)))
-        library = LoadedLibrary(Runtime(*runtime_paths()), order, memory)
+        order = order._replace(library=str(library or path_of(sealed(contents))))
+        loaded = LoadedLibrary(Runtime(*runtime_paths()), order, memory)
     except WrongLibrary as error:
         raise BadInput("library", f"{error}.", _FIX) from error
     except NoRuntime as error:
@@ -57,9 +61,9 @@ def samples_of_folder(folder: Path, callees: Collection[str] = ()) -> list[float
         raise BadInput("artifact", f"{error}.", "Name a folder that `artifact build` has made.") from error
     except ValueError as error:
         raise BadInput("artifact", f"its manifest cannot be read: {error}.", _FIX) from error
-    library.call()
-    NearCores(cores_for(manifest.num_cores)).wait(manifest.latency_s, library.is_on_near_cores)
-    return list(library.samples_s())
+    loaded.call()
+    NearCores(cores_for(manifest.num_cores)).wait(manifest.latency_s, loaded.is_on_near_cores)
+    return list(loaded.samples_s())
 
 
 def _argument(tensor: TensorArgument) -> Argument:
@@ -87,9 +91,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Time a compiled artifact in a fresh process.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--callee", action="append", default=[], help="a function that the library may call")
+    parser.add_argument("--library", type=Path, help="a sealed copy of the library")
     given = parser.parse_args()
     try:
-        samples_s = samples_of_folder(given.folder, given.callee)
+        samples_s = samples_of_folder(given.folder, given.callee, given.library)
     except BadInput as error:
         print(json.dumps({"field": error.field, "problem": error.problem, "fix": error.fix}), file=sys.stderr)
         return 2

@@ -59,10 +59,10 @@ def run(
     from tunefarm.artifact_folder import library_name, read_artifact, read_workload
     from tunefarm.artifact_trial import try_and_compare, try_artifact
 
-    manifest, _, place = read_artifact(folder, callee)
+    manifest, library, place = read_artifact(folder, callee)
     module_json = read_workload(place, manifest)
     if module_json is None:
-        trial = try_artifact(place, callee)
+        trial = try_artifact(place, library, callee)
     else:
         trial = try_and_compare(manifest, place / library_name(manifest), module_json)
     if trial.is_wrong:

@@ -18,8 +18,12 @@ class ArtifactRunOrder(Frozen):
     callees: tuple[str, ...] = ()
 
 
-def main(_channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
-    """Entry of the child: exec the runner, which prints one line of JSON and sets the exit status."""
+def main(_channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Entry of the child: exec the runner, which prints one line of JSON and sets the exit status.
+
+    ``descriptors`` holds the library in sealed memory.
+    """
+    os.set_inheritable(descriptors[0], True)
     order = ArtifactRunOrder.model_validate_json(payload)
     environment = {
         **{name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ},
@@ -27,5 +31,6 @@ def main(_channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     command = [sys.executable, "-P", "-m", "tunefarm_workers.artifact_runner", order.folder]
+    command.append(f"--library=/proc/self/fd/{descriptors[0]}")
     command += [f"--callee={name}" for name in order.callees]
     os.execve(sys.executable, command, environment)  # noqa: S606 - no shell, and nothing of a message in the command's name
