@@ -1,7 +1,7 @@
 """Takes orders for a compile lane, has libraries made, and replies."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -48,10 +48,15 @@ class CompileHost(OrderKeeper):
         room: int,
         is_alive: Callable[[], bool],
         show: Callable[[], None],
+        callees: Collection[str] = (),
     ) -> None:
-        """``is_alive`` tells whether children can be forked; ``show`` is called each second while it takes work."""
+        """``callees`` are functions outside of a library that it may call.
+
+        ``is_alive`` tells whether children can be forked; ``show`` is called each second while it takes work.
+        """
         super().__init__(send, lane_id, room)
         self._compiler = compiler
+        self._callees = callees
         self._code_generator = code_generator
         self._blobs = blobs
         self._is_alive = is_alive
@@ -154,7 +159,7 @@ class CompileHost(OrderKeeper):
             return None, built.code_generator, checked_library(library, wanted.target)
         task = self._tasks.task(wanted.task_digest, wanted.exploration_id)
         shape, library = build.wait(lambda: self._goes_on(held))
-        return shape, self._code_generator, checked_library(library, task.target)
+        return shape, self._code_generator, checked_library(library, task.target, self._callees)
 
     def _goes_on(self, held: Held) -> bool:
         return not (self._giving_back or self.crash is not None or self._held.is_canceled(held))

@@ -21,6 +21,7 @@ class CompileSettings(BaseSettings):
         linker: the command that makes shared libraries, with options; empty takes this host's own compiler.
         linker_flags: further arguments behind the objects.
         build_lanes: how many libraries are compiled at once.
+        callees: functions outside of a library that it may call.
         cuda_compiler: ``nvrtc`` or ``nvcc`` for a pool that compiles for graphics processors; empty for none.
         cuda_toolkit: the folder of the CUDA toolkit.
     """
@@ -31,6 +32,7 @@ class CompileSettings(BaseSettings):
     linker: str = ""
     linker_flags: str = "-lm"
     build_lanes: int = Field(default_factory=usable_cores, ge=1)
+    callees: tuple[str, ...] = ()
     cuda_compiler: Literal["", "nvrtc", "nvcc"] = ""
     cuda_toolkit: str = "/usr/local/cuda"
 

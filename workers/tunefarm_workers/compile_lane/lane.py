@@ -45,6 +45,7 @@ def open_lane(context: LaneContext) -> HostedLane:
         room=context.settings.worker_room or settings.build_lanes,
         is_alive=lambda: context.zygote.alive,
         show=lambda: sign.show(context.lane_id),
+        callees=settings.callees,
     )
     return HostedLane(
         host=host,

@@ -22,6 +22,7 @@ class CudaSettings(BaseSettings):
             turn it off only on a host that has nothing else to lose.
         session_candidates: after so many candidates the context is renewed.
         flush_bytes: written before each call where times with cold caches are wanted; more than the level two cache.
+        callees: functions outside of a library that it may call.
         build_lanes: how many candidates are compiled at once.
         first_build_s: what compiling may take before anything is known; later limits follow from what builds take.
         first_run_s: what all calls of a kernel may take before anything is known of the task.
@@ -42,6 +43,7 @@ class CudaSettings(BaseSettings):
     flush_bytes: int = Field(default=256 << 20, ge=1)
     reach_s: float = Field(default=60.0, gt=0)
     run_allowance_s: float = Field(default=5.0, gt=0)
+    callees: tuple[str, ...] = ()
     build_lanes: int = Field(default_factory=usable_cores, ge=1)
     first_build_s: float = Field(default=20.0, gt=0)
     first_run_s: float = Field(default=10.0, gt=0)
@@ -51,6 +53,7 @@ class CudaSettings(BaseSettings):
         """What a farm on any machine is told."""
         return FarmSettings(
             build_lanes=self.build_lanes,
+            callees=self.callees,
             first_build_s=self.first_build_s,
             first_run_s=self.first_run_s,
             drift_check_s=self.check_every_s,

@@ -1,7 +1,7 @@
 """One attempt at one candidate on a device that is reached through a session, as the lane sees it."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -57,7 +57,16 @@ class SessionAttemptOwner(Protocol):
 class SessionAttempt:
     """Has a candidate compiled, has it run by the session's child, and judges what comes out."""
 
-    def __init__(self, owner: SessionAttemptOwner, task: SessionTask, dispatch: Dispatch, build: Build) -> None:
+    def __init__(
+        self,
+        owner: SessionAttemptOwner,
+        task: SessionTask,
+        dispatch: Dispatch,
+        build: Build,
+        callees: Collection[str],
+    ) -> None:
+        """``callees`` are functions outside of its library that it may call."""
+        self._callees = callees
         self.task = task
         self.dispatch = dispatch
         self.stage = Stage.BUILDING
@@ -90,7 +99,7 @@ class SessionAttempt:
         if self._shape is not None:
             self._build.close()
             try:
-                self._library = in_memory(checked_library(message, self.task.order.target))
+                self._library = in_memory(checked_library(message, self.task.order.target, self._callees))
             except ChildFailed as failed:
                 self.fail_with(failed.failure)
                 return

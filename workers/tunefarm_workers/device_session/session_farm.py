@@ -172,7 +172,7 @@ class SessionFarm(LaneFarm[SessionLane]):
             for build in builds:
                 try:
                     shape, library = build.wait(on_wait)
-                    compiled.append((shape, checked_library(library, task.order.target)))
+                    compiled.append((shape, checked_library(library, task.order.target, self._settings.callees)))
                 except ChildFailed as failed:
                     if failed.failure.reason is FailureReason.CANCELED:
                         raise

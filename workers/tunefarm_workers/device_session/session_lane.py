@@ -325,7 +325,7 @@ class SessionLane:
                 raise
             self._fail_unbegun(dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
             return
-        attempt = SessionAttempt(self, task, dispatch, build)
+        attempt = SessionAttempt(self, task, dispatch, build, self._settings.callees)
         self._attempts.append(attempt)
         self.loop.listen(attempt)
 

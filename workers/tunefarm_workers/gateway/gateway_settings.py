@@ -31,6 +31,7 @@ class GatewaySettings(BaseSettings):
         session_s: the board ends a session of its own accord after so many seconds, and with it a kernel that hangs.
         session_candidates: so many candidates share one session.
         reach_s: how long connecting and sending the inputs may take, beside waiting for the board to end a session.
+        callees: functions outside of a library that it may call.
         build_lanes: how many candidates are compiled at once.
         first_build_s: what compiling may take before anything is known; later limits follow from what builds take.
         first_run_s: what all calls of a kernel may take before anything is known of the task.
@@ -59,6 +60,7 @@ class GatewaySettings(BaseSettings):
     session_s: float = Field(default=30.0, ge=2)
     session_candidates: int = Field(default=16, ge=1)
     reach_s: float = Field(default=10.0, gt=0)
+    callees: tuple[str, ...] = ()
     build_lanes: int = Field(default_factory=usable_cores, ge=1)
     first_build_s: float = Field(default=8.0, gt=0)
     first_run_s: float = Field(default=10.0, gt=0)
@@ -115,6 +117,7 @@ class GatewaySettings(BaseSettings):
         """What a farm on any machine is told."""
         return FarmSettings(
             build_lanes=self.build_lanes,
+            callees=self.callees,
             first_build_s=self.first_build_s,
             first_run_s=self.first_run_s,
             drift_check_s=self.check_every_s,
