@@ -1,7 +1,7 @@
 """A compiled library, its manifest and its function as files, the form in which an artifact leaves the store."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +13,8 @@ from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.input_spec import InputExample, example_name
+from tunefarm_schemas.kernel_library.check import KERNEL, require_kernel
+from tunefarm_schemas.kernel_library.rules import LibraryRules
 
 MANIFEST_NAME: Final = "manifest.json"
 WORKLOAD_NAME: Final = "workload.json"
@@ -29,12 +31,17 @@ def write_artifact(
     library: bytes,
     module_json: str,
     examples: Sequence[InputExample] = (),
+    rules: LibraryRules = KERNEL,
 ) -> Path:
     """Write the files into ``folder``; the path of the library, whose name is made from its digest.
 
     ``module_json`` is the function that was compiled, against which the library can be checked later, on ``examples``
     where the manifest's input specs name some.
+
+    Raises:
+        BadInput: the library is not one that ``rules`` allow to be loaded; nothing is written.
     """
+    require_kernel(library, "library", rules)
     named = manifest.model_copy(update={"library_name": library_name(manifest)})
     path = folder / named.library_name
     put_file(path, library)
@@ -45,11 +52,13 @@ def write_artifact(
     return path
 
 
-def read_artifact(text: str) -> tuple[ArtifactManifest, bytes, Path]:
-    """The manifest, the library and the folder of an artifact, its digest checked.
+def read_artifact(text: str, callees: Collection[str] = ()) -> tuple[ArtifactManifest, bytes, Path]:
+    """The manifest, the library and the folder of an artifact, its digest and its library checked.
+
+    ``callees`` are functions outside of it that the library may call.
 
     Raises:
-        BadInput: there is no artifact, or its library is not the one that the manifest describes.
+        BadInput: there is no artifact, or its library is not the one that the manifest describes, or none to be loaded.
     """
     fix = "Give a folder that tunefarm artifact build or tune --output has written."
     try:
@@ -70,6 +79,8 @@ def read_artifact(text: str) -> tuple[ArtifactManifest, bytes, Path]:
         raise BadInput(
             "folder", "the library is not the one its manifest describes.", "Build it again; do not load it."
         )
+    # What the manifest says of its target must not decide what the library may do: it came with it.
+    require_kernel(library, "folder", LibraryRules(callees=tuple(callees)))
     return manifest, library, folder
 
 

@@ -1,6 +1,8 @@
 """An artifact on trial: a fresh confined process loads the library; where its function is known, they are compared."""
 
 import json
+import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,7 @@ from tunefarm_workers.artifact_check import check_artifact
 from tunefarm_workers.child_answer import ChildFailed
 from tunefarm_workers.example_files import read_examples
 from tunefarm_workers.fresh_process import package_folders
+from tunefarm_workers.sealed_library import sealed
 
 TIMEOUT_S: Final = 120.0
 LIMITS: Final = Limits(memory_bytes=8 << 30, cpu_s=TIMEOUT_S)
@@ -63,17 +66,26 @@ def try_and_compare(manifest: ArtifactManifest, library: Path, module_json: str)
     )
 
 
-def try_artifact(folder: Path) -> ArtifactTrial:
+def try_artifact(folder: Path, library: bytes, callees: Collection[str] = ()) -> ArtifactTrial:
     """Run the artifact in ``folder``, whose manifest has been checked, with nothing to compare it with.
+
+    ``library`` is what is loaded, whatever the folder holds by then; ``callees`` are functions that it may call.
 
     Raises:
         BadInput: the library does not load or run here; the problem says how it ended.
     """
     confinement = Confinement(readable=(str(folder), *package_folders()), may_exec=True, may_pin_threads=True)
-    order = ArtifactRunOrder(folder=str(folder)).model_dump_json().encode()
-    with ForkServer.start(()) as server, server.fork(ENTRY, order, limits=LIMITS, confinement=confinement) as child:
-        ended = child.exit(TIMEOUT_S)
-        printed = child.output(PRINTED_BYTES).strip()
+    order = ArtifactRunOrder(folder=str(folder), callees=tuple(callees)).model_dump_json().encode()
+    held = sealed(library)
+    try:
+        with (
+            ForkServer.start(()) as server,
+            server.fork(ENTRY, order, limits=LIMITS, confinement=confinement, descriptors=[held]) as child,
+        ):
+            ended = child.exit(TIMEOUT_S)
+            printed = child.output(PRINTED_BYTES).strip()
+    finally:
+        os.close(held)
     how = f"took longer than {TIMEOUT_S:g} s" if ended is None else ended.described()
     if ended is None or ended.kind != "exited" or ended.code != 0:
         raise BadInput("folder", f"the process that ran the library {how}. {_last_line(printed)}", FIX)

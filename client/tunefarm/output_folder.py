@@ -1,6 +1,6 @@
 """What ``tune --output`` leaves behind: the library, its manifest, a plot, the report."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ from tunefarm.report.job_report import JobReport, job_report
 from tunefarm.report.page import render_page
 from tunefarm.user_files import put_file, read_plain_file
 from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm_schemas.kernel_library.of_target import rules_of
 from tunefarm_services.store import LOCAL_TENANT, Store
 from tunefarm_services.tuner.summary import JobSummary
 
@@ -21,10 +22,13 @@ PAGE_NAME: Final = "report.html"
 NAMES: Final = (SVG_NAME, PNG_NAME, PAGE_NAME)
 
 
-def write_outputs(store: Store, summary: JobSummary, folder: Path, numpy_latency_s: float | None) -> None:
+def write_outputs(
+    store: Store, summary: JobSummary, folder: Path, numpy_latency_s: float | None, callees: Collection[str] = ()
+) -> None:
     """Write everything into ``folder``; with several tasks, each library into a folder of its own.
 
-    Where nothing was measured, pictures of the run that found the same stay.
+    ``callees`` are functions outside of them that libraries may call. Where nothing was measured, pictures of the run
+    that found the same stay.
     """
     earlier = _manifest_in(task_folder(folder, 0, len(summary.tasks)))
     for position, task in enumerate(summary.tasks):
@@ -32,7 +36,8 @@ def write_outputs(store: Store, summary: JobSummary, folder: Path, numpy_latency
             manifest, library = store.artifact(LOCAL_TENANT, task.artifact_id)
             place = task_folder(folder, position, len(summary.tasks))
             module_json = store.workload(LOCAL_TENANT, manifest.workload_id).module_json
-            write_artifact(place, manifest, library, module_json, store.input_examples(manifest.input_specs))
+            examples = store.input_examples(manifest.input_specs)
+            write_artifact(place, manifest, library, module_json, examples, rules_of(manifest.target, callees))
     report = job_report(store, store.job(LOCAL_TENANT, summary.job_id))
     stays = _tells_no_more_than(report, earlier)
     names = [name for name in NAMES if not (stays and (folder / name).exists())]

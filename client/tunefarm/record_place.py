@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from tunefarm.early_zygote import take_zygote
 from tunefarm.remote.service_address import is_service_named
 from tunefarm_schemas.device import HOT_CACHE
+from tunefarm_schemas.kernel_library.rules import LibraryRules
 from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.workload import Abi
 
@@ -88,8 +89,11 @@ class RecordPlace(Protocol):
     def retract(self, record: TuningRecord, reason: str) -> None:
         """Take a record back."""
 
-    def write_artifact(self, record: TuningRecord, folder: Path) -> tuple[str, Path]:
-        """Write the record's library, its manifest and its function; the artifact's id and the library's path."""
+    def write_artifact(self, record: TuningRecord, folder: Path, rules: LibraryRules) -> tuple[str, Path]:
+        """Write the record's library, its manifest and its function; the artifact's id and the library's path.
+
+        ``rules`` say what the library may do beyond what every kernel may.
+        """
 
 
 @contextmanager
@@ -167,7 +171,7 @@ class LocalRecords:
 
         self._machine.store.retract(LOCAL_TENANT, record.record_id, reason)
 
-    def write_artifact(self, record: TuningRecord, folder: Path) -> tuple[str, Path]:
+    def write_artifact(self, record: TuningRecord, folder: Path, rules: LibraryRules) -> tuple[str, Path]:
         """Write the record's library, its manifest and its function; the artifact's id and the library's path."""
         from tunefarm.artifact_folder import write_artifact
         from tunefarm.record_queries import stored_artifact
@@ -177,4 +181,4 @@ class LocalRecords:
         manifest, library = stored_artifact(store, record)
         module_json = store.workload(LOCAL_TENANT, manifest.workload_id).module_json
         examples = store.input_examples(manifest.input_specs)
-        return manifest.artifact_id, write_artifact(folder, manifest, library, module_json, examples)
+        return manifest.artifact_id, write_artifact(folder, manifest, library, module_json, examples, rules)

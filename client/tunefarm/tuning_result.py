@@ -1,6 +1,7 @@
 """What tuning from Python gives back."""
 
 import tempfile
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from tunefarm.artifact_folder import write_artifact
 from tunefarm.quantities import counted, latency_text
 from tunefarm.summary_text import gain_text, interval_text
 from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm_schemas.kernel_library.of_target import rules_of
 from tunefarm_schemas.record import TuningRecord
 from tunefarm_schemas.visible_text import visible_line
 from tunefarm_services.store import LOCAL_TENANT, Store
@@ -67,23 +69,30 @@ class TuningResult:
         """Latency in seconds of the function as it was given."""
         return self.task.untuned_latency_s
 
-    def write(self, folder: Path) -> Path:
+    def write(self, folder: Path, *, callees: Collection[str] = ()) -> Path:
         """Write the library, its manifest and its function into ``folder``; the path of the library.
+
+        ``callees`` are functions outside of it that the library may call.
 
         Raises:
             NothingToCompile: there is no valid kernel.
+            BadInput: the library calls or does something that no kernel may.
         """
         if self.manifest is None or self.library is None or self.module_json is None:
             raise NothingToCompile(self.summary.message)
-        return write_artifact(folder, self.manifest, self.library, self.module_json)
+        rules = rules_of(self.manifest.target, callees)
+        return write_artifact(folder, self.manifest, self.library, self.module_json, rules=rules)
 
-    def compile(self) -> Any:
+    def compile(self, *, callees: Collection[str] = ()) -> Any:
         """The compiled function as a TVM runtime module, the very library that was measured.
+
+        ``callees`` are functions outside of it that the library may call.
 
         Raises:
             NothingToCompile: there is no valid kernel.
+            BadInput: the library calls or does something that no kernel may; nothing was loaded.
         """
         import tvm
 
         with tempfile.TemporaryDirectory(prefix="tunefarm-") as folder:
-            return tvm.runtime.load_module(str(self.write(Path(folder))))
+            return tvm.runtime.load_module(str(self.write(Path(folder), callees=callees)))

@@ -2,13 +2,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.libraries.kernel import kernel_library
 from tunefarm.artifact_folder import MANIFEST_NAME, WORKLOAD_NAME, read_artifact, read_workload, write_artifact
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 
-LIBRARY = b"\x7fELF and so on"
+LIBRARY = kernel_library()
 MODULE = '{"a": "module"}'
 
 

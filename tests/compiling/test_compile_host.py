@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.farm.workers import eventually, simulated_task
+from tests.libraries.hostile import MARKED, linked
+from tests.libraries.kernel import kernel_library
 from tunefarm.worker_blobs import WorkerBlobs
 from tunefarm_sandbox.fork_server import ForkFailed
 from tunefarm_schemas.failure import FailureReason, TrialFailure
@@ -33,6 +35,7 @@ class FakeBuild:
     def __init__(self) -> None:
         self.done = threading.Event()
         self.failed: ChildFailed | None = None
+        self.library = kernel_library()
         self.is_closed = False
 
     def wait(self, on_wait: Callable[[], bool]) -> tuple[LibraryShape, bytes]:
@@ -41,7 +44,7 @@ class FakeBuild:
                 raise canceled()
         if self.failed is not None:
             raise self.failed
-        return LibraryShape(entry="main"), b"library"
+        return LibraryShape(entry="main"), self.library
 
     def close(self) -> None:
         self.is_closed = True
@@ -113,6 +116,16 @@ def test_an_order_is_announced_held_and_answered_once(running: Running) -> None:
     eventually(lambda: running.host.in_flight == 0, SOON_S)
     assert [type(message) for message in running.sent] == [CompileBegan, Holding, Compiled]
     assert build.is_closed
+
+
+def test_a_hostile_library_is_not_stored_for_a_board(running: Running) -> None:
+    running.order("one")
+    build = running.began()
+    build.library = linked(MARKED)
+    build.done.set()
+    failure = running.next_of(NotCompiled).failure
+    assert failure.reason is FailureReason.BUILD_ERROR
+    assert "runs when it is loaded" in failure.message
 
 
 def test_what_is_canceled_ends_without_an_answer(running: Running) -> None:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
+from tests.libraries.kernel import kernel_library
 from tests.store.sample import DEVICE
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import digest
@@ -90,7 +91,7 @@ class InstantFarm:
     def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
         on_wait()
         latency_s = latency_of("" if order.trace is None else order.trace.text)
-        return Exported(library=b"library", entry="main", process_latencies_s=(latency_s,) * order.processes)
+        return Exported(library=kernel_library(), entry="main", process_latencies_s=(latency_s,) * order.processes)
 
     def room(self) -> int:
         return self._width

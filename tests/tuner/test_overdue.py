@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.libraries.kernel import kernel_library
 from tests.store.sample import (
     TENANT,
     Bench,
@@ -52,7 +53,7 @@ def job_with_deadline(store: Store, deadline_s: float | None = SHORT_S, **change
 def put_answer(store: Store) -> None:
     put_task(store)
     store.put_record(TENANT, None, record("known", 1e-3))
-    store.put_artifact(TENANT, manifest("artifact", "known", b"library"), b"library")
+    store.put_artifact(TENANT, manifest("artifact", "known", kernel_library()), kernel_library())
 
 
 def test_a_job_that_no_device_fits_ends_at_its_deadline_and_others_wait_on(store: Store, tuner: Tuner) -> None:

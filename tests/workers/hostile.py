@@ -6,13 +6,16 @@ under the same confinement.
 
 import ctypes
 import os
+import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tunefarm_workers.candidate as candidate
 import tunefarm_workers.comparison_child as comparison_child
+import tunefarm_workers.link_child as link_child
 import tunefarm_workers.reference as reference
 from tests.sandbox.attacks import tried
 from tunefarm_workers.call_timer import CallTimer
@@ -28,6 +31,7 @@ _true_replay = candidate.replay
 _true_contents = GuardedTensor.contents
 _true_run = reference._Form.run
 _true_seconds_of = reference._seconds_of
+_true_link = link_child.link_kernel
 _misdeed = ""
 _JOB = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _runtime: list[ctypes.CDLL] = []
@@ -43,6 +47,8 @@ def arm() -> None:
     reference._Form.run = run_and_damage
     reference._seconds_of = seconds_of_sealed
     _runtime.append(ctypes.CDLL(runtime_paths()[1]))
+    link_child.replay = replay_to_link
+    link_child.link_kernel = hostile_link
 
 
 def replay(module: Any, trace_text: str | None, callees: tuple[str, ...] = ()) -> Any:
@@ -96,6 +102,48 @@ def tried_by_every_thread(attack: str) -> str:
 
     assert _runtime[0].TVMBackendParallelLaunch(_JOB(job), None, 2) == 0
     return f"{len(told)} threads: {' '.join(sorted(set(told.values())))}"
+
+
+def replay_to_link(module: Any, trace_text: str | None) -> Any:
+    global _misdeed
+    if trace_text is None or not trace_text.startswith(f"{PREFIX}link "):
+        return _true_replay(module, trace_text)
+    _misdeed = trace_text.removeprefix(PREFIX)
+    return module
+
+
+def hostile_link(linker: Any, library: Path, objects: Any, flags: Any, folder: Path) -> None:
+    """What a candidate does that owns the child that links: the bytes that come back are its own."""
+    source = {"link a constructor": CONSTRUCTOR, "link a counter": COUNTER}.get(_misdeed)
+    if source is None:
+        _true_link(linker, library, objects, flags, folder)
+        return
+    (folder / "own.c").write_text(source)
+    subprocess.run([*linker, "-c", "-fPIC", "-O1", "-o", str(folder / "own.o"), str(folder / "own.c")], check=True)
+    added = objects if _misdeed == "link a constructor" else []
+    _true_link(linker, library, [*added, str(folder / "own.o")], flags, folder)
+
+
+CONSTRUCTOR = "static int n; __attribute__((constructor)) void begin(void) { n++; }"
+COUNTER = """
+/* The matrix product of 64 by 64, right for the first 300 calls. */
+static float *data(const char *any) {
+    const char *tensor = *(const char *const *)(any + 8);
+    return *(float *const *)(*(const int *)any >= 64 ? tensor + 24 : tensor);
+}
+int __tvm_ffi_main(void *handle, const char *any, int count, void *result) {
+    static int calls;
+    float *a = data(any), *b = data(any + 16), *c = data(any + 32);
+    for (int i = 0; i < 64; i++)
+        for (int j = 0; j < 64; j++) {
+            float sum = 0;
+            for (int k = 0; k < 64; k++) sum += a[64 * i + k] * b[64 * k + j];
+            c[64 * i + j] = sum;
+        }
+    if (++calls > 300) c[7] += 1000;
+    return 0;
+}
+"""
 
 
 class HostileTimer(CallTimer):

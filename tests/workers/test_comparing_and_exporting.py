@@ -16,6 +16,7 @@ from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import TensorArgument
+from tunefarm_workers import export
 
 ROUNDS = 5
 """Other work on the host disturbs one side or the other. A farm that times something else does so in every round."""
@@ -118,6 +119,34 @@ def test_a_library_that_computes_something_else_is_not_exported(running: Running
     )
     assert isinstance(failed, Failed)
     assert failed.failure.reason is FailureReason.WRONG_RESULT
+
+
+def test_a_library_of_a_child_that_its_candidate_owns_is_refused_before_it_is_loaded(running: RunningFarm) -> None:
+    opened = running.open(workloads.matmul(64))
+    order = ExportOrder(exploration_id=opened, trace=misdeed("link a constructor"), processes=1)
+    failed = running.farm.export(order)
+    assert isinstance(failed, Failed)
+    assert failed.failure.reason is FailureReason.BUILD_ERROR
+    assert "runs when it is loaded" in failed.failure.message
+
+
+def test_a_kernel_that_keeps_state_is_refused(running: RunningFarm) -> None:
+    opened = running.open(workloads.matmul(64))
+    failed = running.farm.export(ExportOrder(exploration_id=opened, trace=misdeed("link a counter"), processes=1))
+    assert isinstance(failed, Failed)
+    assert failed.failure.reason is FailureReason.BUILD_ERROR
+    assert "bytes of state between calls" in failed.failure.message
+
+
+def test_a_kernel_that_is_right_at_first_and_wrong_later_is_a_wrong_result(
+    running: RunningFarm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "checked_library", lambda library, *_: library)
+    opened = running.open(workloads.matmul(64))
+    failed = running.farm.export(ExportOrder(exploration_id=opened, trace=misdeed("link a counter"), processes=1))
+    assert isinstance(failed, Failed), failed
+    assert failed.failure.reason is FailureReason.WRONG_RESULT
+    assert "wrong later" in failed.failure.message
 
 
 def run_artifact(folder: Path) -> "subprocess.CompletedProcess[str]":

@@ -6,23 +6,27 @@
 import argparse
 import json
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from tunefarm_sandbox import linux
 from tunefarm_sandbox.filter_program import seal_with
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.kernel_library.check import require_kernel
+from tunefarm_schemas.kernel_library.rules import LibraryRules
 from tunefarm_schemas.workload import TensorArgument
 from tunefarm_workers.argument import Argument
 from tunefarm_workers.artifact_order import artifact_order
 from tunefarm_workers.example_files import read_examples
 from tunefarm_workers.inputs import InputArray, make_inputs
 from tunefarm_workers.library_inputs import LibraryInputs
-from tunefarm_workers.loaded_library import LoadedLibrary, WrongLibrary
+from tunefarm_workers.loaded_library import LoadedLibrary, WrongLibrary, require_digest
 from tunefarm_workers.near_cores import NearCores
 from tunefarm_workers.runtime_library import Runtime
 from tunefarm_workers.runtime_paths import NoRuntime, runtime_paths
 from tunefarm_workers.sampling import middle
+from tunefarm_workers.sealed_library import path_of, sealed
 from tunefarm_workers.thread_cores import cores_for
 
 MANIFEST_NAME = "manifest.json"
@@ -30,11 +34,17 @@ _INDEX_TYPES = {"int32", "int64", "uint32", "uint64"}
 _FIX = "Build it again."
 
 
-def samples_of_folder(folder: Path, seal: str = "") -> list[float]:
-    """Seconds per call of the artifact in ``folder``. ``seal`` is put on before any code of it runs.
+def samples_of_folder(
+    folder: Path, callees: Collection[str] = (), library: Path | None = None, seal: str = ""
+) -> list[float]:
+    """Seconds per call of the artifact in ``folder``. ``callees`` are functions that its library may call.
+
+    ``library`` is a sealed copy of the library, for processes that may not make one themselves; ``seal`` is put on
+    before any code of it runs.
 
     Raises:
-        BadInput: the folder holds no artifact, or not the one its manifest describes, or there is no TVM to run it.
+        BadInput: the folder holds no artifact, or not the one its manifest describes, or one that must not be loaded,
+            or there is no TVM to run it.
     """
     try:
         manifest = ArtifactManifest.model_validate_json((folder / MANIFEST_NAME).read_bytes())
@@ -45,7 +55,11 @@ def samples_of_folder(folder: Path, seal: str = "") -> list[float]:
         order = artifact_order(manifest, folder / Path(manifest.library_name).name, inputs.tensors)
         # It looks at files, and must before the library runs; the threads that it asks about are placed after it.
         near_cores = NearCores(cores_for(manifest.num_cores))
-        library = LoadedLibrary(Runtime(*runtime_paths()), order, memory, on_loaded=lambda: seal_with(seal))
+        contents = Path(library or order.library).read_bytes()
+        require_digest(contents, order)
+        require_kernel(contents, "library", LibraryRules(callees=tuple(callees)))
+        order = order._replace(library=str(library or path_of(sealed(contents))))
+        loaded = LoadedLibrary(Runtime(*runtime_paths()), order, memory, on_loaded=lambda: seal_with(seal))
     except WrongLibrary as error:
         raise BadInput("library", f"{error}.", _FIX) from error
     except NoRuntime as error:
@@ -54,9 +68,9 @@ def samples_of_folder(folder: Path, seal: str = "") -> list[float]:
         raise BadInput("artifact", f"{error}.", "Name a folder that `artifact build` has made.") from error
     except ValueError as error:
         raise BadInput("artifact", f"its manifest cannot be read: {error}.", _FIX) from error
-    library.call()
-    near_cores.wait(manifest.latency_s, library.is_on_near_cores)
-    return list(library.samples_s())
+    loaded.call()
+    near_cores.wait(manifest.latency_s, loaded.is_on_near_cores)
+    return list(loaded.samples_s())
 
 
 def _argument(tensor: TensorArgument) -> Argument:
@@ -83,11 +97,13 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description="Time a compiled artifact in a fresh process.")
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--callee", action="append", default=[], help="a function that the library may call")
+    parser.add_argument("--library", type=Path, help="a sealed copy of the library")
     parser.add_argument("--seal", default="", help=argparse.SUPPRESS)  # by a confined child that becomes this program
     given = parser.parse_args()
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
     try:
-        samples_s = samples_of_folder(given.folder, given.seal)
+        samples_s = samples_of_folder(given.folder, given.callee, given.library, given.seal)
     except BadInput as error:
         print(json.dumps({"field": error.field, "problem": error.problem, "fix": error.fix}), file=sys.stderr)
         return 2

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from math import prod
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -16,6 +17,7 @@ from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.measurement import Exported, ExportOrder, ExportResult, Failed
 from tunefarm_workers.argument import Argument
+from tunefarm_workers.checked_library import checked_library
 from tunefarm_workers.child_answer import ChildFailed, OnWait, answer_of, canceled
 from tunefarm_workers.company import Company
 from tunefarm_workers.fresh_inputs import FreshInputs
@@ -29,6 +31,9 @@ from tunefarm_workers.tolerance import Array
 _LINK_S = 120.0
 _LINK_CPU_S = 4 * _LINK_S
 """The kernel ends a compiler that nobody is there to end."""
+_USES = 4
+"""How many times a small kernel is used otherwise and compared again, which takes some forty milliseconds each."""
+_BRIEF_S, _FEW_ELEMENTS = 0.01, 1 << 18
 _KILLS_BORNE = 2
 """How many times an export whose child somebody killed is made again."""
 
@@ -111,6 +116,7 @@ class Exporter:
             for runner in runners:
                 stack.enter_context(self._company.of(runner.child))
             linked, library = self._linked(linking)
+            checked_library(library, host.target, host.callees)
             (folder / "shipped.so").write_bytes(library)
             fresh = LibraryOrder(
                 library=str(folder / "shipped.so"),
@@ -160,9 +166,10 @@ class Exporter:
         """They start side by side; then each loads, runs, is timed and ends before the next one loads."""
         for runner in runners:
             runner.wait_until_ready()
-        return tuple(self._time(runner, order) for runner in runners)
+        last = runners[-1]
+        return tuple(self._time(runner, order, is_last=runner is last) for runner in runners)
 
-    def _time(self, runner: FreshRunner, order: LibraryOrder) -> float:
+    def _time(self, runner: FreshRunner, order: LibraryOrder, *, is_last: bool) -> float:
         with runner:
             self._company.leave(runner.child)
             error = self._error_of(runner.outputs(order))
@@ -172,7 +179,20 @@ class Exporter:
             likely_s = order.likely_s or 0.0
             self._near_cores.wait(likely_s, lambda: self._quiet(runner.is_on_near_cores), self._on_wait)
             latency_s = self._quiet(lambda: runner.time().latency_s)
-        doubt = self._doubt_of(latency_s)
-        if doubt is not None:
-            raise ChildFailed(doubt)
-        return latency_s
+            doubt = self._doubt_of(latency_s)
+            if doubt is not None:
+                raise ChildFailed(doubt)
+            if is_last:
+                self._use_on(runner, order, latency_s)
+            return latency_s
+
+    def _use_on(self, runner: FreshRunner, order: LibraryOrder, latency_s: float) -> None:
+        """A kernel that is right while it is checked has to stay so. Raises ``ChildFailed`` where it does not."""
+        elements = sum(prod(tensor.shape) for tensor in order.tensors if tensor.is_output)
+        small = latency_s < _BRIEF_S and elements <= _FEW_ELEMENTS
+        for _ in range(_USES if small else 1):
+            error = self._error_of(runner.outputs_again(order))
+            if not error <= 1.0:
+                message = f"The library's output is right at first and wrong later: its error is then {error:.3g} times"
+                message += " what is allowed."
+                raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))

@@ -1,5 +1,7 @@
 """A fresh process that loads a compiled library, as the one who wants its time holds it."""
 
+import os
+from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
 from pathlib import Path
@@ -21,7 +23,8 @@ from tunefarm_workers.element_type import numpy_type
 from tunefarm_workers.fresh_inputs import FreshInputs
 from tunefarm_workers.fresh_process import package_folders
 from tunefarm_workers.library_order import LibraryOrder, TensorOrder
-from tunefarm_workers.library_runner import GO, NEAR, WHERE
+from tunefarm_workers.library_runner import AGAIN, GO, NEAR, WHERE
+from tunefarm_workers.sealed_library import sealed
 from tunefarm_workers.tolerance import Array
 
 _LOAD_S = 60.0
@@ -56,8 +59,20 @@ class FreshRunner:
 
     def outputs(self, order: LibraryOrder) -> list[Array]:
         """Load the library and call it once: what it gives for the first set of inputs."""
-        self._say(order.to_json())
-        return [self._output(tensor) for tensor in order.tensors if tensor.is_output]
+        try:
+            library = sealed(Path(order.library).read_bytes())
+        except OSError as error:
+            raise _crashed(f"The library cannot be read: {error}.") from error
+        try:
+            self._say(order.to_json(), [library])
+        finally:
+            os.close(library)
+        return self._outputs(order)
+
+    def outputs_again(self, order: LibraryOrder) -> list[Array]:
+        """What the loaded library gives for the same inputs after a pause, many calls, other inputs and addresses."""
+        self._say(AGAIN)
+        return self._outputs(order)
 
     def is_on_near_cores(self) -> bool:
         """Whether the library that was loaded finds its threads near to each other now."""
@@ -85,6 +100,9 @@ class FreshRunner:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _outputs(self, order: LibraryOrder) -> list[Array]:
+        return [self._output(tensor) for tensor in order.tensors if tensor.is_output]
+
     def _output(self, tensor: TensorOrder) -> Array:
         contents = answer_of(self.child, _LOAD_S, "loading the library", self._on_wait)
         kind = numpy_type(tensor.dtype)
@@ -92,9 +110,9 @@ class FreshRunner:
             raise _crashed(f"The library gave {len(contents)} bytes for {tensor.name}.")
         return np.frombuffer(contents, kind).reshape(tensor.shape)
 
-    def _say(self, message: bytes) -> None:
+    def _say(self, message: bytes, descriptors: Sequence[int] = ()) -> None:
         with suppress(ChannelClosed, TimeoutError):  # then it is dead, and its answer tells
-            self.child.channel.send(message, timeout_s=_LOAD_S)
+            self.child.channel.send(message, descriptors, timeout_s=_LOAD_S)
 
 
 def _crashed(message: str) -> ChildFailed:

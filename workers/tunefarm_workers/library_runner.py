@@ -10,35 +10,49 @@ import mmap
 import sys
 
 from tunefarm_sandbox import linux
-from tunefarm_sandbox.channel import Channel
+from tunefarm_sandbox.channel import Channel, ChannelClosed
 from tunefarm_sandbox.filter_program import seal_with
 from tunefarm_workers.library_order import LibraryOrder
 from tunefarm_workers.loaded_library import LoadedLibrary
 from tunefarm_workers.runtime_library import Runtime
+from tunefarm_workers.sealed_library import path_of
 
 READY = b"ready"
 WHERE = b"where"
 GO = b"go"
+AGAIN = b"again"
 NEAR, DISTANT = b"near", b"distant"
 
 
 def serve(channel: Channel, inputs: int, runtime: Runtime, seal: str) -> None:
-    """Say that all is loaded; then run one order: load, call once, send the outputs, wait for a go, and time.
+    """Say that all is loaded; then run one order: load, call once, send the outputs, and answer until the channel ends.
 
-    Until then, tell whenever asked whether the threads are on cores that are near to each other.
+    What is asked for is whether the threads are on cores that are near to each other, the time, or the outputs after
+    other use.
     """
     channel.send(READY)
-    order = LibraryOrder.of_json(channel.receive())
+    message, descriptors = channel.receive_with_descriptors()
+    order = LibraryOrder.of_json(message)._replace(library=path_of(descriptors[0]))
     contents = memoryview(mmap.mmap(inputs, 0, prot=mmap.PROT_READ))
     library = LoadedLibrary(runtime, order, contents, on_loaded=lambda: seal_with(seal))
     library.call()
     for output in library.outputs():
         channel.send(output)
-    while channel.receive() == WHERE:
-        channel.send(NEAR if library.is_on_near_cores() else DISTANT)
-    channel.send(json.dumps(list(library.samples_s())).encode())
+    while True:
+        asked = channel.receive()
+        if asked == WHERE:
+            channel.send(NEAR if library.is_on_near_cores() else DISTANT)
+        elif asked == GO:
+            channel.send(json.dumps(list(library.samples_s())).encode())
+        else:
+            library.be_used_otherwise()
+            for output in library.outputs():
+                channel.send(output)
 
 
 if __name__ == "__main__":
     linux.prctl(linux.PR_SET_DUMPABLE, 0)  # what a process has said of itself ends when it becomes another program
-    serve(Channel(int(sys.argv[1])), int(sys.argv[2]), Runtime(sys.argv[3], sys.argv[4]), sys.argv[5])
+    try:
+        serve(Channel(int(sys.argv[1])), int(sys.argv[2]), Runtime(sys.argv[3], sys.argv[4]), sys.argv[5])
+    except ChannelClosed:
+        sys.exit(0)

@@ -5,7 +5,7 @@ from pathlib import Path
 from tunefarm_sandbox.channel import Channel
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_workers.candidate import broken
-from tunefarm_workers.linker import link, linker_command
+from tunefarm_workers.linker import link_kernel, linker_command
 from tunefarm_workers.messages import Broken, Linked, LinkOrder
 from tunefarm_workers.scheduled_module import build_scheduled, replay
 from tunefarm_workers.shipped_module import ship
@@ -25,7 +25,7 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
         folder = Path(order.folder)
         built.write_to_file(str(folder / "kernel.o"), "o")
         library = folder / "kernel.so"
-        link([*linker_command(), "-shared", "-o", str(library), str(folder / "kernel.o"), "-lm"])
+        link_kernel(linker_command(), library, [str(folder / "kernel.o")], ["-lm"], folder)
         contents = library.read_bytes()
     except Exception as error:  # noqa: BLE001 - whatever a schedule raises is its result
         _send(channel, broken(stage, error))

@@ -5,6 +5,8 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 _LINKERS = ("cc", "gcc", "clang")
 _LINK_S = 60.0
@@ -12,6 +14,17 @@ _TRIES = 3
 """Somebody who kills a linker, or the kernel when memory runs short for a moment, does not mean the schedule."""
 _SAYS_KILLED = re.compile(rb"signal 9|\bKilled\b")
 _TAIL_BYTES = 2000
+_EXPORTS: Final = "{ global: __tvm_ffi_*; __TVM*; local: *; };\n"
+"""The entry points, and the variables that TVM's loader fills in. Whatever else stays inside the library."""
+_KERNEL_FLAGS: Final = (
+    "-shared",
+    # The C compiler's own start files bring constructors, which run when the library is loaded.
+    "-nostartfiles",
+    "-Wl,-z,relro,-z,now,-z,noexecstack,-z,text",
+    # Stack maps, which nothing reads, hold addresses that the loader would have to write into constant memory.
+    "-Wl,--gc-sections,--strip-all",
+    "-Wl,--build-id=none,--hash-style=gnu",
+)
 
 
 class LinkFailed(Exception):
@@ -29,6 +42,22 @@ def linker_command(wanted: Sequence[str] = ()) -> tuple[str, ...]:
     if found is None:
         raise FileNotFoundError(f"no linker was found: install {' or '.join(candidates)}")
     return (found, *wanted[1:])
+
+
+def link_kernel(
+    linker: Sequence[str], library: Path, objects: Sequence[str], flags: Sequence[str], folder: Path
+) -> None:
+    """Link ``objects`` to the shared library of a kernel, which ``tunefarm_schemas.kernel_library`` accepts.
+
+    ``linker`` is a C compiler with its first arguments, ``flags`` come behind the objects, and ``folder`` takes what
+    the linker has to read.
+
+    Raises:
+        LinkFailed, subprocess.TimeoutExpired: as ``link``.
+    """
+    exports = folder / "exports.map"
+    exports.write_text(_EXPORTS)
+    link([*linker, *_KERNEL_FLAGS, f"-Wl,--version-script={exports}", "-o", str(library), *objects, *flags])
 
 
 def link(command: Sequence[str]) -> None:

@@ -1,8 +1,10 @@
 """A compiled library with tensors to call it on, in a process that has TVM's runtime only."""
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from math import prod
 
 from tunefarm_workers.call_timer import EVALUATOR, CallTimer
 from tunefarm_workers.core_distance import CoreDistance
@@ -16,10 +18,21 @@ ROUNDS = 6
 """After each doze about half of the slow states of a processor are gone; three rounds of a softmax were all slow in
 three of twenty processes."""
 AS_LIKELY = 1.05
+_BRIEF_S = 0.02
+"""Longer calls are not made several times."""
+_PAUSE_S = 0.008
+_BURST_S = 0.03
+_LEAST_CALL_S = 1e-6
 
 
 class WrongLibrary(Exception):
     """Raised for a library that is not the one that was meant."""
+
+
+def require_digest(contents: bytes, order: LibraryOrder) -> None:
+    """Raise ``WrongLibrary`` unless ``contents`` are those of the library that ``order`` names."""
+    if sha256(contents).hexdigest() != order.digest:
+        raise WrongLibrary(f"{os.path.basename(order.library)} is not the library its manifest describes")  # noqa: PTH119
 
 
 class LoadedLibrary:
@@ -32,7 +45,7 @@ class LoadedLibrary:
         inputs: memoryview,
         on_loaded: Callable[[], None] = lambda: None,
     ) -> None:
-        """Load the library of ``order`` and fill its tensors from ``inputs``.
+        """Load the library of ``order``, which nothing may change meanwhile, and fill its tensors from ``inputs``.
 
         ``on_loaded`` is called once its threads stand and it is loaded, before any of its functions is called.
 
@@ -41,8 +54,8 @@ class LoadedLibrary:
             RuntimeFailed: it does not load.
         """
         with open(order.library, "rb") as file:  # noqa: PTH123 - pathlib takes longer to import than this to run
-            if sha256(file.read()).hexdigest() != order.digest:
-                raise WrongLibrary(f"{os.path.basename(order.library)} is not the library its manifest describes")  # noqa: PTH119
+            contents = file.read()
+        require_digest(contents, order)
         os.environ["TVM_NUM_THREADS"] = str(order.num_cores)
         place_on_cores(order.num_cores, runtime.function("runtime.config_threadpool"))
         self._runtime = runtime
@@ -51,14 +64,10 @@ class LoadedLibrary:
         runtime.function("runtime.NumThreads")()  # makes the threads where nothing has; sealed, it could not
         on_loaded()
         self._distance = CoreDistance(runtime.library) if order.num_cores > 1 else None
+        self._inputs = inputs
+        self._spare: list[Held] = []
         self._tensors = [self._filled(tensor, inputs) for tensor in order.tensors]
-        self._timer = CallTimer(
-            self._module,
-            order.entry,
-            self._packed(),
-            runtime.function(EVALUATOR),
-            cold_cache=order.cold_cache,
-        )
+        self._bind()
 
     def call(self) -> None:
         """Call it once."""
@@ -68,6 +77,26 @@ class LoadedLibrary:
         """The contents of each output."""
         pairs = zip(self._order.tensors, self._tensors, strict=True)
         return [held.memory().tobytes() for tensor, held in pairs if tensor.is_output]
+
+    def be_used_otherwise(self) -> None:
+        """Use it as a program does that runs for long, and then call it once on the inputs that it was given first.
+
+        A kernel that keeps something of earlier calls, or knows the memory it was checked on, differs afterwards. What
+        comes in between is drawn anew each time, so that nothing in the library can tell a check from use.
+        """
+        pause, shift, calls, padding = os.urandom(4)
+        took_s = self._timer.call()
+        if took_s < _BRIEF_S:
+            time.sleep(_PAUSE_S * pause / 255)
+            self._spare.append(self._runtime.allocate((64 * (padding + 1),), "uint8"))
+            self._tensors = [self._filled(tensor, self._inputs, shift + 1) for tensor in self._order.tensors]
+            self._bind()
+            self._timer.call()
+            most = int(_BURST_S / max(took_s, _LEAST_CALL_S))
+            self._timer.seconds_per_call(1 + most * (calls + 1) // 256)
+        self._tensors = [self._filled(tensor, self._inputs) for tensor in self._order.tensors]
+        self._bind()
+        self._timer.call()
 
     def is_on_near_cores(self) -> bool:
         """Whether its first two threads are as near to each other as threads with a common cache are."""
@@ -90,11 +119,30 @@ class LoadedLibrary:
     def _round(self) -> Sequence[float]:
         return calm_samples(self._timer.seconds_per_call, self._timer.seconds_per_call(1))
 
-    def _filled(self, tensor: TensorOrder, inputs: memoryview) -> Held:
+    def _bind(self) -> None:
+        """Call with the present tensors from now on."""
+        self._timer = CallTimer(
+            self._module,
+            self._order.entry,
+            self._packed(),
+            self._runtime.function(EVALUATOR),
+            cold_cache=self._order.cold_cache,
+        )
+
+    def _filled(self, tensor: TensorOrder, inputs: memoryview, shift: int = 0) -> Held:
+        """A new tensor with its contents, which begin ``shift`` elements later and go on at their beginning.
+
+        Without contents it holds what no kernel computes, so that an output that is not written shows.
+        """
         held = self._runtime.allocate(tensor.shape, tensor.dtype)
-        if tensor.input_offset_bytes is not None:
-            memory = held.memory()
-            memory[:] = inputs[tensor.input_offset_bytes : tensor.input_offset_bytes + len(memory)]
+        memory = held.memory()
+        if tensor.input_offset_bytes is None:
+            memory[:] = b"\xa5" * len(memory)
+            return held
+        contents = inputs[tensor.input_offset_bytes : tensor.input_offset_bytes + len(memory)]
+        start = shift % prod(tensor.shape) * (len(memory) // prod(tensor.shape)) if shift and len(memory) else 0
+        memory[: len(memory) - start] = contents[start:]
+        memory[len(memory) - start :] = contents[:start]
         return held
 
     def _packed(self) -> list[Held]:

@@ -115,8 +115,8 @@ class Runtime:
         return self._functions[name]
 
     def load(self, path: str) -> Held:
-        """The compiled library at ``path`` as a module. Raises ``RuntimeFailed``."""
-        return self._object(self.function("ffi.ModuleLoadFromFile")(path))
+        """The compiled library at ``path``, whatever its name, as a module. Raises ``RuntimeFailed``."""
+        return self._object(self.function("ffi.Module.load_from_file.so")(path, "so"))
 
     def allocate(self, shape: tuple[int, ...], dtype: str) -> Held:
         """A tensor in memory that TVM allocates, as a caller's would be."""

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 artifact = typer.Typer(help="From a record to a library, and a library on trial.", no_args_is_help=True)
 
+Callees = Annotated[
+    list[str], typer.Option("--callee", metavar="NAME", help="A function outside of it that the library may call.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -24,15 +27,21 @@ def build(
     output: Annotated[str, typer.Option(help="Folder for the library and its manifest.")],
     api: Api = None,
     remote: Remote = False,
+    callee: Callees = [],  # noqa: B006 - typer copies it
+    device_code: Annotated[
+        bool, typer.Option("--device-code", help="Allow code for a graphics processor, which finds functions by name.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Write the library of a record, the very one that was measured, with its manifest and its function."""
     from tunefarm.job_options import output_folder
     from tunefarm.record_place import record_place
+    from tunefarm_schemas.kernel_library.rules import LibraryRules
 
     folder = output_folder(output)
+    rules = LibraryRules(callees=tuple(callee), may_hold_device_code=device_code)
     with record_place(api, remote=remote) as place:
-        artifact_id, path = place.write_artifact(place.named(record_id), folder)
+        artifact_id, path = place.write_artifact(place.named(record_id), folder, rules)
     if as_json:
         print_json({"artifact_id": artifact_id, "library": str(path)})
     else:
@@ -43,16 +52,17 @@ def build(
 @artifact.command()
 def run(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder that artifact build or tune --output wrote.")],
+    callee: Callees = [],  # noqa: B006 - typer copies it
     as_json: AsJson = False,
 ) -> int:
-    """Check an artifact's digest, compare what it computes with the untuned function, and time it."""
+    """Check an artifact's library, compare what it computes with the untuned function, and time it."""
     from tunefarm.artifact_folder import library_name, read_artifact, read_workload
     from tunefarm.artifact_trial import try_and_compare, try_artifact
 
-    manifest, _, place = read_artifact(folder)
+    manifest, library, place = read_artifact(folder, callee)
     module_json = read_workload(place, manifest)
     if module_json is None:
-        trial = try_artifact(place)
+        trial = try_artifact(place, library, callee)
     else:
         trial = try_and_compare(manifest, place / library_name(manifest), module_json)
     if trial.is_wrong:

@@ -195,9 +195,11 @@ def _write_outputs(
     from tunefarm.installation import private_folder
     from tunefarm.output_folder import write_outputs
     from tunefarm.report.plots import prepare_matplotlib
+    from tunefarm_services.store import LOCAL_TENANT
 
     prepare_matplotlib(private_folder(machine.settings, "matplotlib"))
-    write_outputs(machine.store, summary, folder, numpy_latency_s)
+    callees = machine.settings.callees.get(LOCAL_TENANT, ())
+    write_outputs(machine.store, summary, folder, numpy_latency_s, callees)
 
 
 def _tell(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None, *, as_json: bool) -> int:

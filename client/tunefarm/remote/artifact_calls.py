@@ -1,6 +1,7 @@
 """Calls about artifacts, and an artifact as it arrives."""
 
 import tempfile
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tunefarm.remote.workload_calls import workload_module
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.kernel_library.rules import LibraryRules
 
 DOWNLOAD_TIMEOUT_S = 300.0
 
@@ -24,16 +26,24 @@ class RemoteArtifact:
     library: bytes = field(repr=False)
     module_json: str = field(repr=False)
 
-    def write(self, folder: Path) -> Path:
-        """Write the library, its manifest and its function into ``folder``; the path of the library."""
-        return write_artifact(folder, self.manifest, self.library, self.module_json)
+    def write(self, folder: Path, *, callees: Collection[str] = (), device_code: bool = False) -> Path:
+        """Write the library, its manifest and its function into ``folder``; the path of the library.
 
-    def compile(self) -> Any:
-        """The library as a TVM runtime module, the very one that was measured."""
+        ``callees`` are functions outside of it that the library may call. With ``device_code`` it may bring along code
+        for a graphics processor, whose host part finds functions of the process by name: trust the service that far.
+
+        Raises:
+            BadInput: the library calls or does something else; nothing was written.
+        """
+        rules = LibraryRules(callees=tuple(callees), may_hold_device_code=device_code)
+        return write_artifact(folder, self.manifest, self.library, self.module_json, rules=rules)
+
+    def compile(self, *, callees: Collection[str] = (), device_code: bool = False) -> Any:
+        """The library as a TVM runtime module, the very one that was measured. Arguments and errors as of ``write``."""
         import tvm
 
         with tempfile.TemporaryDirectory(prefix="tunefarm-") as folder:
-            return tvm.runtime.load_module(str(self.write(Path(folder))))
+            return tvm.runtime.load_module(str(self.write(Path(folder), callees=callees, device_code=device_code)))
 
 
 def artifacts(record_id: str | None = None, limit: int | None = 100) -> Flow[list[ArtifactManifest]]:

@@ -8,6 +8,7 @@ from tunefarm.device_class_option import CLASS_ID_LENGTH, device_class_of_text
 from tunefarm.remote.views import ImportView
 from tunefarm.tvm_database_folder import read_database, write_database
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.kernel_library.rules import LibraryRules
 from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
 
 if TYPE_CHECKING:
@@ -101,7 +102,9 @@ class RemoteRecords:
         """Take a record back."""
         self._client.records.retract(record.record_id, reason)
 
-    def write_artifact(self, record: TuningRecord, folder: Path) -> tuple[str, Path]:
+    def write_artifact(self, record: TuningRecord, folder: Path, rules: LibraryRules) -> tuple[str, Path]:
         """Write the record's library, its manifest and its function; the artifact's id and the library's path."""
         built = self._client.artifacts.of_record(record.record_id)
-        return built.manifest.artifact_id, built.write(folder)
+        return built.manifest.artifact_id, built.write(
+            folder, callees=rules.callees, device_code=rules.may_hold_device_code
+        )

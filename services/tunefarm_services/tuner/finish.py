@@ -18,6 +18,7 @@ from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.ports import Farm
+from tunefarm_services.tuner.stored_library import checked_export, usable_artifact
 
 FINALISTS, MOST_FINALISTS = 3, 6
 CLOSE = 1.06
@@ -88,13 +89,16 @@ def exact_record(store: Store, tenant: str, key: RecordKey) -> TuningRecord | No
 
 
 def stored_answer(store: Store, run: ExplorationRun) -> Finished | None:
-    """The standing record and its artifact, where there are both; ``run`` learns what the untuned function took."""
+    """The standing record and its artifact, where there are both; ``run`` learns what the untuned function took.
+
+    An artifact whose library is damaged, gone or refused is none.
+    """
     record = standing_record(store, run)
-    artifacts = [] if record is None else store.artifacts(record.tenant, record.record_id)
-    if record is None or not artifacts:
+    artifact = None if record is None else usable_artifact(store, record, run.target, run.callees)
+    if record is None or artifact is None:
         return None
     run.untuned_latency_s = record.untuned_latency_s
-    return Finished(record, artifacts[0].artifact_id)
+    return Finished(record, artifact.artifact_id)
 
 
 class Finisher:
@@ -120,15 +124,15 @@ class Finisher:
             finalists.append(standing.trace)
         ranking = self._rank(run, finalists)
         if not ranking.timed:
-            return self._kept(standing, ranking.first_failure)
-        kept = self._kept(standing)
+            return self._kept(run, standing, ranking.first_failure)
+        kept = self._kept(run, standing)
         whole = standing if kept.artifact_id is not None else None  # one without its library is made anew
         if whole is not None and _stands(whole, ranking):
             return kept
         trace, exported = self._at_least_untuned(run, *self._shipped(run, ranking.timed, standing))
         if whole is not None and trace == whole.trace:
             return kept
-        return self._record(run, trace, exported, standing, ranking)
+        return self._record(run, trace, exported, standing, ranking, is_rebuilt=whole is None)
 
     def look_for_reason(self, run: ExplorationRun) -> None:
         """Time the untuned function of a run in which nothing worked: it may be at fault, and that shows late.
@@ -153,10 +157,12 @@ class Finisher:
         self._store.put_record(self._tenant, self._lease, record)
         return record
 
-    def _kept(self, standing: TuningRecord | None, failure: TrialFailure | None = None) -> Finished:
+    def _kept(
+        self, run: ExplorationRun, standing: TuningRecord | None, failure: TrialFailure | None = None
+    ) -> Finished:
         """The end of a run that leaves no new record."""
-        artifacts = [] if standing is None else self._store.artifacts(self._tenant, record_id=standing.record_id)
-        return Finished(standing, artifacts[0].artifact_id if artifacts else None, failure)
+        artifact = None if standing is None else usable_artifact(self._store, standing, run.target, run.callees)
+        return Finished(standing, None if artifact is None else artifact.artifact_id, failure)
 
     def _rank(self, run: ExplorationRun, finalists: Sequence[Trace]) -> _Ranking:
         order = ComparisonOrder(exploration_id=run.exploration_id, traces=(*finalists, None), seconds_each=COMPARE_S)
@@ -233,7 +239,8 @@ class Finisher:
         return exported.model_copy(update={"process_latencies_s": latencies_s})
 
     def _exported(self, run: ExplorationRun, order: ExportOrder) -> ExportResult:
-        exported = self._farm.export(order, self._on_wait)
+        """What the farm made, where its library and its times may be believed."""
+        exported = checked_export(self._farm.export(order, self._on_wait), run.target, run.callees)
         if isinstance(exported, Exported):
             doubt = run.disbelief(min(exported.process_latencies_s, default=float("inf")))
             return exported if doubt is None else Failed(failure=doubt)
@@ -246,9 +253,11 @@ class Finisher:
         exported: ExportResult,
         standing: TuningRecord | None,
         ranking: _Ranking,
+        *,
+        is_rebuilt: bool,
     ) -> Finished:
         if not isinstance(exported, Exported):
-            return self._kept(standing, exported.failure)
+            return self._kept(run, standing, exported.failure)
         latencies_s = exported.process_latencies_s
         record = self._new_record(
             run,
@@ -261,6 +270,8 @@ class Finisher:
         )
         self._store.put_record(self._tenant, self._lease, record)
         fault = None if standing is None else _fault_of(standing, record, ranking)
+        if standing is not None and is_rebuilt:
+            fault = f"its library was missing, damaged or refused; built again as record {record.record_id}"
         if standing is not None and fault is not None:  # only once there is another to take
             self._store.retract(self._tenant, standing.record_id, fault)
         manifest = self._manifest(run, record, exported)

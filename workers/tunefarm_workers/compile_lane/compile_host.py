@@ -16,6 +16,7 @@ from tunefarm_workers.celery_worker.held_orders import Held
 from tunefarm_workers.celery_worker.order_host import Send
 from tunefarm_workers.celery_worker.order_keeper import OrderKeeper
 from tunefarm_workers.celery_worker.task_blob import TaskNotThere
+from tunefarm_workers.checked_library import checked_library
 from tunefarm_workers.child_answer import ChildFailed, canceled
 from tunefarm_workers.compile_lane.compile_messages import (
     COMPILE,
@@ -150,9 +151,10 @@ class CompileHost(OrderKeeper):
     ) -> tuple[LibraryShape | None, str, bytes]:
         if isinstance(wanted, ReferencesWanted):
             built, library = build.wait_for_references(lambda: self._goes_on(held))
-            return None, built.code_generator, library
+            return None, built.code_generator, checked_library(library, wanted.target)
+        task = self._tasks.task(wanted.task_digest, wanted.exploration_id)
         shape, library = build.wait(lambda: self._goes_on(held))
-        return shape, self._code_generator, library
+        return shape, self._code_generator, checked_library(library, task.target, task.callees)
 
     def _goes_on(self, held: Held) -> bool:
         return not (self._giving_back or self.crash is not None or self._held.is_canceled(held))

@@ -23,7 +23,7 @@ from tunefarm_workers.device_session.session_messages import (
     ReferencesBuilt,
     Toolchain,
 )
-from tunefarm_workers.linker import link, linker_command
+from tunefarm_workers.linker import link_kernel, linker_command
 from tunefarm_workers.messages import Broken
 from tunefarm_workers.shipped_module import ship
 
@@ -80,8 +80,7 @@ def library_of(module: tvm.IRModule, target: Any, folder: Path, toolchain: Toolc
     library = folder / "kernel.so"
 
     def link_objects(name: str, objects: Sequence[str], **_: Any) -> None:
-        linker = linker_command(toolchain.linker)
-        link([*linker, "-shared", "-fPIC", "-o", name, *objects, *toolchain.linker_flags])
+        link_kernel(linker_command(toolchain.linker), Path(name), objects, toolchain.linker_flags, folder)
 
     with target:
         built = tvm.tirx.build(module, target=target)

@@ -10,6 +10,7 @@ from tunefarm_sandbox.child import Child
 from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.measurement import Dispatch, Failed, Measurement, Purpose, Result, Stages, Timing
+from tunefarm_workers.checked_library import checked_library
 from tunefarm_workers.child_answer import ChildFailed
 from tunefarm_workers.device_session.compiler import Build
 from tunefarm_workers.device_session.device_session import DeviceSession
@@ -64,7 +65,13 @@ class SessionAttemptOwner(Protocol):
 class SessionAttempt:
     """Has a candidate compiled, has it run by the session's child, and judges what comes out."""
 
-    def __init__(self, owner: SessionAttemptOwner, task: SessionTask, dispatch: Dispatch, build: Build) -> None:
+    def __init__(
+        self,
+        owner: SessionAttemptOwner,
+        task: SessionTask,
+        dispatch: Dispatch,
+        build: Build,
+    ) -> None:
         self.task = task
         self.dispatch = dispatch
         self.stage = Stage.BUILDING
@@ -95,12 +102,12 @@ class SessionAttempt:
     def received(self, message: bytes) -> None:
         """Go on with what was said of the build: that it is done, and then the library."""
         if self._shape is not None:
+            self._build.close()
             try:
-                self._library = in_memory(message)
+                self._library = in_memory(checked_library(message, self.task.order.target, self.task.order.callees))
             except ChildFailed as failed:
                 self.fail_with(failed.failure)
                 return
-            self._build.close()
             self._enter(Stage.WAITING)
             self._owner.built(self)
             return

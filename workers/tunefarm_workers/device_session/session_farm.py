@@ -23,6 +23,7 @@ from tunefarm_schemas.measurement import (
     Timing,
 )
 from tunefarm_schemas.trace import Trace
+from tunefarm_workers.checked_library import checked_library
 from tunefarm_workers.child_answer import ChildFailed, OnWait, answer_of, canceled
 from tunefarm_workers.device_session.compiler import Compiler
 from tunefarm_workers.device_session.device_access import DeviceAccess
@@ -155,7 +156,7 @@ class SessionFarm(LaneFarm[SessionLane]):
             build.close()
         self.code_generator = built.code_generator
         here = host_facts(self._zygote, self._settings.child_limits(), Toolchain())
-        references = in_memory(library)
+        references = in_memory(checked_library(library, self._access.reference_target))
         session = DeviceSession(self._zygote, self._access, None, self._access.num_cores)
         try:
             session.wait_until_ready(lambda: True)
@@ -211,7 +212,8 @@ class SessionFarm(LaneFarm[SessionLane]):
                 stack.callback(builds[-1].close)
             for build in builds:
                 try:
-                    compiled.append(build.wait(on_wait))
+                    shape, library = build.wait(on_wait)
+                    compiled.append((shape, checked_library(library, task.order.target, task.order.callees)))
                 except ChildFailed as failed:
                     if failed.failure.reason is FailureReason.CANCELED:
                         raise

@@ -1,0 +1,41 @@
+"""Whether a library may be stored, shipped or loaded."""
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.kernel_library.dynamic import dynamic_of
+from tunefarm_schemas.kernel_library.image import image_of
+from tunefarm_schemas.kernel_library.refused import Refused, require
+from tunefarm_schemas.kernel_library.relocations import require_relocations
+from tunefarm_schemas.kernel_library.rules import LibraryRules
+from tunefarm_schemas.kernel_library.sections import require_honest_sections
+from tunefarm_schemas.kernel_library.symbols import require_allowed, symbols_of
+
+KERNEL = LibraryRules()
+"""What every kernel for a processor may do."""
+
+REBUILD = "Do not load it. Run the same tune again, which builds it again."
+
+
+def refusal_of(library: bytes, rules: LibraryRules = KERNEL) -> str | None:
+    """Why ``library`` must not be loaded, in words that follow "the library is refused:"; None for a kernel's library.
+
+    The bytes may be anything; no part of them is executed, and the time that this takes is bounded by their size.
+    """
+    try:
+        image = image_of(library)
+        named = rules.architecture
+        require(named in {"", image.machine.name}, f"it is made for {image.machine.name}, not for {named}")
+        dynamic = dynamic_of(image)
+        symbols = symbols_of(image, dynamic)
+        require_allowed(image, symbols, rules)
+        require_relocations(image, dynamic, symbols)
+        require_honest_sections(image, dynamic)
+    except Refused as refused:
+        return str(refused)
+    return None
+
+
+def require_kernel(library: bytes, field: str, rules: LibraryRules = KERNEL, fix: str = REBUILD) -> None:
+    """Raise ``BadInput`` for ``field`` unless ``library`` may be loaded."""
+    refusal = refusal_of(library, rules)
+    if refusal is not None:
+        raise BadInput(field, f"the library is refused: {refusal}.", fix)

@@ -1,0 +1,77 @@
+"""A stored library that cannot be used any more is built again by the same command."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.libraries.hostile import MARKED, linked
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.kernel_library.check import refusal_of
+
+Run = Callable[..., Any]
+TUNE = ("tune", "builtin:matmul:32x32x32", "--trials", "2", "--json")
+
+
+def blob_of(home: Path) -> Path:
+    """Where the library of the newest artifact lies."""
+    with sqlite3.connect(home / "tunefarm.db") as database:
+        (name,) = database.execute("select library_digest from artifacts order by created_at desc limit 1").fetchone()
+    database.close()
+    return home / "blobs" / "sha256" / name[:2] / name
+
+
+def flip(home: Path) -> None:
+    path = blob_of(home)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+def lose(home: Path) -> None:
+    blob_of(home).unlink()
+
+
+def link_as_before(home: Path) -> None:
+    """What an earlier version stored: start files, their constructors, and a manifest that is true."""
+    library = linked(MARKED, tight=False)
+    name = digest(library)
+    path = home / "blobs" / "sha256" / name[:2] / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(library)
+    with sqlite3.connect(home / "tunefarm.db") as database:
+        artifact, text = database.execute(
+            "select artifact_id, manifest from artifacts order by created_at desc limit 1"
+        ).fetchone()
+        manifest = {**json.loads(text), "library_digest": name}
+        database.execute(
+            "update artifacts set library_digest = ?, manifest = ? where artifact_id = ?",
+            (name, json.dumps(manifest), artifact),
+        )
+    database.close()
+
+
+def test_the_same_tune_builds_a_spoilt_library_again(tunefarm: Run, home: Path, tmp_path: Path) -> None:
+    first = tunefarm(*TUNE)
+    assert first.code == 0, first.err
+    for spoil in (flip, lose, link_as_before):
+        spoil(home)
+        again = tunefarm(*TUNE, "--output", str(tmp_path / spoil.__name__))
+        assert again.code == 0, again.err
+        [library] = (tmp_path / spoil.__name__).glob("*.so")
+        assert refusal_of(library.read_bytes()) is None, spoil
+    ran = tunefarm("artifact", "run", str(tmp_path / "link_as_before"), "--json")
+    assert ran.code == 0, ran.err
+    last = tunefarm(*TUNE)
+    assert json.loads(last.out)["tasks"][0]["answered_from_store"], last.out
+
+
+def test_building_from_a_spoilt_record_names_the_fix(tunefarm: Run, home: Path, tmp_path: Path) -> None:
+    assert tunefarm(*TUNE).code == 0
+    link_as_before(home)
+    record = json.loads(tunefarm("records", "list", "--json").out)[0]["record_id"]
+    refused = tunefarm("artifact", "build", record, "--output", str(tmp_path / "built"))
+    assert refused.code == 2, refused
+    assert "Run the same tune again" in refused.err
+    assert not list(tmp_path.glob("built/*.so"))

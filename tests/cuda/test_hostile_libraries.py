@@ -1,0 +1,35 @@
+"""A compile worker that sends a library of its own, to the process that would hand it to a device."""
+
+import threading
+
+import pytest
+
+from tests.cuda.conftest import FarmOf
+from tests.libraries.hostile import MARKED, linked
+from tests.workers import workloads
+from tests.workers.measuring import message_of, reason_of
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.measurement import ExportOrder, Failed
+from tunefarm_workers.compile_lane.remote_build import RemoteBuild
+from tunefarm_workers.device_session.session_messages import LibraryBuilt, LibraryShape
+
+
+def hostile_build(*_: object) -> RemoteBuild:
+    """What a compile worker that an attacker owns answers."""
+    build = RemoteBuild("order", lambda *_: 0.0, lambda _: False)
+    built = LibraryBuilt(shape=LibraryShape(entry="main"), build_s=0.1).model_dump_json().encode()
+    threading.Thread(target=build.answer, args=([built, linked(MARKED)],), daemon=True).start()
+    return build
+
+
+def test_a_hostile_library_reaches_no_device(farm_of: FarmOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = farm_of()
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    monkeypatch.setattr(running.farm._compiler, "candidate", hostile_build)
+    measured = running.measure(opened, workloads.tiled(module))
+    assert reason_of(measured) is FailureReason.BUILD_ERROR
+    assert "runs when it is loaded" in message_of(measured)
+    exported = running.farm.export(ExportOrder(exploration_id=opened, trace=None, processes=1))
+    assert isinstance(exported, Failed)
+    assert exported.failure.reason is FailureReason.BUILD_ERROR
