@@ -104,10 +104,10 @@ def tried_by_every_thread(attack: str) -> str:
     return f"{len(told)} threads: {' '.join(sorted(set(told.values())))}"
 
 
-def replay_to_link(module: Any, trace_text: str | None) -> Any:
+def replay_to_link(module: Any, trace_text: str | None, callees: tuple[str, ...] = ()) -> Any:
     global _misdeed
     if trace_text is None or not trace_text.startswith(f"{PREFIX}link "):
-        return _true_replay(module, trace_text)
+        return _true_replay(module, trace_text, callees=callees)
     _misdeed = trace_text.removeprefix(PREFIX)
     return module
 

@@ -17,14 +17,18 @@ COLLECT_S = 180.0
 class RunningFarm:
     """A farm with explorations that are opened as they are needed."""
 
-    def __init__(self, farm: LocalFarm) -> None:
+    def __init__(self, farm: LocalFarm, callees: tuple[str, ...] = ()) -> None:
+        """``callees`` are functions that modules may call by name."""
         self.farm = farm
+        self._callees = callees
         self._numbers = count()
         self._opened = count()
 
-    def open(self, module: tvm.IRModule, abi: str = "stable", target: str = TARGET) -> str:
+    def open(
+        self, module: tvm.IRModule, abi: str = "stable", target: str = TARGET, callees: tuple[str, ...] = ()
+    ) -> str:
         exploration_id = f"exploration-{next(self._opened)}"
-        self.farm.open_task(task(module, exploration_id, abi=abi, target=target))
+        self.farm.open_task(task(module, exploration_id, abi=abi, target=target, callees=callees or self._callees))
         return exploration_id
 
     def submit(self, exploration_id: str, trace: Trace, purpose: Purpose = Purpose.SEARCH) -> int:

@@ -116,7 +116,7 @@ def test_a_function_that_needs_positive_inputs_gets_them(running: RunningFarm) -
 
 @pytest.mark.parametrize("make", [workloads.not_a_number, workloads.aborting])
 def test_a_function_that_gives_no_numbers_is_refused_as_unverifiable(running: RunningFarm, make: object) -> None:
-    running.open(make())  # type: ignore[operator]
+    running.open(make(), callees=("abort",))  # type: ignore[operator]
     with pytest.raises(BadInput, match="cannot be verified"):
         running.farm.collect(30)
 

@@ -190,7 +190,14 @@ def tensorized(module: tvm.IRModule, intrinsic: str) -> Trace:
     return trace_of(schedule)
 
 
-def task(module: tvm.IRModule, exploration_id: str, *, abi: str = "stable", target: str = TARGET) -> MeasureTask:
+def task(
+    module: tvm.IRModule,
+    exploration_id: str,
+    *,
+    abi: str = "stable",
+    target: str = TARGET,
+    callees: tuple[str, ...] = (),
+) -> MeasureTask:
     return MeasureTask(
         exploration_id=exploration_id,
         workload_id="workload",
@@ -199,7 +206,7 @@ def task(module: tvm.IRModule, exploration_id: str, *, abi: str = "stable", targ
         num_cores=2,
         protocol_id=HOT,
         abi=abi,  # type: ignore[arg-type]
-        callees=("abort",),
+        callees=callees,
     )
 
 

@@ -7,7 +7,7 @@ from tunefarm_schemas.kernel_library.check import refusal_of
 from tunefarm_schemas.kernel_library.of_target import rules_of
 from tunefarm_workers.child_answer import ChildFailed
 
-_CALLEES = "Where the operator of this host allows it, TUNEFARM_WORKER_CALLEES names the function."
+_CALLEES = "Where the operator allows it, TUNEFARM_CALLEES names the function."
 
 
 def checked_library(library: bytes, target: str, callees: Collection[str] = ()) -> bytes:
