@@ -45,8 +45,12 @@ class ArtifactTrial(Frozen):
         return self.worst_error is not None and not self.worst_error <= 1.0
 
 
-def try_and_compare(manifest: ArtifactManifest, library: Path, module_json: str) -> ArtifactTrial:
+def try_and_compare(
+    manifest: ArtifactManifest, library: Path, module_json: str, callees: Collection[str] = ()
+) -> ArtifactTrial:
     """Run an artifact whose manifest has been checked, and the function that it was compiled from.
+
+    ``callees`` are functions outside of them that both may call.
 
     Raises:
         BadInput: the library does not load or run here, or the function gives nothing to compare with.
@@ -54,7 +58,7 @@ def try_and_compare(manifest: ArtifactManifest, library: Path, module_json: str)
     examples = read_examples(library.parent, manifest.input_specs)
     with start_zygote() as zygote:
         try:
-            check = check_artifact(zygote, manifest, module_json, library, LIMITS, examples)
+            check = check_artifact(zygote, manifest, module_json, library, LIMITS, examples, callees)
         except ChildFailed as failed:
             message = failed.failure.message
             told = message.partition(" It wrote: ")[0]

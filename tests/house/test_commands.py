@@ -10,6 +10,7 @@ from tests.house.source_files import ROOT
 
 DOCUMENTS = (
     "README.md",
+    "SECURITY.md",
     "benchmarks/README.md",
     *(str(p.relative_to(ROOT)) for p in sorted((ROOT / "docs").rglob("*.md"))),
 )
@@ -49,3 +50,17 @@ def test_links_between_documents_lead_somewhere() -> None:
     ]
     broken = [(name, link) for name, link in links if not ((ROOT / name).parent / link).exists()]
     assert not broken
+
+
+def test_paths_of_the_sources_that_documents_name_exist() -> None:
+    named = [
+        (name, path)
+        for name in DOCUMENTS
+        if "/adr/" not in name  # decisions tell of the sources as they were
+        for path in re.findall(r"`((?:tests|search|sandbox|schemas|workers|services|client)/[\w./-]+)`", text_of(name))
+    ]
+    assert [(name, path) for name, path in named if not (ROOT / path).exists()] == []
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")

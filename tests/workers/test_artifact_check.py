@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import tvm
+from tvm import te
 
 from tests.workers import workloads
 from tests.workers.measuring import RunningFarm
@@ -21,8 +22,10 @@ from tunefarm_workers.child_answer import ChildFailed
 LIMITS = Limits(memory_bytes=1 << 30)
 
 
-def exported_library(running: RunningFarm, module: tvm.IRModule, trace: Trace | None, abi: str = "stable") -> Exported:
-    opened = running.open(module, abi=abi)
+def exported_library(
+    running: RunningFarm, module: tvm.IRModule, trace: Trace | None, abi: str = "stable", callees: tuple[str, ...] = ()
+) -> Exported:
+    opened = running.open(module, abi=abi, callees=callees)
     exported = running.farm.export(ExportOrder(exploration_id=opened, trace=trace, processes=1))
     assert isinstance(exported, Exported), exported
     return exported
@@ -68,6 +71,20 @@ def test_a_library_of_the_function_is_correct(running: RunningFarm, zygote: Fork
     check = checked(zygote, tmp_path, exported_library(running, module, workloads.tiled(module)), module)
     assert 0.0 <= check.worst_error <= 1.0
     assert 0.0 < check.timing.latency_s < 1.0
+
+
+def test_a_function_of_the_operators_is_called_only_where_the_caller_names_it(
+    running: RunningFarm, zygote: ForkServer, tmp_path: Path
+) -> None:
+    source = te.placeholder((16,), name="A")
+    out = te.compute((16,), lambda i: tvm.tirx.call_extern("float32", "cosf", source[i]))
+    module, library = tvm.IRModule({"main": te.create_prim_func([source, out])}), tmp_path / "kernel.so"
+    exported = exported_library(running, module, None, callees=("cosf",))
+    library.write_bytes(exported.library)
+    given = (zygote, manifest_of(exported), tvm.ir.save_json(module), library, LIMITS)
+    assert check_artifact(*given, callees=("cosf",)).worst_error <= 1.0
+    with pytest.raises(BadInput, match="cosf"):
+        check_artifact(*given)
 
 
 def test_a_library_with_packed_weights_is_correct(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:

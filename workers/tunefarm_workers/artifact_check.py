@@ -1,6 +1,7 @@
 """A shipped library on trial against the function that it was compiled from."""
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -44,10 +45,12 @@ def check_artifact(
     library: Path,
     limits: Limits,
     input_examples: tuple[InputExample, ...] = (),
+    callees: Collection[str] = (),
 ) -> ArtifactCheck:
     """Run ``library`` in a fresh process and the untuned function in another, compare, and time the library.
 
-    ``input_examples`` holds the content of every example that the manifest's input specs name.
+    ``input_examples`` holds the content of every example that the manifest's input specs name; ``callees`` are
+    functions outside of the module that it may call.
 
     Everything that reads ``module_json`` or runs compiled code is a confined child of ``zygote``.
 
@@ -56,7 +59,7 @@ def check_artifact(
         ChildFailed: the library does not load or run.
         ForkFailed: there is no child.
     """
-    task = _task_with_reference(zygote, manifest, module_json, limits, input_examples)
+    task = _task_with_reference(zygote, manifest, module_json, limits, input_examples, callees)
     try:
         with (
             FreshInputs(zygote, InputsOrder.of(task.host_order(), task.arguments), limits) as inputs,
@@ -77,6 +80,7 @@ def _task_with_reference(
     module_json: str,
     limits: Limits,
     input_examples: tuple[InputExample, ...],
+    callees: Collection[str],
 ) -> OpenTask:
     """The task of an artifact, whose referee knows what is right for the first set of inputs."""
     if manifest.protocol_id not in PROTOCOLS:
@@ -91,6 +95,7 @@ def _task_with_reference(
         abi=manifest.abi,
         input_specs=manifest.input_specs,
         input_examples=input_examples,
+        callees=tuple(callees),
     )
     task = _settled(zygote, order, limits, "normal")
     if task.referee.doubt is Doubt.NOT_FINITE:

@@ -64,7 +64,7 @@ def run(
     if module_json is None:
         trial = try_artifact(place, library, callee)
     else:
-        trial = try_and_compare(manifest, place / library_name(manifest), module_json)
+        trial = try_and_compare(manifest, place / library_name(manifest), module_json, callee)
     if trial.is_wrong:
         complain(f"tunefarm: the library is wrong: {_error_text(trial)}; do not ship it.")
         return ExitCode.NO_VALID_KERNEL
