@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from benchmarks.kernel_library import kernel_library
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_schemas.device import Device, DeviceClass, ReferenceKernelTimes
 from tunefarm_schemas.failure import FailureReason, TrialFailure
@@ -34,7 +35,7 @@ from tunefarm_workers.celery_worker.blobs import Blobs
 from tunefarm_workers.celery_worker.settings import WorkerSettings
 
 PRELOAD: Final = ()
-"""The fork server needs no TVM: nothing is compiled."""
+"""The fork server needs no TVM: no schedule is compiled."""
 CODE_GENERATOR: Final = "tvm-simulated+none"
 SECONDS: Final = "TUNEFARM_SIMULATED_SECONDS"
 ROOM: Final = "TUNEFARM_SIMULATED_ROOM"
@@ -137,13 +138,15 @@ class SimulatedFarm:
         return Comparison(results=tuple(results))
 
     def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
-        """A library that nobody can load."""
+        """A library that does nothing."""
         on_wait()
         result = self.result_of(order.trace or Trace(text="[[],[]]"))
         if isinstance(result, Failed):
             return result
         assert isinstance(result, Timing)
-        return Exported(library=b"simulated", entry="main", process_latencies_s=(result.latency_s,) * order.processes)
+        return Exported(
+            library=kernel_library(), entry="main", process_latencies_s=(result.latency_s,) * order.processes
+        )
 
     def room(self) -> int:
         """How many it takes at once."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import tvm
 from tvm.ir.utils import derived_object
+from tvm.s_tir import Schedule
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.database import PyDatabase, TuningRecord, Workload
 
@@ -18,6 +19,7 @@ from tunefarm.remote.api_error import ApiError
 from tunefarm.remote.tvm_workload import is_same, target_attributes, target_of, workloads_of
 from tunefarm_schemas import record as ours
 from tunefarm_schemas.workload import Workload as OurWorkload
+from tunefarm_search.intrinsics import apply_steps
 from tunefarm_search.judged_schedule import judged_schedule
 from tunefarm_search.judgement import named_callees
 from tunefarm_search.tvm_errors import TVM_ERRORS
@@ -209,6 +211,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
     def _as_tvm(self, records: Iterable[ours.TuningRecord], workload: Any) -> Iterator[TuningRecord]:
         """TVM's records on TVM's workload; without those whose traces do not apply to it."""
         arguments = ArgInfo.from_entry_func(workload.mod, False)
+        normalised = next((tvm.ir.load_json(each.module_json) for each in workloads_of(workload.mod)), workload.mod)
         for record in records:
             target = self._target(record.key.target_id)
             if TENSORIZES in record.trace.text:
@@ -216,7 +219,9 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
                 importlib.import_module("tvm.s_tir.tensor_intrin")
             try:
                 # TVM builds and runs what it gets here in the user's own process, so that a record may add no callee.
-                schedule = judged_schedule(workload.mod, record.trace.as_json(), callees=named_callees(workload.mod))
+                judged_schedule(normalised, record.trace.as_json(), callees=named_callees(normalised))
+                schedule = Schedule(workload.mod)
+                apply_steps(record.trace.as_json(), schedule)
             except TVM_ERRORS:
                 continue
             yield TuningRecord(schedule.trace, workload, [record.latency_s], target, arguments)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.libraries.kernel import kernel_library
+from benchmarks.kernel_library import kernel_library
 from tunefarm.artifact_folder import MANIFEST_NAME, WORKLOAD_NAME, read_artifact, read_workload, write_artifact
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.artifact import ArtifactManifest

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.kernel_library import kernel_library
 from tests.store.sample import TENANT, Bench, bench, failed, manifest, put_job, put_task, record, timing
 from tunefarm.artifact_folder import MANIFEST_NAME
 from tunefarm.output_folder import NAMES, write_outputs
@@ -19,7 +20,7 @@ from tunefarm_services.store import Store
 from tunefarm_services.tuner.summary import Improvement, JobSummary, TaskSummary
 
 UNTUNED_S = 1e-3
-LIBRARY = b"\x7fELF the library"
+LIBRARY = kernel_library()
 FIRST_RUN = ((0.5, 1, 8e-4), (1.0, 2, 5e-4), (2.0, 4, 4e-4))
 
 

@@ -167,7 +167,7 @@ def delete_when_let_go(client: Client, job_id: str) -> None:
 
 def test_a_target_is_named_by_a_preset_of_the_service(service: Service) -> None:
     with Client(service.url, service.token) as client:
-        job = client.tune(MODULE, target="raspberry-pi-4", device_class_id="nowhere", trials=1)
+        job = client.tune(MODULE, target="raspberry-pi-4", device_class_id="nowhere", deadline_s=600, trials=1)
         target = client.targets.get(job.view.spec.tasks[0].target_id)
         assert target.attributes()["mcpu"] == "cortex-a72"
         assert job.cancel().job_id == job.job_id

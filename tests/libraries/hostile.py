@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tests.libraries.kernel import SOURCE, kernel_library
+from benchmarks.kernel_library import SOURCE, kernel_library
 
 MARKER: Final = "TUNEFARM_TEST_MARKER"
 LEAVE_MARK: Final = """

@@ -11,7 +11,7 @@ import pytest
 
 from tests.libraries.attacks import ATTACKS
 from tests.libraries.hostile import MARKED, MARKER, Attack, linked
-from tests.libraries.kernel import SOURCE, kernel_library
+from benchmarks.kernel_library import SOURCE, kernel_library
 from tests.libraries.manifests import folder_of, manifest_of
 from tunefarm.artifact_folder import read_artifact, write_artifact
 from tunefarm.commands.artifact import run

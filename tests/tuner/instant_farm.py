@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from tests.libraries.kernel import kernel_library
+from benchmarks.kernel_library import kernel_library
 from tests.store.sample import DEVICE
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import digest

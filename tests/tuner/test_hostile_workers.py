@@ -4,7 +4,7 @@ import pytest
 
 from tests.libraries.attacks import AT_LOADING
 from tests.libraries.hostile import Attack, calling
-from tests.libraries.kernel import kernel_library
+from benchmarks.kernel_library import kernel_library
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.measurement import Exported, ExportResult, Failed
 from tunefarm_schemas.target import Target

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.libraries.kernel import kernel_library
+from benchmarks.kernel_library import kernel_library
 from tests.store.sample import (
     TENANT,
     Bench,

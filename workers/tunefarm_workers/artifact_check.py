@@ -126,4 +126,6 @@ def _settled(zygote: ForkServer, order: MeasureTask, limits: Limits, distributio
             why = "was killed" if referee.host_is_lost else f"took longer than {_REFERENCE_S:.0f} s"
             task.close()
             raise BadInput("folder", f"the function that it is compared with {why}.", "Try again.")
+    # Its child goes on to further inputs, and the threads of a kernel spin on: both would disturb what is timed next.
+    referee.close()
     return task

@@ -1,4 +1,4 @@
-"""A library that is a kernel's and does nothing, for tests that store, send or load one."""
+"""A kernel's library that does nothing, for simulated devices and for tests that store, send or load one."""
 
 import tempfile
 from functools import cache
