@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.kernel_library import kernel_library
 from tests.farm.workers import eventually, simulated_task
 from tests.libraries.hostile import MARKED, linked
-from benchmarks.kernel_library import kernel_library
 from tunefarm.worker_blobs import WorkerBlobs
 from tunefarm_sandbox.fork_server import ForkFailed
 from tunefarm_schemas.failure import FailureReason, TrialFailure

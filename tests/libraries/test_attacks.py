@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.kernel_library import SOURCE, kernel_library
 from tests.libraries.attacks import ATTACKS
 from tests.libraries.hostile import MARKED, MARKER, Attack, linked
-from benchmarks.kernel_library import SOURCE, kernel_library
 from tests.libraries.manifests import folder_of, manifest_of
 from tunefarm.artifact_folder import read_artifact, write_artifact
 from tunefarm.commands.artifact import run

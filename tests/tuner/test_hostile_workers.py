@@ -2,9 +2,9 @@
 
 import pytest
 
+from benchmarks.kernel_library import kernel_library
 from tests.libraries.attacks import AT_LOADING
 from tests.libraries.hostile import Attack, calling
-from benchmarks.kernel_library import kernel_library
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.measurement import Exported, ExportResult, Failed
 from tunefarm_schemas.target import Target

@@ -66,7 +66,8 @@ def test_what_was_disturbed_once_is_measured_again(running: RunningFarm, act: Ca
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is no other core to move to")
 @pytest.mark.parametrize(
-    ("act", "words"), [(move, r"moved from cores|runs on cores \d+ instead of \d+"), (renice, "nice value 15"), (make_idle, "policy 5")]
+    ("act", "words"),
+    [(move, r"moved from cores|runs on cores \d+ instead of \d+"), (renice, "nice value 15"), (make_idle, "policy 5")],
 )
 def test_what_is_disturbed_each_time_does_not_count(
     running: RunningFarm, act: Callable[[int], None], words: str
