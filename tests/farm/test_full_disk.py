@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.kernel_library import kernel_library
 from tests.acceptance.small_disk import fill, small_disk
 from tests.farm.workers import (
     Worker,
@@ -63,7 +64,7 @@ def test_what_has_to_be_stored_waits_until_there_is_room(
         exported = farm.export(ExportOrder(exploration_id="exploration", trace=Trace(text="a")), on_wait)
         assert time.monotonic() > full_until_s
         assert isinstance(exported, Exported), exported
-        assert exported.library == b"simulated"
+        assert exported.library == kernel_library()
         assert any("space" in reason for reason in reasons), reasons
         eventually(lambda: not lane_of(store, "lane").reason, 10.0, "taking work again")
         assert worker.process.poll() is None
