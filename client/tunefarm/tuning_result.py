@@ -1,12 +1,12 @@
 """What tuning from Python gives back."""
 
-import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tunefarm.artifact_folder import write_artifact
+from tunefarm.kernel_loading import load_kernel
 from tunefarm.quantities import counted, latency_text
 from tunefarm.summary_text import gain_text, interval_text
 from tunefarm_schemas.artifact import ArtifactManifest
@@ -86,13 +86,14 @@ class TuningResult:
     def compile(self, *, callees: Collection[str] = ()) -> Any:
         """The compiled function as a TVM runtime module, the very library that was measured.
 
+        From then on TVM runs kernels of this process on as many threads as the record was taken with; where that cannot
+        be, a warning says what to set.
+
         ``callees`` are functions outside of it that the library may call.
 
         Raises:
             NothingToCompile: there is no valid kernel.
             BadInput: the library calls or does something that no kernel may; nothing was loaded.
         """
-        import tvm
-
-        with tempfile.TemporaryDirectory(prefix="tunefarm-") as folder:
-            return tvm.runtime.load_module(str(self.write(Path(folder), callees=callees)))
+        num_cores = 0 if self.manifest is None else self.manifest.num_cores
+        return load_kernel(lambda folder: self.write(folder, callees=callees), num_cores)

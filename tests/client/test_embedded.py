@@ -23,7 +23,9 @@ def checked(result):
     assert result.best_latency_s <= result.untuned_latency_s
     a, b = (np.random.default_rng(s).standard_normal((128, 128)).astype("float32") for s in (1, 2))
     c = tvm.runtime.tensor(np.zeros((128, 128), "float32"))
-    result.compile()["main"](tvm.runtime.tensor(a), tvm.runtime.tensor(b), c)
+    kernel = result.compile()
+    assert tvm.runtime.num_threads() == result.manifest.num_cores
+    kernel["main"](tvm.runtime.tensor(a), tvm.runtime.tensor(b), c)
     np.testing.assert_allclose(c.numpy(), a @ b, rtol=1e-3, atol=1e-3)
 
 if sys.argv[2] == "space":

@@ -1,12 +1,12 @@
 """Calls about artifacts, and an artifact as it arrives."""
 
-import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tunefarm.artifact_folder import write_artifact
+from tunefarm.kernel_loading import load_kernel
 from tunefarm.remote.paging import listed
 from tunefarm.remote.request import Flow, Reply, Request
 from tunefarm.remote.workload_calls import workload_module
@@ -39,11 +39,14 @@ class RemoteArtifact:
         return write_artifact(folder, self.manifest, self.library, self.module_json, rules=rules)
 
     def compile(self, *, callees: Collection[str] = (), device_code: bool = False) -> Any:
-        """The library as a TVM runtime module, the very one that was measured. Arguments and errors as of ``write``."""
-        import tvm
+        """The library as a TVM runtime module, the very one that was measured. Arguments and errors as of ``write``.
 
-        with tempfile.TemporaryDirectory(prefix="tunefarm-") as folder:
-            return tvm.runtime.load_module(str(self.write(Path(folder), callees=callees, device_code=device_code)))
+        From then on TVM runs kernels of this process on as many threads as the record was taken with; where that cannot
+        be, a warning says what to set.
+        """
+        return load_kernel(
+            lambda folder: self.write(folder, callees=callees, device_code=device_code), self.manifest.num_cores
+        )
 
 
 def artifacts(record_id: str | None = None, limit: int | None = 100) -> Flow[list[ArtifactManifest]]:

@@ -1,0 +1,43 @@
+"""A kernel runs on the threads of its record, in processes of their own: TVM reads its setting once."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys, warnings
+import tvm
+from tunefarm.kernel_loading import use_recorded_threads
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    use_recorded_threads(int(sys.argv[1]))
+print(tvm.runtime.num_threads(), *(str(each.message) for each in told))
+"""
+
+
+def threads_after(wanted: int, **environment: str) -> tuple[int, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "TVM_NUM_THREADS"}
+    command = [sys.executable, "-c", PROGRAM, str(wanted)]
+    ended = subprocess.run(command, env={**kept, **environment}, capture_output=True, text=True, check=True)
+    threads, _, warned = ended.stdout.strip().partition(" ")
+    return int(threads), warned
+
+
+@pytest.mark.parametrize("wanted", range(1, len(os.sched_getaffinity(0)) + 1))
+def test_a_process_takes_the_threads_of_the_record(wanted: int) -> None:
+    assert threads_after(wanted) == (wanted, "")
+
+
+def test_what_the_user_has_set_stays_with_a_warning_that_says_what_to_set() -> None:
+    threads, warned = threads_after(2, TVM_NUM_THREADS="1")
+    assert threads == 1
+    assert "TVM_NUM_THREADS=2" in warned
+
+
+def test_more_threads_than_cores_are_warned_about() -> None:
+    wanted = len(os.sched_getaffinity(0)) + 1
+    threads, warned = threads_after(wanted)
+    assert threads < wanted
+    assert f"TVM_NUM_THREADS={wanted}" in warned
