@@ -26,6 +26,7 @@ from tunefarm_services.known_workloads import recognised
 from tunefarm_services.same_workload import SameAnswer, SameQuestion
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import LOCAL_TENANT, Store
+from tunefarm_services.telemetry.logs import warn_on_standard_error
 
 if TYPE_CHECKING:
     from tunefarm_services.tuner.summary import JobSummary, Progress
@@ -38,6 +39,7 @@ class Machine(AbstractContextManager["Machine"]):
 
     def __init__(self, settings: Settings | None = None, zygote: ForkServer | None = None) -> None:
         """``zygote`` is one that was started earlier; it is ended with the rest."""
+        warn_on_standard_error()
         self.settings = settings or Settings()
         self._zygote = zygote
         self._store: Store | None = None

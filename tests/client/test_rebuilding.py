@@ -59,6 +59,8 @@ def test_the_same_tune_builds_a_spoilt_library_again(tunefarm: Run, home: Path, 
         spoil(home)
         again = tunefarm(*TUNE, "--output", str(tmp_path / spoil.__name__))
         assert again.code == 0, again.err
+        assert json.loads(again.out), "a warning goes to standard error, and the result alone to standard output"
+        assert "a stored library cannot be used" in again.err
         [library] = (tmp_path / spoil.__name__).glob("*.so")
         assert refusal_of(library.read_bytes()) is None, spoil
     ran = tunefarm("artifact", "run", str(tmp_path / "link_as_before"), "--json")

@@ -70,6 +70,30 @@ def configure_logs(
         library.propagate = True
 
 
+def warn_on_standard_error() -> None:
+    """Let a command or a program that tunes by itself say warnings and errors on standard error, a line each.
+
+    structlog's default writes to standard output, where a command's JSON goes. A program that has configured structlog
+    is left as it is.
+    """
+    if structlog.is_configured():
+        return
+    structlog.configure(
+        processors=[structlog.stdlib.add_log_level, structlog.processors.format_exc_info, _plain_line],
+        # Asked for each line: a progress display puts another stream in its place.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _plain_line(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> str:
+    level, event, trace = line.pop("level"), line.pop("event"), line.pop("exception", None)
+    facts = ", ".join(f"{name}: {value}" for name, value in line.items())
+    shown = visible_line(f"tunefarm: {level}: {event}{f' ({facts})' if facts else ''}")
+    return shown if trace is None else f"{shown}\n{visible(str(trace))}"
+
+
 @contextmanager
 def bind(**ids: object) -> Iterator[None]:
     """While it holds, every log line of this context carries ``ids``, such as job_id or candidate. None is left out."""
