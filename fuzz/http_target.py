@@ -21,7 +21,8 @@ ANSWER_S: Final = 5.0
 READING_S: Final = 45.0
 """For requests whose body holds a module: the intake's own time-out, and a little."""
 MAX_MEMORY_BYTES: Final = 3 << 30
-UNAVAILABLE: Final = 503
+EXPECTED: Final = frozenset({501, 503, 505})
+"""Unknown methods, a service that is busy, another version of HTTP; any other answer from 500 on is a fault."""
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "get", "X", "CONNECT")
 
 
@@ -88,7 +89,7 @@ class HttpTarget:
         took_s = time.monotonic() - began_s
         if took_s > limit_s:
             return f"it took {took_s:.1f} s"
-        if status >= 500 and status != UNAVAILABLE:
+        if status >= 500 and status not in EXPECTED:
             return f"the answer is {status}: {body[:300]!r}"
         is_parsers_own = status == 400 and body == b"Invalid HTTP request received."
         if status >= 400 and b"application/problem+json" not in head.lower() and body and not is_parsers_own:

@@ -35,10 +35,16 @@ def _script(question: AppliedTrace) -> Script:
     from tvm.s_tir import Schedule
 
     from tunefarm_search.intrinsics import apply_steps
+    from tunefarm_search.tvm_errors import TVM_ERRORS
 
     module = tvm.ir.load_json(question.module_json)
     if question.trace:
         schedule = Schedule(module, seed=1)
         apply_steps(json.loads(question.trace), schedule)
         module = schedule.mod
-    return Script(text=str(module.script(show_meta=True)))
+    try:
+        return Script(text=str(module.script(show_meta=True)))
+    except TVM_ERRORS:
+        # A module may load and be of no use, such as one whose iterators have kinds that no block has: TVM cannot print
+        # it then, and cannot schedule it either.
+        return Script(text="")

@@ -49,7 +49,7 @@ def put_file(path: Path, content: bytes, *, field: str = "output") -> None:
         BadInput: it cannot be written; what was there before stays.
         OSError: the disk is full.
     """
-    from tunefarm_sandbox.private_files import require_own_link
+    from tunefarm_sandbox.private_files import require_own_link, write_private_file
 
     try:
         require_own_link(path)
@@ -58,21 +58,9 @@ def put_file(path: Path, content: bytes, *, field: str = "output") -> None:
             place.write_bytes(content)  # such as /dev/stdout
             return
         place.parent.mkdir(parents=True, exist_ok=True)
-        _replace(place, content)
+        write_private_file(place, content, mode=0o666)
     except (OSError, RuntimeError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in STORAGE_FULL:
             raise
         reason = getattr(error, "strerror", None) or error
         raise BadInput(field, f"{str(path)[:300]!r} cannot be written ({reason}).", "Give another place.") from error
-
-
-def _replace(place: Path, content: bytes) -> None:
-    unfinished = place.with_name(f".{os.urandom(6).hex()}.new")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        unfinished.replace(place)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise

@@ -49,14 +49,16 @@ def tighten_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_private_file(path: Path, content: bytes) -> None:
+def write_private_file(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Put a file in place whole, readable by its owner only. A link that lies there is replaced, never followed.
+
+    Another ``mode``, less what the umask takes away, makes a file for others too.
 
     Raises:
         OSError: it cannot be written; what was there before stays.
     """
     unfinished = path.with_name(f".{path.name}.{os.urandom(4).hex()}.new")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

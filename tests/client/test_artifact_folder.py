@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.kernel_library import kernel_library
+from tests.libraries.manifests import manifest_of as any_manifest_of
 from tunefarm.artifact_folder import MANIFEST_NAME, WORKLOAD_NAME, read_artifact, read_workload, write_artifact
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.artifact import ArtifactManifest
@@ -14,30 +15,7 @@ MODULE = '{"a": "module"}'
 
 
 def manifest_of(library: bytes = LIBRARY, **changes: object) -> ArtifactManifest:
-    fields: dict[str, object] = {
-        "schema_version": SCHEMA_VERSION,
-        "artifact_id": "a" * 64,
-        "record_id": "r",
-        "workload_id": digest(MODULE),
-        "workload_name": "matmul",
-        "arguments": (),
-        "target": '{"kind":"llvm"}',
-        "num_cores": 2,
-        "device_class_id": "d",
-        "code_generator": "tvm",
-        "protocol_id": "cpu-hot-cache/1",
-        "abi": "stable",
-        "entry": "main",
-        "pack_entry": None,
-        "packed_arguments": (),
-        "trace_id": "t",
-        "latency_s": 1e-5,
-        "interval_s": (9e-6, 1.1e-5),
-        "library_digest": digest(library),
-        "library_name": "library.so",
-        "created_at": "2026-01-01T00:00:00+00:00",
-    }
-    return ArtifactManifest.model_validate(fields | changes)
+    return any_manifest_of(library, **{"workload_id": digest(MODULE), "interval_s": (9e-6, 1.1e-5), **changes})
 
 
 def test_what_was_written_reads_back(tmp_path: Path) -> None:
