@@ -13,8 +13,6 @@ from tunefarm_search.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space import SearchSpace, search_space
 from tunefarm_search.target import host_target
 
-COPIED, PLAIN = "copied", "plain"
-
 
 def module_of(shape: tuple[int, ...], compute: Any, *inputs: tuple[int, ...]) -> tvm.IRModule:
     arguments = [te.placeholder(each, "float32", name=f"A{number}") for number, each in enumerate(inputs)]

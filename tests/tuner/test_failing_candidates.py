@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from tvm.script import tirx as T
 
+from tests.search.test_workload import OutputsReadAgain
 from tests.store.sample import TENANT
 from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm
@@ -25,19 +25,6 @@ TRIALS = 9
 @pytest.fixture
 def zygotes(searching_zygotes: Zygotes) -> Zygotes:
     return searching_zygotes
-
-
-@T.prim_func(s_tir=True)
-def sum_with_its_own_initialization(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16,), "float32")):
-    """TVM takes the block that adds up for neither complete nor a reduction."""
-    for i in T.serial(16):
-        with T.sblock("B_init"):
-            vi = T.axis.spatial(16, i)
-            B[vi] = T.float32(0)
-        for k in T.serial(16):
-            with T.sblock("B_update"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                B[vi] = B[vi] + A[vi, vk]
 
 
 class FailingFarm(InstantFarm):
@@ -70,7 +57,7 @@ def test_the_reasons_are_counted_and_the_first_is_shown(store: Store, tuner: Tun
 def test_a_job_whose_schedules_are_all_refused_says_which_postprocessor_refuses_them(
     store: Store, tuner: Tuner
 ) -> None:
-    job = tune_job(store, workload_of(sum_with_its_own_initialization), TRIALS)
+    job = tune_job(store, workload_of(OutputsReadAgain, "decomposed"), TRIALS)
     with tuner(lambda lease, job: InstantFarm()):
         wait_finished(store, job)
     ended = store.job(TENANT, job.job_id)

@@ -86,7 +86,7 @@ class DeviceWatch:
         self._on_verdict = on_verdict
 
     def look_now(self) -> None:
-        """Check the device as soon as it is free, whenever the next check was due: a time was not to be believed."""
+        """Check the device as soon as it is free, whenever the next check was due."""
         self._due_s = min(self._due_s, time.monotonic())
 
     def tick(self, now_s: float) -> None:
@@ -94,10 +94,6 @@ class DeviceWatch:
         if self._alive and self._owner is not None and not self._asked and now_s >= self._due_s:
             self._asked = True
             self._owner.quiet_device.claim(self)
-
-    def check_soon(self) -> None:
-        """Have the next check as soon as the device is free."""
-        self._due_s = time.monotonic()
 
     def go(self) -> None:
         """The device is quiet and ours."""

@@ -323,8 +323,7 @@ class Lane:
         if doubt is Doubt.UNTRUSTED:
             log.error(UNTRUSTED, reason=text)
             self._distrust_device(f"{UNTRUSTED}: {text}")
-            if self._watch is not None:
-                self._watch.check_soon()
+            self.look_at_device()
         self._refuse(Unverifiable.because_of(task.order.exploration_id, doubt, text))
 
     def _busy_children(self) -> Iterable[Child]:

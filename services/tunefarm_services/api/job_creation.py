@@ -122,7 +122,8 @@ def _require_lane(parts: Parts, target: Target, device_class_id: str | None) -> 
     """
     lanes = parts.store.lanes()
     wait_fix = "or set deadline_s to wait for one that long."
-    if device_class_id is not None and not parts.store.lanes(device_class_id):
+    classes = {lane.device.device_class.device_class_id for lane in lanes}
+    if device_class_id is not None and device_class_id not in classes:
         fix = f"Take the id of a device class from GET /v1/devices, {wait_fix}"
         raise BadInput("device_class_id", "no worker of this service has a device of this class.", fix)
     if lanes and not any(lane.kind in KINDS_FOR_TARGET.get(target.kind, ()) for lane in lanes):
