@@ -27,15 +27,26 @@ def use_recorded_threads(num_cores: int) -> None:
     one, at half its speed. TVM reads its setting when the first kernel runs, so it is made here unless the user has
     made it. Where the threads are others all the same, a warning says what to set.
     """
-    import tvm
-
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if SETTING not in os.environ and num_cores <= cores:
         os.environ[SETTING] = str(num_cores)
-    threads = tvm.runtime.num_threads()
+    threads = _threads_of_tvm()
     if threads != num_cores:
         warnings.warn(
             f"The kernel was timed on {num_cores} threads, and TVM uses {threads} in this process. For the recorded "
             f"speed set {SETTING}={num_cores} before the first kernel runs, with as many cores to run on.",
             stacklevel=4,
         )
+
+
+def _threads_of_tvm() -> int:
+    """How many TVM takes. The first who asks is tied to that many cores by TVM, and so is all that it starts later."""
+    import tvm
+
+    if not hasattr(os, "sched_getaffinity"):
+        return int(tvm.runtime.num_threads())
+    cores = os.sched_getaffinity(0)
+    try:
+        return int(tvm.runtime.num_threads())
+    finally:
+        os.sched_setaffinity(0, cores)
