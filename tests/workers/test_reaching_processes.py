@@ -42,8 +42,9 @@ with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as zygote:
 
 
 @contextmanager
-def reaching() -> Iterator[None]:
-    program = [sys.executable, "-B", reaching_process.__file__, str(os.getpid()), CONSTANT]
+def reaching(root: int | None = None) -> Iterator[None]:
+    """Meanwhile the memory of every process below ``root``, or else this one, is overwritten wherever it can be."""
+    program = [sys.executable, "-B", reaching_process.__file__, str(root or os.getpid()), CONSTANT]
     with subprocess.Popen(program, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()

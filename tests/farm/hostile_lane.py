@@ -1,0 +1,17 @@
+"""A real lane on this host whose candidates misbehave as their traces say: ``tests.workers.hostile``."""
+
+from pathlib import Path
+from typing import Final
+
+from tests.workers.conftest import SETTINGS
+from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_workers.celery_worker.blobs import Blobs
+from tunefarm_workers.celery_worker.settings import WorkerSettings
+from tunefarm_workers.local_farm import LocalFarm
+
+PRELOAD: Final = ("tests.workers.hostile:arm",)
+
+
+def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> LocalFarm:
+    del settings, blobs
+    return LocalFarm(zygote, scratch=scratch, settings=SETTINGS)

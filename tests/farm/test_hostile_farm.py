@@ -1,0 +1,188 @@
+"""What hostile messages and candidates get from a real worker over the broker, which belongs to root or does not."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.farm.conftest import PATIENT
+from tests.farm.workers import PATIENT_S, START, Worker, await_ready, gather, lane_of, registrar
+from tests.foreign import corpus
+from tests.server_of_user import ORDINARY, ORDINARY_ID, ROOT, USERS, give_to
+from tests.servers.redis_server import RedisServer
+from tests.workers import workloads
+from tests.workers.measuring import message_of, misdeed, reason_of
+from tests.workers.test_reaching_processes import reaching
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.measurement import (
+    ComparisonOrder,
+    ExportOrder,
+    Failed,
+    Measurement,
+    Purpose,
+    Timing,
+)
+from tunefarm_schemas.trace import Trace
+from tunefarm_services.store import Store
+from tunefarm_services.store.blob_store import BlobStore
+from tunefarm_services.tuner.celery_farm import CeleryFarm
+from tunefarm_services.tuner.celery_farm_pool import LanePool
+
+LANE = "tests.farm.hostile_lane:build"
+# The interpreter of these tests may lie below a folder that only root can enter: reading it is the capability kept.
+BECOME_ORDINARY = f"""
+import os
+from tunefarm_sandbox.process_user import CAP_DAC_READ_SEARCH, give_up_root
+if os.geteuid() == 0:
+    give_up_root({ORDINARY_ID}, kept_capabilities=(CAP_DAC_READ_SEARCH,), across_exec=True)
+"""
+WITHIN_S = 180.0
+SLOW = {ROOT: pytest.mark.faults}
+"""Whose lane is left to the slower suite."""
+
+
+class HostileFarm:
+    """The tuner's side of the one lane."""
+
+    def __init__(self, farm: CeleryFarm, worker: Worker) -> None:
+        self.farm = farm
+        self.worker = worker
+        self._numbers = iter(range(1 << 30))
+
+    def open(self, module_json: str, target: str = workloads.TARGET) -> str:
+        exploration_id = f"exploration-{next(self._numbers)}"
+        task = workloads.task(workloads.matmul(64), exploration_id, target=target)
+        self.farm.open_task(task.model_copy(update={"module_json": module_json}))
+        return exploration_id
+
+    def measure(self, opened: str, traces: Sequence[Trace], purpose: Purpose = Purpose.VERIFY) -> list[Measurement]:
+        """In the order of the traces."""
+        sent = [workloads.dispatch(opened, trace, next(self._numbers), purpose) for trace in traces]
+        for dispatch in sent:
+            self.farm.submit(dispatch)
+        found = gather(self.farm, len(sent), WITHIN_S)
+        return [found[dispatch.dispatch_id] for dispatch in sent]
+
+    def export(self, opened: str, trace: Trace) -> Failed:
+        failed = self.farm.export(ExportOrder(exploration_id=opened, trace=trace, processes=1), lambda: True)
+        assert isinstance(failed, Failed), failed
+        return failed
+
+
+@dataclass(frozen=True)
+class HostileLane:
+    """A real worker of the user that a test is about, and where it is reached."""
+
+    worker: Worker
+    broker_url: str
+    store: Store
+    blobs: Path
+
+
+@pytest.fixture(scope="module", params=[pytest.param(user, marks=SLOW.get(user, ())) for user in USERS])
+def lane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileLane]:
+    home = tmp_path_factory.mktemp("home")
+    program = BECOME_ORDINARY + START if request.param == ORDINARY else START
+    store = Store.open(f"sqlite:///{home}/tunefarm.db", home / "blobs")
+    with RedisServer() as broker:
+        socket = Path(broker.url.removeprefix("unix://"))
+        give_to(request.param, home, home / "blobs", socket.parent, socket)
+        with (
+            Worker(broker.url, home, "lane", farm=LANE, program=program) as worker,
+            registrar(store, broker.url, lost_s=PATIENT_S),
+        ):
+            await_ready(store, worker)
+            yield HostileLane(worker, broker.url, store, home / "blobs")
+    store.close()
+
+
+@pytest.fixture
+def hostile(lane: HostileLane) -> Iterator[HostileFarm]:
+    ready = lane_of(lane.store, "lane")
+    assert ready is not None
+    pool = LanePool.of_store(lane.store, ready.device, ready.code_generator)
+    farm = CeleryFarm(lane.broker_url, pool, BlobStore(lane.blobs), patience=PATIENT)
+    try:
+        yield HostileFarm(farm, lane.worker)
+    finally:
+        farm.close()
+
+
+def module_json() -> str:
+    return workloads.task(workloads.matmul(64), "any").module_json
+
+
+def test_the_worker_belongs_to_whom_the_test_says(hostile: HostileFarm, request: pytest.FixtureRequest) -> None:
+    worker = psutil.Process(hostile.worker.process.pid)
+    users = {process.uids().effective for process in (worker, *worker.children(recursive=True))}
+    if ORDINARY in request.node.name:
+        assert users == {ORDINARY_ID}
+    else:
+        assert worker.uids().effective == 0
+
+
+def test_a_schedule_whose_applied_module_calls_what_it_may_not_is_never_built(hostile: HostileFarm) -> None:
+    opened = hostile.open(corpus.module_json())
+    payloads = [Trace(text=json.dumps(item.value)) for item in corpus.traces() if item.name.startswith("pad value")]
+    for measurement in hostile.measure(opened, payloads, Purpose.SEARCH):
+        assert reason_of(measurement) is FailureReason.INVALID_SCHEDULE
+        assert "not allowed" in message_of(measurement)
+    compared = hostile.farm.compare(ComparisonOrder(exploration_id=opened, traces=tuple(payloads[:3])), lambda: True)
+    assert len(compared.results) == 3
+    for result in compared.results:
+        assert isinstance(result, Failed)
+        assert "not allowed" in result.failure.message
+    assert "not allowed" in hostile.export(opened, payloads[0]).failure.message
+    assert not Path(corpus.MARKER).exists()
+
+
+def test_a_target_that_reaches_into_the_compiler_opens_nothing(hostile: HostileFarm) -> None:
+    target = next(item for item in corpus.targets() if "jit" in item.name).value
+    opened = hostile.open(corpus.module_json(), json.dumps(target))
+    with pytest.raises(BadInput, match="attribute jit"):
+        hostile.measure(opened, [Trace(text="[[],[]]")])
+
+
+def test_no_process_of_the_workers_user_decides_what_is_right(hostile: HostileFarm) -> None:
+    module = workloads.matmul(256)
+    tiled = workloads.tiled(module)
+    opened = hostile.open(workloads.task(module, "any").module_json)
+    with reaching(hostile.worker.process.pid):
+        first, constant, second = hostile.measure(opened, [tiled, misdeed("give a constant"), tiled])
+    assert reason_of(constant) is FailureReason.WRONG_RESULT
+    for right in (first, second):
+        assert isinstance(right.result, Timing), right.result
+
+
+@pytest.mark.parametrize("attack", ["open the memory behind descriptors", "open the memory", "choose cores", "signal"])
+def test_a_candidate_reaches_no_other_process_of_its_worker(hostile: HostileFarm, attack: str) -> None:
+    opened = hostile.open(module_json())
+    hostile.measure(opened, [workloads.tiled(workloads.matmul(64))])
+    worker = psutil.Process(hostile.worker.process.pid)
+    attacks = [misdeed(f"try {attack}: {each.pid}") for each in (worker, *worker.children(recursive=True))]
+    assert len(attacks) > 3
+    for measurement in hostile.measure(opened, attacks, Purpose.SEARCH):
+        assert message_of(measurement) == "RuntimeError: PermissionError"
+
+
+@pytest.mark.parametrize(
+    ("deed", "words"),
+    [("link a constructor", "runs when it is loaded"), ("link a counter", "bytes of state between calls")],
+)
+def test_a_library_with_code_of_others_is_refused_before_it_is_loaded(
+    hostile: HostileFarm, deed: str, words: str
+) -> None:
+    failed = hostile.export(hostile.open(module_json()), misdeed(deed))
+    assert failed.failure.reason is FailureReason.BUILD_ERROR
+    assert words in failed.failure.message
+
+
+def test_a_time_that_the_machine_cannot_reach_is_a_failure(hostile: HostileFarm) -> None:
+    opened = hostile.open(module_json())
+    told = hostile.measure(opened, [misdeed("tell three nanoseconds")])[0]
+    assert isinstance(told.result, Failed), told.result
+    assert isinstance(hostile.measure(opened, [workloads.tiled(workloads.matmul(64))])[0].result, Timing)
