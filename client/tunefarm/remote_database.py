@@ -15,13 +15,15 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.database import PyDatabase, TuningRecord, Workload
 
 from tunefarm.client import Client
+from tunefarm.confined.call import call
+from tunefarm.confined.trace_check import ENTRY, Permitted, TraceQuestion
 from tunefarm.remote.api_error import ApiError
 from tunefarm.remote.tvm_workload import is_same, target_attributes, target_of, workloads_of
 from tunefarm_schemas import record as ours
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.workload import Workload as OurWorkload
 from tunefarm_search.intrinsics import apply_steps
-from tunefarm_search.judged_schedule import judged_schedule
-from tunefarm_search.judgement import named_callees
 from tunefarm_search.tvm_errors import TVM_ERRORS
 from tunefarm_search.tvm_trace import trace_from_tvm
 
@@ -64,6 +66,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
         self._answers: dict[tuple[str, str], tuple[float, ours.TuningRecord | None]] = {}
         self._workloads: dict[str, OurWorkload] = {}
         self._targets: dict[str, Any] = {}
+        self._permitted: dict[tuple[str, str], bool] = {}
 
     def has_workload(self, mod: Any) -> bool:
         """Whether the service knows the function."""
@@ -217,14 +220,26 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
             if TENSORIZES in record.trace.text:
                 # Takes seconds, and registers the intrinsics that such a trace names.
                 importlib.import_module("tvm.s_tir.tensor_intrin")
+            if not self._is_permitted(str(tvm.ir.save_json(normalised)), record):
+                continue
             try:
-                # TVM builds and runs what it gets here in the user's own process, so that a record may add no callee.
-                judged_schedule(normalised, record.trace.as_json(), callees=named_callees(normalised))
                 schedule = Schedule(workload.mod)
                 apply_steps(record.trace.as_json(), schedule)
             except TVM_ERRORS:
                 continue
             yield TuningRecord(schedule.trace, workload, [record.latency_s], target, arguments)
+
+    def _is_permitted(self, module_json: str, record: ours.TuningRecord) -> bool:
+        """Whether a record's trace came through a confined child. TVM then applies it in this process, and builds it."""
+        asked = (digest(module_json), record.trace.trace_id)
+        if asked not in self._permitted:
+            question = TraceQuestion(module_json=module_json, trace=record.trace)
+            try:
+                call(self._client.converter.zygote, ENTRY, question, Permitted, field="record")
+                self._permitted[asked] = True
+            except BadInput:
+                self._permitted[asked] = False
+        return self._permitted[asked]
 
     def _target(self, target_id: str) -> Any:
         if target_id not in self._targets:

@@ -15,6 +15,7 @@ from tvm.script import tirx as T
 
 from tests.client_remote.conftest import Service
 from tests.client_remote.scripted_server import Prepared, ScriptedServer
+from tests.foreign import corpus
 from tunefarm import Client, RemoteDatabase
 from tunefarm.remote.tvm_workload import target_of, workloads_of
 from tunefarm.remote_database import MOST_ANSWERS
@@ -263,3 +264,27 @@ def renamed(X: T.Buffer((32, 48), "float32"), Y: T.Buffer((32, 48), "float32")):
         with T.sblock("B"):
             v_row, v_column = T.axis.remap("SS", [row, column])
             Y[v_row, v_column] = X[v_row, v_column] * T.float32(3)
+
+
+def hostile_traces() -> list[corpus.Hostile]:
+    """One that calls what it may not, one that ends whoever reads it. Both are for a block ``B`` of two loops."""
+    calling = next(item for item in corpus.traces() if item.name.startswith("pad value: call_extern"))
+    return [calling, next(item for item in corpus.lines() if item.name == "an index map that holds itself")]
+
+
+@pytest.mark.parametrize("item", hostile_traces(), ids=lambda item: item.name)
+def test_a_trace_that_may_not_be_applied_is_tried_in_a_confined_child_alone(
+    item: corpus.Hostile, scripted: ScriptedServer, match_of: Match, target: Any
+) -> None:
+    workload = next(workloads_of(corpus.module()))
+    trace = item.value if not isinstance(item.value, str) else json.loads(item.value)[1][0]
+    hostile = match_of("exact", 1e-6, workload_id=workload.workload_id)
+    hostile["record"]["trace"] = {"text": json.dumps(trace)}
+    wanted = target_of(target)
+    scripted.answers(
+        Prepared(200, workload.model_dump(mode="json")),
+        Prepared(200, text=workload.module_json),
+        told(hostile),
+        Prepared(200, {"target_id": wanted.target_id, "canonical": wanted.canonical}),
+    )
+    assert RemoteDatabase(scripted.url, "tfk_x").query_tuning_record(corpus.module(), target, "main") is None
