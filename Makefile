@@ -55,7 +55,7 @@ test: $(STAMP)  ## run the tests: no network, warnings are errors
 test-faults: $(STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800
 
-fuzz: $(STAMP)  ## random modules, traces, databases, requests and messages, for FUZZ_MINUTES (60); findings are files
+fuzz: $(STAMP)  ## random modules, traces, databases, rows, requests and messages, for FUZZ_MINUTES (60); findings are files
 	$(BIN)/python -m fuzz $(if $(FUZZ_REPLAY),--replay $(FUZZ_REPLAY),--minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)) \
 		$(FUZZ_ARGUMENTS)
 

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -60,6 +59,13 @@ def http() -> Target:
     return HttpTarget()
 
 
+def row() -> Target:
+    """Rows of a store."""
+    from fuzz.row_target import RowTarget
+
+    return RowTarget()
+
+
 def library() -> Target:
     """Bytes of shared libraries."""
     from fuzz.library_target import LibraryTarget
@@ -73,7 +79,8 @@ TARGETS: Final[Mapping[str, Callable[[], Target]]] = {
     "trace": trace,
     "import": importing,
     "message": message,
-    **({"library": library} if find_spec("tunefarm_schemas.kernel_library") else {}),
+    "row": row,
+    "library": library,
 }
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from fuzz.mutation import SCALARS, mutated_bytes, mutated_json
-from fuzz.seeds import TARGET, seeds
+from fuzz.seeds import TARGET, database_texts, seeds
 
 START_S: Final = 120.0
 ANSWER_S: Final = 5.0
@@ -23,6 +24,7 @@ READING_S: Final = 45.0
 MAX_MEMORY_BYTES: Final = 3 << 30
 EXPECTED: Final = frozenset({501, 503, 505})
 """Unknown methods, a service that is busy, another version of HTTP; any other answer from 500 on is a fault."""
+LENGTH: Final = re.compile(rb"content-length:\s*(\d{1,18})", re.IGNORECASE)
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "get", "X", "CONNECT")
 
 
@@ -55,24 +57,28 @@ class HttpTarget:
             time.sleep(0.2)
         self._paths = self._read_paths()
         self._processes = self._family()
-        module = json.loads(seeds()[2].module_json)
-        self._body = json.dumps({"module": module, "target": json.loads(TARGET), "labels": {"a": "b"}, "name": "n"})
+        self._bodies = _bodies()
+        self._words = {b"TOKEN": self._token.encode(), **self._known_ids()}
 
     def make(self, chance: random.Random) -> str:
-        """The bytes of a request, each as a character. ``TOKEN`` stands for the token."""
+        """The bytes of a request, each as a character. ``TOKEN`` and ``KNOWN`` words stand for the service's."""
         body = b""
         method, path = chance.choice(self._paths)
         if chance.random() < 0.1:
             method = chance.choice(METHODS)
+        example = self._bodies.get(path, self._bodies["/v1/jobs"])
         while "{" in path:
             before, _, rest = path.partition("{")
-            path = before + quote(_text(chance), safe="") + rest.partition("}")[2]
+            name, _, rest = rest.partition("}")
+            is_known = f"KNOWN-{name}".encode() in self._words and chance.random() < 0.6
+            path = before + (f"KNOWN-{name}" if is_known else quote(_text(chance), safe="")) + rest
         if chance.random() < 0.3:
             path += f"?{quote(_text(chance))}={quote(_text(chance))}&page_size={quote(_text(chance))}"
         headers = ["Authorization: Bearer TOKEN"] if chance.random() < 0.9 else [f"Authorization: {_line(chance)}"]
         if method in {"POST", "PUT", "PATCH"}:
-            body = mutated_json(self._body, chance).encode(errors="surrogatepass")
-            headers += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+            body = mutated_json(example, chance).encode(errors="surrogatepass")
+            size_bytes = len(self._filled(body))
+            headers += ["Content-Type: application/json", f"Content-Length: {size_bytes}"]
         if chance.random() < 0.3:
             headers.append(f"{chance.choice(('Range', 'Idempotency-Key', 'Upload-Offset', 'Expect'))}: {_line(chance)}")
         request = self._head(method, path, *headers) + body
@@ -82,7 +88,7 @@ class HttpTarget:
 
     def check(self, case: str) -> str | None:
         """Send it; look at the answer and at the service's processes."""
-        content = case.encode("latin-1").replace(b"TOKEN", self._token.encode())
+        content = self._filled(case.encode("latin-1"))
         limit_s = READING_S if b'"module' in content else ANSWER_S
         began_s = time.monotonic()
         status, head, body = self._sent(content, limit_s + 1, ends=True)
@@ -107,6 +113,31 @@ class HttpTarget:
                 self._process.wait()
         self._log.close()
         self._folder.cleanup()
+
+    def _filled(self, content: bytes) -> bytes:
+        for word, given in self._words.items():
+            content = content.replace(word, given)
+        return content
+
+    def _known_ids(self) -> dict[bytes, bytes]:
+        """What the service has after a job and a record were sent, by the names that paths give them."""
+        found: dict[bytes, bytes] = {}
+        for path, names in {
+            "/v1/jobs": ("job_id",),
+            "/v1/records": ("record_id",),
+            "/v1/uploads": ("upload_id",),
+        }.items():
+            body = self._bodies[path].encode()
+            headers = ("Authorization: Bearer " + self._token, "Content-Type: application/json")
+            head = self._head("POST", path, *headers, f"Content-Length: {len(body)}")
+            status, _, answer = self._sent(head + body, READING_S)
+            if status not in {200, 201, 202}:
+                raise RuntimeError(f"{path} answered {status}: {answer[:500]!r}")
+            told = json.loads(answer)
+            found |= {f"KNOWN-{name}".encode(): str(told[name]).encode() for name in names}
+            for name, value in told.get("key", {}).items():
+                found[f"KNOWN-{name}".encode()] = str(value).encode()
+        return found
 
     def _harm(self) -> str | None:
         if self._process.poll() is not None or self._processes - self._family():
@@ -140,18 +171,18 @@ class HttpTarget:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
 
     def _sent(self, content: bytes, limit_s: float, *, ends: bool = False) -> tuple[int, bytes, bytes]:
-        """Status (0 for none), headers and body of the answer. ``ends`` closes our side: no more is waited for."""
+        """Status (0 for none), headers and body of the answer. With ``ends`` no rest of a request is waited for."""
         received = b""
         deadline_s = time.monotonic() + limit_s
         try:
             with socket.create_connection(self._address, timeout=limit_s) as connection:
                 connection.sendall(content)
-                if ends and b"Content-Length" not in content:
+                if ends and _is_cut_short(content):
                     connection.shutdown(socket.SHUT_WR)
                 while part := connection.recv(1 << 16):
                     received += part
                     connection.settimeout(max(0.01, deadline_s - time.monotonic()))
-                    if len(received) > 64 << 20:
+                    if len(received) > 64 << 20 or not _is_cut_short(received):
                         break
         except OSError:
             if not received:
@@ -159,6 +190,35 @@ class HttpTarget:
         head, _, body = received.partition(b"\r\n\r\n")
         words = head.split(b" ", 2)
         return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0, head, body
+
+
+def _bodies() -> dict[str, str]:
+    """By path, a body that the service takes."""
+    seed = seeds()[2]
+    module, target, trace = json.loads(seed.module_json), json.loads(TARGET), json.loads(seed.traces[0])
+    workloads, records = database_texts()[2]
+    bodies = {
+        "/v1/jobs": {"module": module, "target": target, "labels": {"a": "b"}, "name": "n", "effort": {"trials": 2}},
+        "/v1/records": {"module": module, "target": target, "trace": trace, "latency_s": 1e-5},
+        "/v1/records:best": {"workload_id": "KNOWN-workload_id", "target": target, "limit": 3},
+        "/v1/records:import": {"workloads": workloads, "records": records},
+        "/v1/records:export": {"record_ids": ["KNOWN-record_id"], "include_claimed": True},
+        "/v1/records/{record_id}:retract": {"reason": "it is wrong"},
+        "/v1/workloads": {"module": module, "name": "n"},
+        "/v1/targets:validate": {"target": target},
+        "/v1/uploads": {"size_bytes": 1000},
+    }
+    return {path: json.dumps(body) for path, body in bodies.items()}
+
+
+def _is_cut_short(content: bytes) -> bool:
+    """Whether more of a request or an answer is to come, or its end cannot be told.
+
+    A client that leaves after a whole request gets no answer to it; an answer may leave its connection open.
+    """
+    _, end, body = content.partition(b"\r\n\r\n")
+    told = LENGTH.search(content)
+    return not end or told is None or len(body) < int(told[1])
 
 
 def _resident_bytes(process: int) -> int:

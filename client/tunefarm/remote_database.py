@@ -230,7 +230,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
             yield TuningRecord(schedule.trace, workload, [record.latency_s], target, arguments)
 
     def _is_permitted(self, module_json: str, record: ours.TuningRecord) -> bool:
-        """Whether a record's trace came through a confined child. TVM then applies it in this process, and builds it."""
+        """Whether a record's trace came through a confined child. TVM then applies and builds it in this process."""
         asked = (digest(module_json), record.trace.trace_id)
         if asked not in self._permitted:
             question = TraceQuestion(module_json=module_json, trace=record.trace)

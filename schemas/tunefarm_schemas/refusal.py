@@ -16,9 +16,13 @@ class Refusal(Frozen):
 
     @classmethod
     def of(cls, error: BadInput) -> "Refusal":
-        """The value that stands for ``error``."""
-        return cls(field=error.field, problem=error.problem, fix=error.fix)
+        """The value that stands for ``error``. What is no text, such as half of a surrogate pair, becomes ``?``."""
+        return cls(field=_text(error.field), problem=_text(error.problem), fix=_text(error.fix))
 
     def as_error(self) -> BadInput:
         """The exception that this value stands for."""
         return BadInput(self.field, self.problem, self.fix)
+
+
+def _text(told: str) -> str:
+    return told.encode("utf-8", "replace").decode()

@@ -15,7 +15,10 @@ from pathlib import Path
 
 from tunefarm_sandbox import abilities
 from tunefarm_sandbox.channel import Channel, ChannelClosed
+from tunefarm_sandbox.question import answer
 from tunefarm_sandbox.server import serve
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.refusal import Refusal
 
 remembered = "nothing"
 
@@ -330,3 +333,14 @@ def answer_until_closed(channel: Channel, payload: bytes, descriptors: list[int]
             channel.send(channel.receive().upper())
     except ChannelClosed:
         pass
+
+
+def answer_with_half_a_pair(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    answer(channel, lambda: Refusal(field="\ud800", problem="\udfff", fix=""))
+
+
+def refuse_with_half_a_pair(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    def refuse() -> Refusal:
+        raise BadInput("trace", "it says \ud800.", "Say otherwise.")
+
+    answer(channel, refuse)

@@ -85,3 +85,9 @@ def test_a_child_that_ends_by_itself_is_not_asked_again(server: ForkServer) -> N
     with pytest.raises(BadInput, match=r"longer than 0\.2 s"):
         asked(server, timeout_s=0.2)
     assert time.monotonic() - began_s < 30.0
+
+
+@pytest.mark.parametrize("entry", ["answer_with_half_a_pair", "refuse_with_half_a_pair"])
+def test_an_answer_that_is_no_text_is_a_refusal(server: ForkServer, entry: str) -> None:
+    with pytest.raises(BadInput, match=r"surrogate|it says \?"):
+        asked(server, entry)

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from tunefarm_sandbox.channel import Channel
 from tunefarm_sandbox.question import answer
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Trace
@@ -44,10 +45,19 @@ def write(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
 
 
 def printed(entries: Entries) -> DatabaseText:
-    """Write both files."""
-    from tunefarm_search.tvm_database import export_database
+    """Write both files.
 
-    database = export_database(
-        (entry.workload, entry.target, entry.trace, [entry.latency_s]) for entry in entries.accepted
-    )
+    Raises:
+        BadInput: a trace or a target is damaged.
+    """
+    from tunefarm_search.tvm_database import export_database
+    from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
+
+    try:
+        database = export_database(
+            (entry.workload, entry.target, entry.trace, [entry.latency_s]) for entry in entries.accepted
+        )
+    except TVM_ERRORS as error:
+        fix = "Find it by naming records one at a time, and retract it: tunefarm records retract"
+        raise BadInput("record", f"one of them cannot be written: {last_line(error)}.", fix) from error
     return DatabaseText(workloads=database.workloads, records=database.records)

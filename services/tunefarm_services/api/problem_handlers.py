@@ -22,6 +22,7 @@ from tunefarm_services.store.store_error import (
     JobBusy,
     JobFinished,
     NotFound,
+    RowDamaged,
     StoreConflict,
     StoreUnavailable,
     UploadIncomplete,
@@ -107,7 +108,7 @@ def _of_store(error: Exception) -> ApiProblem:
             return ApiProblem(ProblemKind.WRONG_OFFSET, str(error), headers=headers, offset=error.expected)
         case StoreConflict() | JobBusy() | JobFinished() | UploadIncomplete():
             return ApiProblem(ProblemKind.CONFLICT, str(error))
-        case StoreUnavailable() | DatabaseOutdated() | DatabaseTooNew() | BlobMissing() | BlobDamaged():
+        case StoreUnavailable() | DatabaseOutdated() | DatabaseTooNew() | BlobMissing() | BlobDamaged() | RowDamaged():
             log.error("store unavailable", reason=str(error))
             return unavailable("The store does not answer as it should; its log says why.")
         case _:

@@ -46,9 +46,9 @@ class ArtifactRows(Rows):
         """An artifact and its library. Raises NotFound, BlobMissing, BlobDamaged."""
         with self._database.reading() as connection:
             stored = connection.execute(_BY_ID, {"tenant": tenant, "artifact_id": artifact_id}).scalar()
-        if stored is None:
-            raise NotFound("artifact", artifact_id)
-        manifest = ArtifactManifest.model_validate_json(stored)
+            if stored is None:
+                raise NotFound("artifact", artifact_id)
+            manifest = ArtifactManifest.model_validate_json(stored)
         return manifest, self._blobs.get(manifest.library_digest)
 
     def artifacts(self, tenant: str, record_id: str | None = None) -> list[ArtifactManifest]:
@@ -59,7 +59,7 @@ class ArtifactRows(Rows):
         newest_first = query.order_by(ArtifactTable.created_at.desc(), ArtifactTable.artifact_id)
         with self._database.reading() as connection:
             stored = connection.execute(newest_first).scalars().all()
-        return [ArtifactManifest.model_validate_json(manifest) for manifest in stored]
+            return [ArtifactManifest.model_validate_json(manifest) for manifest in stored]
 
     def artifacts_page(
         self, tenant: str, record_id: str | None = None, after: str | None = None, limit: int = 100
@@ -72,7 +72,7 @@ class ArtifactRows(Rows):
             query = query.where(ArtifactTable.artifact_id > after)
         with self._database.reading() as connection:
             stored = connection.execute(query.order_by(ArtifactTable.artifact_id).limit(limit)).scalars().all()
-        return [ArtifactManifest.model_validate_json(manifest) for manifest in stored]
+            return [ArtifactManifest.model_validate_json(manifest) for manifest in stored]
 
 
 def _values(tenant: str, manifest: ArtifactManifest) -> dict[str, object]:

@@ -5,16 +5,18 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Final, cast
 
+from pydantic import ValidationError
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_services.store.store_error import StoreUnavailable, TransactionLost
+from tunefarm_services.store.store_error import RowDamaged, StoreUnavailable, TransactionLost
 
 _IS_WRITING: Final = "tunefarm_is_writing"
 
@@ -43,6 +45,7 @@ _SQLITE_CACHE_KIB: Final = 2_048
 
 _SERIALIZATION_FAILURE: Final = "40001"
 _DEADLOCK: Final = "40P01"
+_MOST_TOLD: Final = 300
 
 
 class Database:
@@ -89,6 +92,14 @@ class Database:
                 with connection.begin():
                     yield connection
 
+    @contextmanager
+    def understanding(self) -> Iterator[None]:
+        """Where rows become nouns: inside each transaction anyway. Raises RowDamaged for what no noun comes out of."""
+        try:
+            yield
+        except (ValidationError, JSONDecodeError) as error:
+            raise RowDamaged(self._where, " ".join(str(error).split())[:_MOST_TOLD]) from error
+
     def now_s(self, connection: Connection) -> float:
         """Seconds since the Unix epoch, by the one clock that all users of this database share."""
         if self.is_sqlite:
@@ -119,7 +130,8 @@ class Database:
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
-            yield
+            with self.understanding():
+                yield
         except (DataError, OverflowError) as error:
             raise BadInput(
                 "value", f"The database cannot hold it: {error}.", "Use text without NUL, and numbers below 2**31."
@@ -136,8 +148,12 @@ class Database:
             # Raised as it is while a connection is being prepared.
             raise self._unavailable(str(error)) from error
 
+    @property
+    def _where(self) -> str:
+        return str(self.path) if self.is_sqlite else self.url.render_as_string(hide_password=True)
+
     def _unavailable(self, reason: str) -> StoreUnavailable:
-        where = str(self.path) if self.is_sqlite else self.url.render_as_string(hide_password=True)
+        where = self._where
         if "locked" in reason:
             problem = f"The database {where} stayed locked for {self._busy_timeout_s:g} s."
             return StoreUnavailable(problem, "Another process holds it; stop that process, or wait.")

@@ -44,22 +44,22 @@ class DeviceRows(Rows):
                 )
                 connection.execute(insert_once(connection, DeviceTable), key | _values(device))
                 row = connection.execute(_BY_FINGERPRINT, key).one()
-        return _device_of(row)
+            return _device_of(row)
 
     def device(self, tenant: str, fingerprint: str) -> Device | None:
         """The device as it was first seen, None when it has not been."""
         with self._database.reading() as connection:
             row = connection.execute(_BY_FINGERPRINT, {"tenant": tenant, "fingerprint": fingerprint}).one_or_none()
-        return None if row is None else _device_of(row)
+            return None if row is None else _device_of(row)
 
     def device_class(self, tenant: str, device_class_id: str) -> DeviceClass:
         """One device class. Raises NotFound."""
         values = {"tenant": tenant, "device_class_id": device_class_id}
         with self._database.reading() as connection:
             document = connection.execute(_CLASS, values).scalar()
-        if document is None:
-            raise NotFound("device class", device_class_id)
-        return DeviceClass.model_validate_json(document)
+            if document is None:
+                raise NotFound("device class", device_class_id)
+            return DeviceClass.model_validate_json(document)
 
 
 def _device_of(row: AnyRow) -> Device:

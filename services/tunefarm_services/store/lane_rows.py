@@ -55,15 +55,15 @@ class LaneRows(Rows):
         query, values = (_ALL, {}) if device_class_id is None else (_OF_CLASS, {"device_class_id": device_class_id})
         with self._database.reading() as connection:
             documents = connection.execute(query, values).scalars().all()
-        return [Lane.model_validate_json(document) for document in documents]
+            return [Lane.model_validate_json(document) for document in documents]
 
     def lane(self, lane_id: str) -> Lane:
         """One lane. Raises NotFound."""
         with self._database.reading() as connection:
             document = connection.execute(_BY_ID, {"lane_id": lane_id}).scalar()
-        if document is None:
-            raise NotFound("lane", lane_id)
-        return Lane.model_validate_json(document)
+            if document is None:
+                raise NotFound("lane", lane_id)
+            return Lane.model_validate_json(document)
 
     @retried
     def request_lane(self, lane_id: str, request: LaneRequest) -> None:

@@ -110,6 +110,15 @@ class BlobDamaged(StoreError):
         self.blob_digest = blob_digest
 
 
+class RowDamaged(StoreError):
+    """A row holds what this version never writes, or no version does."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            f"A row of {where} is damaged: {reason}. Restore the database from a backup, or see: tunefarm db check"
+        )
+
+
 class WrongOffset(StoreError):
     """A piece of an upload does not begin where the last one ended.
 

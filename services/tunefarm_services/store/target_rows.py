@@ -34,9 +34,9 @@ class TargetRows(Rows):
         """One target. Raises NotFound."""
         with self._database.reading() as connection:
             row = connection.execute(_BY_ID, {"tenant": tenant, "target_id": target_id}).one_or_none()
-        if row is None:
-            raise NotFound("target", target_id)
-        return _target(row)
+            if row is None:
+                raise NotFound("target", target_id)
+            return _target(row)
 
     def targets_page(self, tenant: str, after: str | None = None, limit: int = 100) -> list[Target]:
         """Targets by id, at most ``limit``, after the id ``after``."""

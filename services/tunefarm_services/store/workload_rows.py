@@ -76,9 +76,9 @@ class WorkloadRows(Rows):
         """One workload without its module. Raises NotFound."""
         with self._database.reading() as connection:
             row = connection.execute(_BY_ID, {"tenant": tenant, "workload_id": workload_id}).one_or_none()
-        if row is None:
-            raise NotFound("workload", workload_id)
-        return _without_module(row)
+            if row is None:
+                raise NotFound("workload", workload_id)
+            return _without_module(row)
 
     def workloads_of_other_tvm(self, tvm_version: str) -> list[tuple[str, str]]:
         """Tenants and ids of all workloads whose hash is that of another version of TVM."""
@@ -101,7 +101,9 @@ class WorkloadRows(Rows):
                 raise NotFound("workload", workload_id)
 
     def _with_module(self, row: AnyRow) -> Workload:
-        return _workload(row, self._blobs.get(row.workload_id).decode())
+        module_json = self._blobs.get(row.workload_id).decode()
+        with self._database.understanding():
+            return _workload(row, module_json)
 
 
 def require_workload(connection: Connection, tenant: str, workload_id: str) -> None:
