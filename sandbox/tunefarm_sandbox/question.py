@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError
 
 from tunefarm_sandbox.channel import MAX_MESSAGE_BYTES, Channel, ChannelClosed
 from tunefarm_sandbox.child import Exit
@@ -33,10 +32,12 @@ def answer(channel: Channel, work: Callable[[], Frozen]) -> None:
     Any other exception ends the child and is a bug.
     """
     try:
-        said = work().model_dump_json()
+        result: Frozen = work()
     except BadInput as error:
-        said = Refusal.of(error).model_dump_json()
-    except PydanticSerializationError as error:
+        result = Refusal.of(error)
+    try:
+        said = result.model_dump_json()
+    except ValueError as error:
         no_text = BadInput("text", f"it cannot be written as UTF-8: {error}.", "Leave out halves of surrogate pairs.")
         said = Refusal.of(no_text).model_dump_json()
     channel.send(said.encode())
