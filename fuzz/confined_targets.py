@@ -30,7 +30,7 @@ TIMEOUT_S: Final = 10.0
 GRACE_S: Final = 5.0
 CHILD_ENDS_S: Final = 5.0
 FORBIDDEN: Final = re.compile(
-    r"call_(?:extern|packed|cpacked|pure_extern)|call_llvm|pragma_(?:import|scope_prefix)|extern_scope|compute_scope"
+    r"call_(?:extern|packed|cpacked|pure_extern)|call_llvm|\"pragma_(?:import|scope_prefix)|extern_scope|compute_scope"
     r"|\bT\.asm|inline_asm|tvm_call_|call_tir|\bI\.ExternFunc|start_profile|tvm_struct_|lookup_param|\bdlopen"
 )
 """What a printed function must not say. Found in TVM's script, not in its nodes: another way than that of the doors."""

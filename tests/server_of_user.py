@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.sandbox.older_kernel import LIMIT
 from tunefarm_sandbox.captured_output import CapturedOutput
 from tunefarm_sandbox.channel import Channel
 from tunefarm_sandbox.fork_server import ForkServer
@@ -14,6 +15,7 @@ from tunefarm_sandbox.server_environment import server_environment
 from tunefarm_sandbox.server_process import ServerProcess
 
 ROOT: Final = "root"
+ROOT_FOLDER: Final = Path(__file__).parents[1]
 ORDINARY: Final = "an ordinary user"
 USERS: Final = (ROOT, ORDINARY) if os.geteuid() == 0 else (ORDINARY,)
 """Whom a server can belong to in these tests."""
@@ -30,6 +32,10 @@ os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
 
 def start_server(preload: Sequence[str], user: str, environment: Mapping[str, str]) -> ForkServer:
     """A fork server of one of ``USERS``; this process stays who it is."""
+    if LIMIT in os.environ:
+        preload = ["tests.sandbox.older_kernel:arm", *preload]
+        paths = [path for path in (environment.get("PYTHONPATH"), str(ROOT_FOLDER)) if path]
+        environment = {**environment, "PYTHONPATH": os.pathsep.join(paths)}
     if user == ROOT or os.geteuid() != 0:
         return ForkServer.start(preload, environment=environment)
     channel, far = Channel.pair()

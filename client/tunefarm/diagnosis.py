@@ -104,9 +104,9 @@ def look_at_confinement() -> Finding:
 
     able = abilities()
     text = f"Landlock {able.landlock_abi or 'is missing'}, seccomp {'works' if able.seccomp else 'is missing'}"
-    missing = able.missing()
-    if missing:
-        return Finding(level="note", subject="confinement", text=text, fix=" ".join(missing))
+    remarks = (*able.missing(), *able.open_attacks())
+    if remarks:
+        return Finding(level="note", subject="confinement", text=text, fix=" ".join(remarks))
     return Finding(level="fine", subject="confinement", text=text)
 
 

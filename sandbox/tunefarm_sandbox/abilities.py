@@ -10,7 +10,9 @@ from tunefarm_sandbox.system_call_filter import can_filter_system_calls
 from tunefarm_schemas.frozen import Frozen
 
 SCOPED_SIGNALS_ABI: Final = 6
-"""First Landlock version that keeps signals within the domain."""
+"""First Landlock version that keeps signals within the domain: Linux 6.12."""
+NETWORK_ABI: Final = 4
+"""First Landlock version that knows TCP ports: Linux 6.7."""
 
 _OTHER_USER: Final = 65534
 _CAP_SETGID: Final = 1 << 6
@@ -34,10 +36,12 @@ class Abilities(Frozen):
         """Whether Landlock keeps a child that may fork from signalling processes of its own user."""
         return self.landlock_abi >= SCOPED_SIGNALS_ABI
 
-    def missing(self) -> tuple[str, ...]:
+    def missing(self, *, connects: bool = False) -> tuple[str, ...]:
         """What confinement lacks here, as sentences for a person; empty when nothing does.
 
-        Not being root is no lack: then a child stays the user it is, and Landlock and seccomp hold it.
+        ``connects`` is for children that may connect to some TCP ports. Not being root is no lack: then a child stays
+        the user it is, and Landlock and seccomp hold it. Neither is an older Landlock where seccomp denies what that
+        does not know: truncating, and the signals and sockets of children that may not start processes.
         """
         lacks = []
         if self.landlock_abi == 0:
@@ -45,8 +49,11 @@ class Abilities(Frozen):
                 "The kernel offers no Landlock: children can read and write what their user can, and inspect the "
                 "programs that their siblings become."
             )
-        elif self.landlock_abi < SCOPED_SIGNALS_ABI:
-            lacks.append(f"Landlock is version {self.landlock_abi}: below 6 it does not keep signals within a child.")
+        elif connects and self.landlock_abi < NETWORK_ABI:
+            lacks.append(
+                f"Landlock is version {self.landlock_abi}: below {NETWORK_ABI} it cannot limit to which TCP ports a "
+                "child connects that may connect to some."
+            )
         if not self.seccomp:
             lacks.append(
                 "There is no seccomp or no libseccomp: children can open sockets, start processes, and change the "
@@ -60,6 +67,16 @@ class Abilities(Frozen):
                 "and without a limit on threads until they are sealed."
             )
         return tuple(lacks)
+
+    def open_attacks(self) -> tuple[str, ...]:
+        """What children can do here beyond what they need, though nothing is missing; empty on a newer kernel."""
+        if not self.landlock_abi or self.scoped_signals:
+            return ()
+        signals = (
+            f"Landlock is version {self.landlock_abi}: below {SCOPED_SIGNALS_ABI} (Linux 6.12) a child that may start "
+            "processes, such as one that compiles, can end other processes of its user. It reaches nothing of them."
+        )
+        return (signals,)
 
 
 def abilities() -> Abilities:

@@ -22,6 +22,8 @@ ALWAYS: Final = frozenset(
         *("inotify_init", "inotify_init1", "inotify_add_watch", "inotify_rm_watch", "fanotify_init", "fanotify_mark"),
         # The kernel's wider surface.
         *("bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register"),
+        # By path, which Landlock knows from version 3 on; who may write a file can open it to cut it.
+        *("truncate", "truncate64"),
         *("keyctl", "add_key", "request_key", "memfd_create", "memfd_secret", "personality", "modify_ldt"),
         *("lookup_dcookie", "vhangup", "nfsservctl", "_sysctl", "splice", "vmsplice", "tee", "mlockall", "uselib"),
         *("shmget", "shmat", "shmctl", "msgget", "msgsnd", "msgrcv", "msgctl", "semget", "semop", "semctl"),
@@ -52,10 +54,11 @@ UNLESS_EXEC: Final = frozenset(
     }
 )
 
-NUMBERED: Final = frozenset({435, 438, 440, 442, 443, 447, 448, 452, 457, 458})
+NUMBERED: Final = frozenset({435, 437, 438, 440, 442, 443, 447, 448, 452, 457, 458})
 """Answered as if the kernel had no such call, so that the C library takes an older one. Some are younger than some
-libseccomp, and all are the same on every architecture: clone3, whose flags a filter cannot see, pidfd_getfd,
-process_madvise, mount_setattr, quotactl_fd, memfd_secret, process_mrelease, fchmodat2, statmount, listmount."""
+libseccomp, and all are the same on every architecture: clone3 and openat2, whose flags a filter cannot see,
+pidfd_getfd, process_madvise, mount_setattr, quotactl_fd, memfd_secret, process_mrelease, fchmodat2, statmount,
+listmount."""
 
 NAMESPACE_FLAGS: Final = (
     0x00000080,
@@ -68,6 +71,9 @@ NAMESPACE_FLAGS: Final = (
     0x40000000,
 )
 """Flags of ``clone`` that make a namespace: time, mount, cgroup, uts, ipc, user, pid, net."""
+
+FLAGS_OF_OPENING: Final = (("open", 1), ("openat", 2))
+"""Calls that open a file, and the argument that holds their flags."""
 
 SIGNALLING_FCNTLS: Final = (8, 10, 15, 1024, 1026)
 """F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY: signals to others by way of a descriptor."""

@@ -186,8 +186,9 @@ def _lacking(confinement: Confinement, offered: Abilities) -> str | None:
         exceeding = confinement.exceeds(Worn.confinement)
         if exceeding is not None:
             return exceeding
-    if confinement.require and offered.missing():
-        return " ".join(offered.missing())
+    missing = offered.missing(connects=bool(confinement.connect_ports)) if confinement.require else ()
+    if missing:
+        return " ".join(missing)
     return None
 
 

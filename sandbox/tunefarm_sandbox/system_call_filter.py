@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import functools
+import os
 import socket
 import tempfile
 from typing import Any, Final
@@ -12,6 +13,7 @@ from tunefarm_sandbox.denied_system_calls import (
     ALWAYS,
     CONNECTING,
     DENIED_IOCTLS,
+    FLAGS_OF_OPENING,
     LAST_KNOWN_NUMBER,
     NAMESPACE_FLAGS,
     NUMBERED,
@@ -116,6 +118,10 @@ def _deny_by_argument(seccomp: Any, filtered: Any, refuse: Any, *, may_fork: boo
         filtered.add_rule(refuse, "clone", argument(0, masked, _CLONE_THREAD, 0))
     for option, value in PRCTL_ONLY_WITH:
         filtered.add_rule(refuse, "prctl", argument(0, masked, _INT, option), argument(1, seccomp.NE, value))
+    for name, position in FLAGS_OF_OPENING:
+        # The kernel cuts a file that is opened for reading, too, and older versions of Landlock see reading alone.
+        cutting = os.O_TRUNC | os.O_ACCMODE
+        filtered.add_rule(refuse, name, argument(position, masked, cutting, os.O_TRUNC | os.O_RDONLY))
     for command in SIGNALLING_FCNTLS:
         filtered.add_rule(refuse, "fcntl", argument(1, masked, _INT, command))
     for command in DENIED_IOCTLS:

@@ -57,10 +57,13 @@ def foreign_workload(module: Any, function: str | None, name: str | None, callee
     Raises:
         BadInput: it cannot be tuned, calls what is not allowed, or certainly leaves one of its tensors.
     """
-    found = workload_of(module, function, name=name)
-    loaded = tvm.ir.load_json(found.module_json)
-    require_permitted_module(loaded, callees)
-    refuse_strays(loaded, "module")
+    try:
+        found = workload_of(module, function, name=name)
+        loaded = tvm.ir.load_json(found.module_json)
+        require_permitted_module(loaded, callees)
+        refuse_strays(loaded, "module")
+    except TVM_ERRORS as error:  # TVM loads nodes whose parts are missing or of another kind
+        raise BadInput("module", f"TVM cannot make sense of it: {last_line(error)}", JSON_FIX) from error
     return found
 
 

@@ -229,6 +229,7 @@ ATTEMPTS = {
     "rename": lambda path: str(Path(path).rename(path + ".moved")),
     "link": lambda path: os.link(path, path + ".linked"),
     "truncate": lambda path: os.truncate(path, 0),
+    "cut": lambda path: os.open(path, os.O_RDONLY | os.O_TRUNC),
     "chmod": lambda path: Path(path).chmod(0o777),
     "tcp": lambda argument: _connect(socket.AF_INET, argument),
     "unix": lambda argument: _connect(socket.AF_UNIX, argument),

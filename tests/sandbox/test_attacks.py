@@ -11,6 +11,8 @@ import pytest
 
 from tests.sandbox.attacks import SECRET
 from tests.sandbox.forking import LONG_S, ROOMY, ended, fork, is_running, within
+from tests.sandbox.older_kernel import needs
+from tunefarm_sandbox.abilities import SCOPED_SIGNALS_ABI
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import Child, ForkServer
 from tunefarm_sandbox.limits import Limits, tasks_on_this_machine
@@ -71,7 +73,10 @@ def test_the_server_of_a_child_cannot_be_reached(host: Child, attack: str) -> No
     assert tried(host.as_server(), f"{attack}: {host.pid}") in {"PermissionError", "FileNotFoundError"}
 
 
-@pytest.mark.parametrize("attack", ["open the memory behind descriptors", "open the memory", "signal"])
+@pytest.mark.parametrize(
+    "attack",
+    ["open the memory behind descriptors", "open the memory", pytest.param("signal", marks=needs(SCOPED_SIGNALS_ABI))],
+)
 def test_a_child_that_may_run_programs_cannot_reach_a_sibling(
     server: ForkServer, victim: Child, attack: str, tmp_path: Path
 ) -> None:

@@ -10,7 +10,9 @@ import pytest
 from pydantic import ValidationError
 
 from tests.sandbox.forking import ENVIRONMENT, LONG_S, answer, ended, fork, is_running
+from tests.sandbox.older_kernel import needs
 from tests.server_of_user import ROOT, give_to
+from tunefarm_sandbox.abilities import SCOPED_SIGNALS_ABI
 from tunefarm_sandbox.confinement import Confinement, abilities
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 
@@ -45,7 +47,7 @@ def test_files_of_the_system_that_are_not_libraries_cannot_be_read(server: ForkS
     assert attempt(server, "read", path).startswith("PermissionError")
 
 
-@pytest.mark.parametrize("what", ["read", "write", "unlink", "rename", "link", "truncate", "chmod"])
+@pytest.mark.parametrize("what", ["read", "write", "unlink", "rename", "link", "truncate", "cut", "chmod"])
 def test_a_secret_beside_cannot_be_touched(server: ForkServer, home: Path, what: str) -> None:
     assert attempt(server, what, str(home / "token")).startswith("PermissionError")
     assert (home / "token").read_text() == "a secret"
@@ -182,8 +184,13 @@ def test_a_compiler_reaches_no_other_file(server: ForkServer, home: Path) -> Non
     folder.mkdir(0o700)
     given = Confinement.compiler(str(folder))
     assert attempt(server, "read", str(home / "token"), confinement=given).startswith("PermissionError")
-    assert attempt(server, "signal_parent", "9", confinement=given).startswith("PermissionError")
     assert attempt(server, "spawn", confinement=given) == "done 0"
+
+
+@needs(SCOPED_SIGNALS_ABI)
+def test_a_compiler_cannot_signal_its_server(server: ForkServer, home: Path) -> None:
+    given = Confinement.compiler(str(home))
+    assert attempt(server, "signal_parent", "9", confinement=given).startswith("PermissionError")
 
 
 @pytest.mark.parametrize("path", ["relative", "", "/with\0nul"])

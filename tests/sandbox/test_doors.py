@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.sandbox.forking import LONG_S, ROOMY
+from tests.sandbox.older_kernel import needs
+from tunefarm_sandbox.abilities import NETWORK_ABI
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
 
@@ -24,6 +26,7 @@ def told(server: ForkServer, entry: str, payload: str, confinement: Confinement)
         return child.channel.receive(LONG_S).decode()
 
 
+@needs(NETWORK_ABI)
 def test_a_port_that_was_given_can_be_connected_to_and_nothing_else(server: ForkServer, ports: tuple[int, int]) -> None:
     given, other = ports
     tries = f"tcp:{given} tcp:{other} udp:{given} raw:1 unix:1 mptcp:{given} bind:0"

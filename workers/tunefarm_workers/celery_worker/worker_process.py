@@ -183,10 +183,13 @@ class WorkerProcess:
 
 def _confinement(settings: WorkerSettings) -> str:
     """What confinement is missing, if that is allowed. Raises BadInput."""
-    missing = " ".join(abilities().missing())
+    offered = abilities()
+    missing = " ".join(offered.missing(connects=settings.worker_kind == "rpc"))
     if missing and not settings.worker_allow_missing_confinement:
         fix = "Run on a kernel that offers it, or allow it: --allow-missing-confinement."
         raise BadInput("sandbox", f"candidates cannot be confined fully here. {missing}", fix)
+    for attack in offered.open_attacks():
+        log.warning("an attack stays open", what=attack)
     return missing
 
 
