@@ -84,15 +84,19 @@ def foreign_sketch(workload: Workload, text: str, callees: Collection[str] = ())
     Raises:
         BadInput: it does not apply, or brings in what is not allowed.
     """
+    try:
+        sketch = steps_of(Sketch(text=text)).sketch
+    except (ValueError, RecursionError) as error:
+        raise BadInput("space", f"it is not a trace: {last_line(error)}.", TRACE_FIX) from error
     for attempts_left in reversed(range(ATTEMPTS_OF_A_SKETCH)):
         try:
-            _applied(workload, text, "space", callees)
+            _applied(workload, sketch.text, "space", callees)
         except BadInput:
             if attempts_left == 0:
                 raise
         else:
             break
-    return steps_of(Sketch(text=text)).sketch
+    return sketch
 
 
 def require_permitted_module(module: Any, callees: Collection[str] = (), field: str = "module") -> None:

@@ -94,6 +94,14 @@ def test_sketches_and_seed_traces_must_fit_the_function(alice):
         assert (answer.status_code, answer.json()["field"]) == (422, field)
 
 
+def test_a_sketch_that_fits_by_its_decisions_alone_is_refused(alice):
+    block = [["GetSBlock", [], ["C", "main"], ["b0"]], ["GetLoops", ["b0"], [], ["l1", "l2", "l3"]]]
+    tile = ["SamplePerfectTile", ["l1"], [3, 16], ["v4", "v5"]]  # three factors, named as two
+    body = {"module": matmul_json(), "target": TARGET, "space": {"sketches": [[[*block, tile], [[2, [2, 16]]]]]}}
+    answer = alice.post("/v1/jobs", json=body)
+    assert (answer.status_code, answer.json()["field"]) == (422, "space")
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
