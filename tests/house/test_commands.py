@@ -10,6 +10,8 @@ from tests.house.source_files import ROOT
 
 DOCUMENTS = (
     "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "SECURITY.md",
     "benchmarks/README.md",
     *(str(p.relative_to(ROOT)) for p in sorted((ROOT / "docs").rglob("*.md"))),
