@@ -42,7 +42,7 @@ def list_jobs(
 def show_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     """Show a job, and how it ended."""
     from tunefarm.client import Client
-    from tunefarm.remote.job_report import job_text
+    from tunefarm.job_text import job_text
 
     with Client(api) as client:
         job = client.jobs.get(job_id)

@@ -118,7 +118,7 @@ class _Run(NamedTuple):
 
     @property
     def trials_before(self) -> int:
-        return self.task.trials_in_store - self.task.trials
+        return self.task.trials_in_store - self.task.trials_of_latest_run
 
 
 def _runs_with_steps(store: Store, job: Job, exploration_ids: set[str]) -> Mapping[str, _Run]:

@@ -266,7 +266,7 @@ class SearchSession:
                 {
                     "task": run.task.name,
                     "latency_s": run.best_latency_s,
-                    "trials": run.trials_done,
+                    "trials": run.trials_of_job,
                     "elapsed_s": elapsed_s,
                 },
             )

@@ -40,8 +40,20 @@ class Improvement(Frozen):
     trace: str
 
 
+class ScheduleTime(Frozen):
+    """What one schedule took, in seconds.
+
+    ``at_least_s`` is a bound for one whose timing ended early, ``failure`` why there is neither.
+    """
+
+    latency_s: float | None = None
+    at_least_s: float | None = None
+    failure: str = ""
+    timed: Literal["", "in the search", "side by side", "in fresh processes"] = ""
+
+
 class TaskSummary(Frozen):
-    """How one task of a job ended."""
+    """How one task of a job ended. ``best_latency_s``, the record and the artifact are of what ships."""
 
     name: str
     exploration_id: str
@@ -51,21 +63,38 @@ class TaskSummary(Frozen):
     record_id: str | None
     artifact_id: str | None
     trials: int
-    """Trials dispatched by this run of the job."""
+    """Trials of all runs of the job."""
     trials_in_store: int
+    """Trials of the exploration, by whichever job."""
     stop_reason: StopReason | None
     improvements: tuple[Improvement, ...]
+    """Of the latest run of the job, whose trials they count."""
     failures: dict[str, int]
+    """How often each reason occurred, over all runs of the job."""
     first_failure_message: str
     answered_from_store: bool
     samples_s: tuple[float, ...] = ()
     """Seconds per call of a schedule that was measured as given."""
+    trials_in_run: int | None = None
+    """Trials of the latest run of the job; None in what an earlier version wrote, where ``trials`` are those."""
+    run_best: ScheduleTime | None = None
+    """The fastest schedule that the job itself tried, where something else ships."""
+    store_best: ScheduleTime | None = None
+    """The schedule that ships, where the job itself did not try it."""
+    seeds: tuple[ScheduleTime, ...] = ()
+    """One for each seed trace of the job."""
+
+    @property
+    def trials_of_latest_run(self) -> int:
+        """Trials of the latest run of the job."""
+        return self.trials if self.trials_in_run is None else self.trials_in_run
 
 
 class JobSummary(Frozen):
     """How a job ended. ``outcome`` is None when it was interrupted and can be resumed.
 
-    ``seconds`` splits the wall and the lanes' time: total, start, search, build, wait, run, verify, first_measured.
+    ``seconds`` are of the latest run: total, start, search, verify on the wall; build, wait, run over lanes;
+    and ``first_measured``, when the first candidate had a time.
     """
 
     job_id: str
