@@ -9,10 +9,11 @@ from tunefarm.commands.remote_options import Api, Remote
 from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
 from tunefarm.job_options import require_protocol
-from tunefarm.quantities import latency_text, ratio_text
+from tunefarm.quantities import counted, latency_text, ratio_text
 from tunefarm.record_place import ModuleQuery, RecordPlace, record_place
 from tunefarm.tables import print_json, print_rows
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.record import MatchKind, RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.visible_text import visible_line
 
@@ -113,13 +114,17 @@ def export(
     remote: Remote = False,
     as_json: AsJson = False,
 ) -> int:
-    """Write records as a TVM MetaSchedule JSON database."""
+    """Write records as a TVM MetaSchedule JSON database: all verified ones that it can hold, or those named."""
     with record_place(api, remote=remote, needs_tvm=True) as place:
         written = place.export(folder, record_ids or ())
     if as_json:
-        print_json({"records": written, "folder": folder})
-    else:
-        say(f"{written} records are in {folder}: database_workload.json, database_tuning_record.json")
+        missing: list[JsonValue] = [{"records": count, "reason": reason} for count, reason in written.left_out]
+        print_json({"records": written.records, "folder": folder, "left_out": missing})
+        return ExitCode.FINE
+    count = counted(written.records, "record")
+    say(f"{count} in {folder}: database_workload.json, database_tuning_record.json")
+    for left_out, reason in written.left_out:
+        say(visible_line(f"left out: {counted(left_out, 'record')}, {reason}"))
     return ExitCode.FINE
 
 
