@@ -18,6 +18,7 @@ from tunefarm.label_option import labels_of_texts
 from tunefarm.python_input import schedule_source, seed_source_of_text
 from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm.tables import print_json
+from tunefarm.untuned_functions import untuned_text
 from tunefarm_schemas.bad_input import BadInput
 
 if TYPE_CHECKING:
@@ -122,6 +123,9 @@ def _submit(
         for note in conversion.notes:
             complain(note)
         job = client.submit(conversion, options)
+        untuned = conversion.untuned_functions or job.view.spec.untuned_functions
+        if untuned:
+            complain(untuned_text(untuned))
         if wait:
             return _wait(job, folder, as_json=as_json)
     if as_json:

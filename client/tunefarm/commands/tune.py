@@ -15,6 +15,7 @@ from tunefarm.intake.module_source import ModuleSource, parse_module_source
 from tunefarm.job_options import JobOptions, output_folder
 from tunefarm.python_input import schedule_source, seed_source_of_text
 from tunefarm.resume_option import LATEST
+from tunefarm.untuned_functions import untuned_text
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.job import Job, JobOutcome
 
@@ -153,6 +154,8 @@ def _job(
     answer = machine.understand(request)
     for note in answer.notes:
         display.say(note)
+    if answer.untuned_functions:
+        display.say(untuned_text(answer.untuned_functions))
     return machine.create_job(answer, options)
 
 
