@@ -108,7 +108,8 @@ def panel_lines(progress: ShownProgress) -> list[str]:
     """The lines of the panel: how far, how fast, how good, what failed."""
     filled = round(BAR_CELLS * min(1.0, progress.trials_done / max(1, progress.trials_budget)))
     bar = "#" * filled + "." * (BAR_CELLS - filled)
-    accuracy = "" if progress.model_rank_accuracy is None else f"   model accuracy {progress.model_rank_accuracy:.2f}"
+    share = progress.model_rank_accuracy
+    accuracy = "" if share is None else f"   model accuracy {share:.2f} (chance 0.50)"
     about, digits = ("about ", 2) if progress.untuned_is_rough else ("", 4)
     gain = ""
     if progress.untuned_latency_s is not None:

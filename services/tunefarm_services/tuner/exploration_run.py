@@ -13,7 +13,7 @@ from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Abi, Task, Workload
 from tunefarm_services.tuner.search_messages import KnownTrial
-from tunefarm_services.tuner.summary import Improvement
+from tunefarm_services.tuner.summary import Improvement, ModelAccuracy
 
 ROUGH_GRAIN_S = 5e-5
 """A single call that finds caches cold takes microseconds whatever it computes. What was seen of a shorter function in
@@ -52,6 +52,7 @@ class ExplorationRun:
     least_work: LeastWork = field(default_factory=LeastWork)
     """What every schedule has to do; nothing where no search was begun that would know."""
     results: dict[int, Result] = field(default_factory=dict)
+    model_accuracy: list[ModelAccuracy] = field(default_factory=list)
     compared_s: dict[Trace, float] = field(default_factory=dict)
     """What schedules took side by side, when the end of the search was verified."""
     _counted: set[int] = field(default_factory=set)
@@ -116,6 +117,11 @@ class ExplorationRun:
         """Take in a candidate that is about to be dispatched."""
         self.traces[number] = trace
 
+    def note_accuracy(self, accuracy: ModelAccuracy) -> None:
+        """Take in how well the model placed new trials; the search tells the last figure again and again."""
+        if accuracy not in self.model_accuracy[-1:]:
+            self.model_accuracy.append(accuracy)
+
     def disbelief(self, latency_s: float) -> TrialFailure | None:
         """Why a time cannot be one of this function, whoever says so; None where it may be."""
         return disbelief(latency_s, least_latency_s(self.least_work, self.target.canonical, self.target.num_cores))
@@ -157,7 +163,13 @@ class ExplorationRun:
         """Note what was recorded in the end, where that is not the last incumbent of the search."""
         if self.improvements and self.improvements[-1].trace != trace.text:
             self.improvements.append(
-                Improvement(elapsed_s=elapsed_s, trials=self.trials_done, latency_s=latency_s, trace=trace.text)
+                Improvement(
+                    elapsed_s=elapsed_s,
+                    trials=self.trials_done,
+                    latency_s=latency_s,
+                    trace=trace.text,
+                    is_verified=True,
+                )
             )
 
     def forget_known(self) -> None:

@@ -10,6 +10,7 @@ from tunefarm_services.store.job_rows import deadline_of
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.finish import Finished
+from tunefarm_services.tuner.model_accuracy import recent_accuracy
 from tunefarm_services.tuner.schedule_times import is_of_job, run_best, seed_times, store_best
 from tunefarm_services.tuner.search_session import SearchSession
 from tunefarm_services.tuner.summary import JobSummary, Progress, Stage, TaskSummary
@@ -101,7 +102,7 @@ class JobRun:
         elapsed_s = self.elapsed_s()
         rate = done / max(elapsed_s - self.search_started_s, 1e-3) if self.search_started_s else 0.0
         latest = max(self.explorations, key=lambda run: run.improvements[-1].elapsed_s if run.improvements else 0.0)
-        report = self.session.report if self.session is not None else None
+        accuracy = recent_accuracy(latest.model_accuracy)
         return Progress(
             stage=stage,
             task_name=latest.task.name,
@@ -115,7 +116,7 @@ class JobRun:
             seconds_left=self._seconds_left((budget - done) / rate) if rate > 0 and stage == "searching" else None,
             failures=dict(self.failures()),
             device_seconds=self.device_seconds(),
-            model_rank_accuracy=report.rank_accuracy if report is not None else None,
+            model_rank_accuracy=None if accuracy is None else accuracy.share,
         )
 
     def _trials_allowed(self) -> int:
@@ -171,6 +172,7 @@ class JobRun:
             run_best=own_best,
             store_best=store_best(run, record) if own_best is not None and record is not None else None,
             seeds=seed_times(run, self.job.spec.seed_traces),
+            model_accuracy=tuple(run.model_accuracy),
         )
 
     def by_id(self) -> Mapping[str, ExplorationRun]:

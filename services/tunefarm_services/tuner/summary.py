@@ -27,17 +27,35 @@ class Progress(Frozen):
     device_seconds: float = 0.0
     """Seconds that candidates of this run held a lane, being built and being run."""
     model_rank_accuracy: float | None = None
+    """Share of pairs, of a recent trial and an earlier one, that the model ordered right; 0.5 is chance."""
     untuned_is_rough: bool = False
     """Whether the untuned latency was seen once, beside other work, and not yet timed side by side."""
 
 
 class Improvement(Frozen):
-    """A new incumbent: when, after how many trials, how fast, and its trace."""
+    """A new incumbent: when, after how many trials, how fast, and its trace.
+
+    ``is_verified``: what was recorded in the end, by its time in fresh processes, which may be longer than before.
+    """
 
     elapsed_s: float
     trials: int
     latency_s: float
     trace: str
+    is_verified: bool = False
+
+
+class ModelAccuracy(Frozen):
+    """How well the cost model placed ``new`` trials that it had not seen among all ``known`` ones.
+
+    ``share`` is that of the ``pairs`` that it ordered right, of a new trial and an earlier one, ties left out; 0.5 is
+    chance.
+    """
+
+    known: int
+    new: int
+    pairs: int
+    share: float
 
 
 class ScheduleTime(Frozen):
@@ -83,6 +101,8 @@ class TaskSummary(Frozen):
     """The schedule that ships, where the job itself did not try it."""
     seeds: tuple[ScheduleTime, ...] = ()
     """One for each seed trace of the job."""
+    model_accuracy: tuple[ModelAccuracy, ...] = ()
+    """One for each time that the latest run's model learned."""
 
     @property
     def trials_of_latest_run(self) -> int:
