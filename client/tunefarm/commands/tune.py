@@ -1,5 +1,6 @@
 """``tunefarm tune``: from a module to its fastest schedule on this machine."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -178,16 +179,13 @@ def _work(machine: "Machine", job: Job, display: "ProgressDisplay") -> "JobSumma
 
 
 def _numpy_latency_s(machine: "Machine", job: Job, summary: "JobSummary") -> float | None:
-    from tunefarm.builtin.catalogue import parse_builtin
-    from tunefarm.builtin.numpy_equivalent import time_by_numpy
+    from tunefarm.builtin.numpy_latency import numpy_latency_s
 
-    label = job.spec.labels.get("module", "")
-    if not label.startswith("builtin:") or summary.outcome is not JobOutcome.SUCCEEDED:
+    if summary.outcome is not JobOutcome.SUCCEEDED:
         return None
     if all(task.answered_from_store for task in summary.tasks):
         return None  # nothing was measured now, and waiting for this would be most of the time
-    num_cores = machine.store.target(job.spec.tasks[0].target_id).num_cores
-    return time_by_numpy(parse_builtin(label.removeprefix("builtin:")), num_cores)
+    return numpy_latency_s(machine.store, job)
 
 
 def _write_outputs(
@@ -197,12 +195,14 @@ def _write_outputs(
         return
     from tunefarm.installation import private_folder
     from tunefarm.output_folder import write_outputs
+    from tunefarm.record_queries import schedule_view
     from tunefarm.report.plots import prepare_matplotlib
     from tunefarm_services.store import LOCAL_TENANT
 
     prepare_matplotlib(private_folder(machine.settings, "matplotlib"))
     callees = machine.settings.callees.get(LOCAL_TENANT, ())
-    write_outputs(machine.store, summary, folder, numpy_latency_s, callees)
+    view = partial(schedule_view, machine)
+    write_outputs(machine.store, summary, folder, numpy_latency_s, callees, view)
 
 
 def _tell(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None, *, as_json: bool) -> int:
