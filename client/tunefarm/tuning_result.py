@@ -42,7 +42,8 @@ class TuningResult:
         latency = f"{latency_text(task.best_latency_s)}{interval_text(task.interval_s)}"
         latency += gain_text(task.untuned_latency_s, task.best_latency_s)
         threads = "" if self.manifest is None else f", {counted(self.manifest.num_cores, 'thread')}"
-        return f"TuningResult({visible_line(task.name)}: {latency}{threads}, {record})"
+        following = f"tunefarm report {self.summary.job_id}" if self.library is None else ".compile() or .write(folder)"
+        return f"TuningResult({visible_line(task.name)}: {latency}{threads}, {record}; next: {following})"
 
     @classmethod
     def of(cls, store: Store, summary: JobSummary) -> "TuningResult":

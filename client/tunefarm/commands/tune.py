@@ -14,6 +14,7 @@ from tunefarm.input_option import inputs_of_texts
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import ModuleSource, parse_module_source
 from tunefarm.job_options import JobOptions, output_folder
+from tunefarm.next_step import building, tell_next, trying
 from tunefarm.python_input import schedule_source, seed_source_of_text
 from tunefarm.resume_option import LATEST
 from tunefarm.untuned_functions import untuned_text
@@ -167,7 +168,7 @@ def _work(machine: "Machine", job: Job, display: "ProgressDisplay") -> "JobSumma
     from tunefarm_sandbox.fork_server import ForkFailed
 
     for lack in abilities().missing():
-        display.say(f"candidates are confined less than they could be: {lack}")
+        display.say(f"candidates are confined less than they could be: {lack}; see: tunefarm doctor")
 
     try:
         supervisor = machine.supervisor(started_at_s=process_started_at_s(), on_progress=display.show)
@@ -210,13 +211,26 @@ def _tell(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | N
 
     say(summary_json(summary, numpy_latency_s) if as_json else summary_text(summary, numpy_latency_s))
     if summary.outcome is None:
-        complain(f"interrupted; go on with: tunefarm tune --resume {summary.job_id}")
+        complain("interrupted; everything measured is kept")
+        tell_next(f"tunefarm tune --resume {summary.job_id}")
         return ExitCode.INTERRUPTED
     if summary.outcome is not JobOutcome.SUCCEEDED:
         complain(f"tunefarm: {summary.message}")
+        if not as_json:
+            tell_next(f"tunefarm report {summary.job_id}")
         return ExitCode.NO_VALID_KERNEL
     if summary.message and not all(task.answered_from_store for task in summary.tasks):
         complain(f"tunefarm: {summary.message}")
-    if folder is not None and not as_json:
-        say(f"library, manifest, plot and report are in {folder}")
+    if not as_json:
+        _tell_next(summary, folder)
     return ExitCode.FINE
+
+
+def _tell_next(summary: "JobSummary", folder: Path | None) -> None:
+    from tunefarm.artifact_folder import task_folder
+
+    if folder is not None:
+        say(f"library, manifest, plot and report are in {folder}")
+        tell_next(trying(task_folder(folder, 0, len(summary.tasks))))
+    elif summary.tasks[0].record_id is not None:
+        tell_next(building(summary.tasks[0].record_id))

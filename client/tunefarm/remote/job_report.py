@@ -1,10 +1,12 @@
 """How a job of a service ended, printed and as an exit status."""
 
+import shlex
 from typing import TYPE_CHECKING
 
 from tunefarm.console import complain, say
 from tunefarm.exit_code import ExitCode
 from tunefarm.job_text import job_text
+from tunefarm.next_step import at_service, building, tell_next, watching, with_api
 from tunefarm.tables import print_json
 from tunefarm_schemas.job import JobOutcome
 from tunefarm_schemas.visible_text import visible_line
@@ -24,3 +26,18 @@ def tell_end(job: "RemoteJob", *, as_json: bool) -> ExitCode:
         return ExitCode.FINE
     complain(visible_line(f"tunefarm: job {job.job_id} is {job.outcome or job.state}: {job.view.message}"))
     return ExitCode.NO_VALID_KERNEL
+
+
+def tell_next_of(job: "RemoteJob", api: str | None, *, as_json: bool) -> None:
+    """Say what comes after a job: its library, or why it has none."""
+    if as_json:
+        return
+    summary = job.summary or job.read_summary()
+    record_id = next((task["record_id"] for task in summary.get("tasks", ()) if task.get("record_id")), None)
+    if job.outcome is JobOutcome.SUCCEEDED:
+        if record_id is not None:
+            tell_next(building(str(record_id), at_service(api)))
+    elif job.outcome is None:
+        tell_next(watching(job.job_id, api))
+    else:
+        tell_next(f"tunefarm logs {shlex.quote(job.job_id)} {with_api(api)}".rstrip())
