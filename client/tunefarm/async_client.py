@@ -26,6 +26,7 @@ from tunefarm.remote.retrying import RetryPolicy
 from tunefarm.remote.service_address import ClientSettings, service_address
 from tunefarm.remote.tune_request import TuneArguments, TuneRequest, takes_tune_arguments
 from tunefarm.remote.usage_calls import usage_list
+from tunefarm.untuned_functions import warn_of_untuned
 from tunefarm_schemas.usage import Usage
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class AsyncClient:
 
     @takes_tune_arguments
     async def tune(self, module: Any, **arguments: Unpack[TuneArguments]) -> AsyncRemoteJob:
-        """Have a function, or several, tuned.
+        """Have a function, or several, tuned. A warning names what of the module is not TIR and is not tuned.
 
         Args:
             module: an IRModule, a PrimFunc, a list of te tensors, or text as the command line takes it: a file,
@@ -105,7 +106,9 @@ class AsyncClient:
         request = TuneRequest.of(module, **arguments)
         # Converting waits for a process; the event loop does not.
         conversion = await asyncio.to_thread(self.converter.convert, request.intake, request.given)
-        return await self.submit(conversion, request.options)
+        job = await self.submit(conversion, request.options)
+        warn_of_untuned(conversion.untuned_functions or job.view.spec.untuned_functions)
+        return job
 
     async def submit(self, conversion: Conversion, options: RemoteJobOptions) -> AsyncRemoteJob:
         """Have what was converted tuned."""

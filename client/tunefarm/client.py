@@ -15,6 +15,7 @@ from tunefarm.remote.service_address import ClientSettings, service_address
 from tunefarm.remote.transport import Transport
 from tunefarm.remote.tune_request import TuneArguments, TuneRequest, takes_tune_arguments
 from tunefarm.remote.usage_calls import usage_list
+from tunefarm.untuned_functions import warn_of_untuned
 from tunefarm_schemas.usage import Usage
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Client:
 
     @takes_tune_arguments
     def tune(self, module: Any, **arguments: Unpack[TuneArguments]) -> RemoteJob:
-        """Have a function, or several, tuned.
+        """Have a function, or several, tuned. A warning names what of the module is not TIR and is not tuned.
 
         Args:
             module: an IRModule, a PrimFunc, a list of te tensors, or text as the command line takes it: a file,
@@ -92,7 +93,10 @@ class Client:
             BadInput: any part of it cannot be tuned.
         """
         request = TuneRequest.of(module, **arguments)
-        return self.submit(self.converter.convert(request.intake, request.given), request.options)
+        conversion = self.converter.convert(request.intake, request.given)
+        job = self.submit(conversion, request.options)
+        warn_of_untuned(conversion.untuned_functions or job.view.spec.untuned_functions)
+        return job
 
     def submit(self, conversion: Conversion, options: RemoteJobOptions) -> RemoteJob:
         """Have what was converted tuned."""

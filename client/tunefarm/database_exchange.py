@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final
 from tunefarm.confined.call import LIMITS, call
 from tunefarm.confined.tvm_exchange import WRITE_ENTRY, DatabaseText, Entries, Entry
 from tunefarm.job_options import output_folder
+from tunefarm.record_place import Written
 from tunefarm.record_queries import listed, named_record
 from tunefarm.tvm_database_folder import database_lines, write_database
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.record import RecordStatus, TuningRecord
+from tunefarm_services.database_export import FIX, holds, left_out
 from tunefarm_services.database_import import ImportOutcome, take_in
 from tunefarm_services.database_reading import ReadingLimits, read_database
 from tunefarm_services.store import LOCAL_TENANT, Store
@@ -21,23 +23,26 @@ MOST_RECORDS: Final = 100_000
 TIMEOUT_S: Final = 300.0
 
 
-def export_records(machine: "Machine", folder_text: str, record_ids: Sequence[str]) -> int:
-    """Write the named records, or all verified ones, as a TVM database; how many were written.
+def export_records(machine: "Machine", folder_text: str, record_ids: Sequence[str]) -> Written:
+    """Write the named records, or all verified ones that TVM's database can hold, as such a database.
 
     Raises:
         BadInput: a record is not known, has an ABI of ours only, or the folder cannot be written.
     """
     output_folder(folder_text, field="folder")
     store = machine.store
+    others: list[TuningRecord] = []
     if record_ids:
         records: Sequence[TuningRecord] = [_exportable(named_record(store, each)) for each in record_ids]
     else:
         verified = listed(store, RecordStatus.VERIFIED, MOST_RECORDS)
-        records = [record for record in verified if record.key.abi == "stable"]
+        records = [record for record in verified if holds(record)]
+        others = [record for record in verified if not holds(record)]
+        others += listed(store, RecordStatus.CLAIMED, MOST_RECORDS)
     entries = Entries(accepted=tuple(_entry(store, record) for record in records))
     text = call(machine.zygote, WRITE_ENTRY, entries, DatabaseText, field="record", timeout_s=TIMEOUT_S)
     write_database(folder_text, text.workloads, text.records)
-    return len(records)
+    return Written(len(records), tuple((each.records, each.reason) for each in left_out(others)))
 
 
 def import_database(machine: "Machine", folder_text: str) -> ImportOutcome:
@@ -53,9 +58,9 @@ def import_database(machine: "Machine", folder_text: str) -> ImportOutcome:
 
 
 def _exportable(record: TuningRecord) -> TuningRecord:
-    if record.key.abi != "stable":
+    if not holds(record):
         problem = f"{record.record_id} has the packed ABI, which TVM's database cannot describe."
-        raise BadInput("record", problem, "Export records of the stable ABI.")
+        raise BadInput("record", problem, FIX)
     return record
 
 

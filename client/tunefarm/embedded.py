@@ -11,6 +11,7 @@ from tunefarm.machine import Machine
 from tunefarm.python_input import PythonInput
 from tunefarm.tuning_result import TuningResult
 from tunefarm.tvm_objects import TargetLike
+from tunefarm.untuned_functions import warn_of_untuned
 from tunefarm_schemas.job import Strategy
 from tunefarm_schemas.workload import Abi
 from tunefarm_services.settings import Settings
@@ -35,7 +36,7 @@ def tune(
     on_progress: "Callable[[Progress], None]" = lambda _: None,
     settings: Settings | None = None,
 ) -> TuningResult:
-    """Tune a function on this machine and return what came of it.
+    """Tune a function on this machine and return what came of it. A warning names what of the module is not TIR.
 
     Args:
         module: an IRModule, a PrimFunc, a list of te tensors, or text as the command line takes it: a file,
@@ -70,6 +71,7 @@ def tune(
         given = PythonInput.of(module, target=target, function=function, space=space, seed_traces=seed_traces, abi=abi)
         request = given.request(usable_physical_cores()).model_copy(update={"inputs": inputs_of_python(inputs or {})})
         answer = given.complete(machine.understand(request))
+        warn_of_untuned(answer.untuned_functions)
         job = machine.create_job(answer, options)
         summary = machine.work(machine.supervisor(started_at_s=began_s, on_progress=on_progress), job)
         return TuningResult.of(machine.store, summary)

@@ -151,6 +151,7 @@ class Machine(AbstractContextManager["Machine"]):
             labels=options.labels,
             input_specs=answer.input_specs,
             callees=self._callees,
+            untuned_functions=answer.untuned_functions,
         )
         return self.store.create_job(LOCAL_TENANT, spec, examples=answer.input_examples)
 

@@ -1,18 +1,20 @@
 """What ``tune --output`` leaves behind: the library, its manifest, a plot, the report."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
 
 from tunefarm.artifact_folder import MANIFEST_NAME, task_folder, write_artifact
+from tunefarm.confined.record_view import RecordView
 from tunefarm.report import plots
 from tunefarm.report.job_report import JobReport, job_report
 from tunefarm.report.page import render_page
 from tunefarm.user_files import put_file, read_plain_file
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.kernel_library.of_target import rules_of
+from tunefarm_schemas.record import TuningRecord
 from tunefarm_services.store import LOCAL_TENANT, Store
 from tunefarm_services.tuner.summary import JobSummary
 
@@ -23,12 +25,17 @@ NAMES: Final = (SVG_NAME, PNG_NAME, PAGE_NAME)
 
 
 def write_outputs(
-    store: Store, summary: JobSummary, folder: Path, numpy_latency_s: float | None, callees: Collection[str] = ()
+    store: Store,
+    summary: JobSummary,
+    folder: Path,
+    numpy_latency_s: float | None,
+    callees: Collection[str] = (),
+    view: Callable[[TuningRecord], RecordView] | None = None,
 ) -> None:
     """Write everything into ``folder``; with several tasks, each library into a folder of its own.
 
     ``callees`` are functions outside of them that libraries may call. Where nothing was measured, pictures of the run
-    that found the same stay.
+    that found the same stay. ``view`` shows a record's schedule, for the page.
     """
     earlier = _manifest_in(task_folder(folder, 0, len(summary.tasks)))
     for position, task in enumerate(summary.tasks):
@@ -42,6 +49,8 @@ def write_outputs(
     stays = _tells_no_more_than(report, earlier)
     names = [name for name in NAMES if not (stays and (folder / name).exists())]
     if names:
+        if PAGE_NAME in names and view is not None:
+            report = job_report(store, report.job, view)
         write_report(report.model_copy(update={"numpy_latency_s": numpy_latency_s}), folder, names)
 
 

@@ -108,14 +108,17 @@ def panel_lines(progress: ShownProgress) -> list[str]:
     """The lines of the panel: how far, how fast, how good, what failed."""
     filled = round(BAR_CELLS * min(1.0, progress.trials_done / max(1, progress.trials_budget)))
     bar = "#" * filled + "." * (BAR_CELLS - filled)
-    accuracy = "" if progress.model_rank_accuracy is None else f"   model accuracy {progress.model_rank_accuracy:.2f}"
+    share = progress.model_rank_accuracy
+    accuracy = "" if share is None else f"   model accuracy {share:.2f} (chance 0.50)"
     about, digits = ("about ", 2) if progress.untuned_is_rough else ("", 4)
+    gain = ""
+    if progress.untuned_latency_s is not None:
+        faster = ratio_text(progress.untuned_latency_s, progress.best_latency_s, min(digits, 3))
+        gain = f"   untuned {about}{latency_text(progress.untuned_latency_s, digits)}   {about}{faster} faster"
     return [
         f"[{bar}] {progress.trials_done}/{progress.trials_budget} trials   {progress.trials_per_s:.1f}/s   "
         f"{duration_text(progress.elapsed_s)} gone, {duration_text(progress.seconds_left)} left",
-        f"best {latency_text(progress.best_latency_s)}   "
-        f"untuned {about}{latency_text(progress.untuned_latency_s, digits)}   "
-        f"{about}{ratio_text(progress.untuned_latency_s, progress.best_latency_s, min(digits, 3))} faster",
+        f"best {latency_text(progress.best_latency_s)}{gain}",
         f"failures {failures_text(progress.failures)}{accuracy}",
     ]
 

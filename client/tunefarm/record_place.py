@@ -59,6 +59,14 @@ class ModuleQuery:
         )
 
 
+@dataclass(frozen=True)
+class Written:
+    """How many records an export wrote, and how many it left out for which reason."""
+
+    records: int
+    left_out: tuple[tuple[int, str], ...] = ()
+
+
 class RecordPlace(Protocol):
     """Records, wherever they are. Raises BadInput, and what its store or service raises."""
 
@@ -77,8 +85,8 @@ class RecordPlace(Protocol):
     def view(self, record: TuningRecord) -> "RecordView":
         """What its trace makes of its workload."""
 
-    def export(self, folder: str, record_ids: Sequence[str]) -> int:
-        """Write records as TVM's JSON database; how many."""
+    def export(self, folder: str, record_ids: Sequence[str]) -> Written:
+        """Write records as TVM's JSON database."""
 
     def take_in(self, folder: str) -> "ImportOutcome | ImportView":
         """Take records of TVM's JSON database in, as claims."""
@@ -147,8 +155,8 @@ class LocalRecords:
 
         return schedule_view(self._machine, record)
 
-    def export(self, folder: str, record_ids: Sequence[str]) -> int:
-        """Write records as TVM's JSON database; how many."""
+    def export(self, folder: str, record_ids: Sequence[str]) -> Written:
+        """Write records as TVM's JSON database."""
         from tunefarm.database_exchange import export_records
 
         return export_records(self._machine, folder, record_ids)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tunefarm.artifact_folder import write_artifact
+from tunefarm.job_text import gain_text, interval_text
 from tunefarm.kernel_loading import load_kernel
 from tunefarm.quantities import counted, latency_text
-from tunefarm.summary_text import gain_text, interval_text
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.kernel_library.of_target import rules_of
 from tunefarm_schemas.record import TuningRecord
@@ -39,9 +39,11 @@ class TuningResult:
         """One line: what was tuned, how fast it is, and the record that says so."""
         task = self.task
         record = "no record" if task.record_id is None else f"record {task.record_id}"
-        latency = f"{latency_text(task.best_latency_s)}{interval_text(task)}{gain_text(task)}"
+        latency = f"{latency_text(task.best_latency_s)}{interval_text(task.interval_s)}"
+        latency += gain_text(task.untuned_latency_s, task.best_latency_s)
         threads = "" if self.manifest is None else f", {counted(self.manifest.num_cores, 'thread')}"
-        return f"TuningResult({visible_line(task.name)}: {latency}{threads}, {record})"
+        following = f"tunefarm report {self.summary.job_id}" if self.library is None else ".compile() or .write(folder)"
+        return f"TuningResult({visible_line(task.name)}: {latency}{threads}, {record}; next: {following})"
 
     @classmethod
     def of(cls, store: Store, summary: JobSummary) -> "TuningResult":

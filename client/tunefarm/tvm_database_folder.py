@@ -1,5 +1,6 @@
 """The folder in which TVM keeps a JSON database."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,13 @@ def write_database(folder_text: str, workloads: str, records: str) -> None:
     folder = output_folder(folder_text, field="folder")
     put_file(folder / WORKLOADS_NAME, workloads.encode(), field="folder")
     put_file(folder / RECORDS_NAME, records.encode(), field="folder")
+
+
+def opening(folder_text: str) -> str:
+    """The command that opens the database in TVM."""
+    folder = str(Path(folder_text).expanduser().resolve())
+    code = f"from tvm.s_tir.meta_schedule.database import JSONDatabase; database = JSONDatabase(work_dir={folder!r})"
+    return f"python -c {shlex.quote(code)}"
 
 
 def read_database(folder_text: str) -> tuple[str, str]:

@@ -128,6 +128,8 @@ class JobSpec(Frozen):
     """What arguments hold, by name, in every task that has them; usual numbers for all others."""
     callees: tuple[str, ...] = ()
     """Functions outside of their modules that the tasks may call, as they were allowed when the job came in."""
+    untuned_functions: tuple[str, ...] = ()
+    """Functions that came in the same modules and are no tasks, for they are not TIR: those of Relax."""
 
 
 class Job(Frozen):

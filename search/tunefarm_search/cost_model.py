@@ -8,7 +8,7 @@ import numpy as np
 
 from tunefarm_schemas.measurement import Result, Stopped, Timing
 from tunefarm_search.boosting import BoostedTrees, FeatureArray, FloatArray
-from tunefarm_search.rank_accuracy import RankAccuracy, rank_accuracy
+from tunefarm_search.rank_accuracy import RankAccuracy, placing_accuracy
 
 SPEED_TREES = 3
 ENOUGH_TO_LEARN = 8
@@ -92,7 +92,7 @@ class CostModel:
     def learn(self) -> RankAccuracy | None:
         """Grow the trees anew from all samples.
 
-        Returns how well the model, as it was, ranks the samples it had not learned from.
+        Returns how well the model, as it was, places the samples it had not learned from among all.
         """
         accuracy = self._accuracy_on_new()
         self._learned = len(self._samples)
@@ -100,10 +100,10 @@ class CostModel:
         return accuracy
 
     def _accuracy_on_new(self) -> RankAccuracy | None:
-        fresh = slice(self._learned, None)
-        said = self.predict(self._features[fresh], self._prior[fresh])
-        measured = np.array([1.0 / sample.latency_s for sample in self._samples[fresh]])
-        return rank_accuracy(said.score, measured)
+        said = self.predict(self._features, self._prior)
+        latencies_s = np.array([sample.latency_s for sample in self._samples])
+        is_bound = np.array([sample.is_censored for sample in self._samples], np.bool_)
+        return placing_accuracy(said.score, latencies_s, is_bound, self._learned)
 
     def _grow(self) -> None:
         latencies = np.array([sample.latency_s for sample in self._samples])

@@ -22,11 +22,11 @@ def workload_of(module: Any, function: str | None = None, name: str | None = Non
         name: what to call the workload; by default what the function is called.
 
     Raises:
-        BadInput: for Relax functions, an unclear choice, dynamic shapes, a function without schedulable blocks, or one
-            that works in place.
+        BadInput: for Relax functions without any of TIR, an unclear choice, dynamic shapes, a function without
+            schedulable blocks, or one that works in place.
     """
     functions = functions_of(module)
-    chosen = _choose(functions, function)
+    chosen = _choose(functions, function, untuned_functions(module))
     normalised = tvm.IRModule({ENTRY: functions[chosen].with_attr("global_symbol", ENTRY)})
     arguments = _arguments(normalised)
     _require_out_of_place(normalised)
@@ -43,10 +43,10 @@ def workload_of(module: Any, function: str | None = None, name: str | None = Non
 
 
 def functions_of(module: Any) -> dict[str, Any]:
-    """The TIR functions of a module by name.
+    """The TIR functions of a module by name, without what calls them.
 
     Raises:
-        BadInput: for anything else than a module of TIR functions.
+        BadInput: it has none.
     """
     if isinstance(module, tvm.tirx.PrimFunc):
         symbol = module.attrs.get("global_symbol") if module.attrs else None
@@ -54,17 +54,26 @@ def functions_of(module: Any) -> dict[str, Any]:
     if not isinstance(module, tvm.IRModule):
         raise BadInput("module", f"is a {type(module).__name__}.", "Give an IRModule or a PrimFunc of TensorIR.")
     found = {str(variable.name_hint): function for variable, function in module.functions.items()}
-    relax = sorted(name for name, function in found.items() if not isinstance(function, tvm.tirx.PrimFunc))
-    if relax:
-        raise BadInput(
-            "module",
-            f"holds the Relax function{'s' if len(relax) > 1 else ''} {', '.join(relax)}; only TIR is tuned.",
-            "Lower it with relax.transform.LegalizeOps, AnnotateTIROpPattern, FuseOps and FuseTIR, then give each "
-            "PrimFunc of the result.",
-        )
+    tensor_functions = {name: each for name, each in found.items() if isinstance(each, tvm.tirx.PrimFunc)}
     if not found:
         raise BadInput("module", "has no functions.", "Give a module with one TIR function.")
-    return found
+    if not tensor_functions:
+        raise BadInput(
+            "module",
+            f"holds the Relax function{'s' if len(found) > 1 else ''} {', '.join(sorted(found))} and no TIR function; "
+            "only TIR is tuned.",
+            "Lower it with relax.transform.LegalizeOps, AnnotateTIROpPattern, FuseOps and FuseTIR, and give the whole "
+            "result: its TIR functions are taken.",
+        )
+    return tensor_functions
+
+
+def untuned_functions(module: Any) -> tuple[str, ...]:
+    """The functions of a module that are not TIR, such as those of Relax, by name. They are left as they are."""
+    if not isinstance(module, tvm.IRModule):
+        return ()
+    others = [name for name, each in module.functions.items() if not isinstance(each, tvm.tirx.PrimFunc)]
+    return tuple(sorted(str(variable.name_hint) for variable in others))
 
 
 def may_stand_for(stored: Workload, given: Workload, *, with_schedules: bool) -> bool:
@@ -93,12 +102,15 @@ def _outer_names(module: Any, *, with_buffers: bool) -> list[str]:
     return names + ([str(buffer.name) for buffer in buffers] if with_buffers else [])
 
 
-def _choose(functions: Mapping[str, Any], function: str | None) -> str:
+def _choose(functions: Mapping[str, Any], function: str | None, untuned: Sequence[str]) -> str:
     if function is None and len(functions) == 1:
         return next(iter(functions))
     names = ", ".join(sorted(functions))
     if function is None:
         raise BadInput("function", f"the module has {len(functions)} functions.", f"Choose one of: {names}.")
+    if function in untuned:
+        fix = f"Choose one of the TIR functions: {names}."
+        raise BadInput("function", f"{function} is a Relax function; only TIR is tuned.", fix)
     if function not in functions:
         raise BadInput("function", f"there is no {function!r} in the module.", f"Choose one of: {names}.")
     return function

@@ -105,6 +105,17 @@ def relax_json() -> str:
 
 
 @cache
+def mixed_json() -> str:
+    """A Relax function ``main`` beside a function of TIR, ``matmul``."""
+    import tvm
+
+    tensor_function = tvm.ir.load_json(matmul_json())["main"].without_attr("global_symbol")
+    relax_module = tvm.ir.load_json(relax_json())
+    [relax_function] = relax_module.functions.values()
+    return str(tvm.ir.save_json(tvm.IRModule({"main": relax_function, "matmul": tensor_function})))
+
+
+@cache
 def tiled_trace(extent: int = 32) -> Any:
     """A trace with decisions for ``matmul_json(extent)``."""
     import tvm

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.api.modules import matmul_json, tiled_trace, two_functions_json
+from tests.api.modules import matmul_json, mixed_json, tiled_trace, two_functions_json
 from tests.api.people import person_of
 from tests.api.stored import furnished, lane, put_job
 
@@ -34,6 +34,22 @@ def test_a_job_is_made_from_a_module(alice, store):
     assert shown["name"] == "mm"
     module = alice.get(f"/v1/workloads/{workload.workload_id}/module")
     assert module.text == workload.module_json
+
+
+@pytest.mark.parametrize("which", [{"all_functions": True}, {"function": "matmul"}, {}])
+def test_a_job_takes_the_tir_functions_of_a_module_and_names_the_others(alice, which):
+    answer = alice.post("/v1/jobs", json={"modules": [{"module": mixed_json(), **which}], "target": TARGET})
+    assert answer.status_code == 202, answer.text
+    spec = answer.json()["spec"]
+    assert ([task["name"] for task in spec["tasks"]], spec["untuned_functions"]) == (["matmul"], ["main"])
+
+
+def test_a_relax_function_that_is_asked_for_is_refused_by_its_kind(alice):
+    body = {"modules": [{"module": mixed_json(), "function": "main"}], "target": TARGET}
+    problem = alice.post("/v1/jobs", json=body)
+    assert problem.status_code == 422
+    assert problem.json()["field"] == "function"
+    assert "main is a Relax function" in problem.json()["detail"]
 
 
 def test_a_job_is_made_from_an_upload_and_from_a_stored_workload(alice):

@@ -128,3 +128,18 @@ def test_lanes_are_drained_and_resumed(alice, store):
             assert store.lane_requests()["host-7/cpu-0"] == verb
     assert alice.get(f"/v1/workers/{worker['worker_id']}").json()["requested"] == "resume"
     assert alice.post("/v1/workers/none:drain").status_code == 404
+
+
+def test_an_export_says_how_many_records_it_leaves_out_and_why(alice, store):
+    published = alice.post("/v1/records", json=claim()).json()
+    stable = RecordKey.model_validate(published["key"])
+    for record_id, abi in (("kept", "stable"), ("packed", "packed")):
+        key = stable.model_copy(update={"abi": abi})
+        made = record(record_id, 1e-4, key=key, status=RecordStatus.VERIFIED, tenant="alice")
+        store.put_record("alice", None, made)
+    exported = alice.post("/v1/records:export", json={}).json()
+    assert exported["exported"] == 1
+    reasons = [(each["records"], each["reason"].partition(":")[0]) for each in exported["left_out"]]
+    assert reasons == [(1, "packed"), (1, "claimed")]
+    with_claims = alice.post("/v1/records:export", json={"include_claimed": True}).json()
+    assert (with_claims["exported"], [each["records"] for each in with_claims["left_out"]]) == (2, [1])

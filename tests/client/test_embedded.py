@@ -37,11 +37,19 @@ elif sys.argv[2] == "seed":
     checked(result)
     assert len(str(result)) < 300
     assert any("Vectorize" in step.trace for step in result.task.improvements)
+elif sys.argv[2] == "mixed":
+    import warnings
+    from mixed_module import Model
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = tunefarm.embedded.tune(Model, function="scaled", trials=2)
+    assert any("the Relax function main" in str(each.message) for each in caught), caught
+    assert result.task.name == "scaled"
 """
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("case", ["space", "seed"])
+@pytest.mark.parametrize("case", ["space", "seed", "mixed"])
 def test_a_program_tunes_what_it_holds(programs: Path, environment: dict[str, str], case: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM, str(programs), case],

@@ -194,6 +194,20 @@ def test_a_schedule_by_hand_becomes_a_seed_that_can_be_given_again(
     assert understand(program, seeds=(str(tmp_path / "seed.json"),)).seed_traces == (by_hand,)
 
 
+def test_of_a_module_whose_main_is_relax_the_tir_functions_are_taken(understand: Understand, programs: Path) -> None:
+    module = str(programs / "mixed_module.py")
+    answer = understand(module, all_functions=True)
+    assert [workload.name for workload in answer.workloads] == ["scaled", "shifted"]
+    assert answer.untuned_functions == ("main",)
+    assert [workload.name for workload in understand(module, function="scaled").workloads] == ["scaled"]
+    with pytest.raises(BadInput, match="several functions: scaled, shifted"):
+        understand(module)
+    for which in ({"function": "main"}, {}):
+        with pytest.raises(BadInput, match="main is a Relax function") as refused:
+            understand(module if which else f"{module}:main", **which)
+        assert "scaled, shifted" in refused.value.fix
+
+
 RELAX_FIX = "LegalizeOps"
 
 

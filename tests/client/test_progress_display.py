@@ -99,3 +99,10 @@ def test_a_terminal_gets_a_panel_that_goes_away() -> None:
     assert "32/128" not in shown
     assert b"32/128" in written
     assert not screen.cursor.hidden
+
+
+def test_where_the_untuned_function_has_no_time_there_is_no_ratio() -> None:
+    text = "\n".join(panel_lines(progress().model_copy(update={"untuned_latency_s": None})))
+    assert "best 10 us" in text
+    assert "untuned" not in text
+    assert "faster" not in text

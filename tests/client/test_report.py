@@ -1,17 +1,21 @@
 """The page on a job, from figures that are made here."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.acceptance.command import HANG_S
+from tunefarm.confined.record_view import RecordView
 from tunefarm.report import plots
-from tunefarm.report.job_report import JobReport, Step, TaskReport, pair_accuracy
+from tunefarm.report.job_report import JobReport, Step, TaskReport
 from tunefarm.report.page import render_page
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.job import Effort, Job, JobOutcome, JobSpec, JobState, StopReason
 from tunefarm_schemas.workload import Task
-from tunefarm_services.tuner.summary import TaskSummary
+from tunefarm_services.tuner.summary import ModelAccuracy, TaskSummary
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +61,14 @@ def report_of(name: str, *, message: str = "") -> JobReport:
         steps=(Step(elapsed_s=1.0, trials=1, latency_s=1e-4), Step(elapsed_s=2.0, trials=9, latency_s=1e-5)),
         trials=((1, 1e-4), (9, 1e-5), (12, 3e-5)),
         failures={"crash": 2},
-        accuracy=((16, 0.6), (24, 0.8)),
+        accuracy=(
+            ModelAccuracy(known=16, new=8, pairs=50, share=0.8),
+            ModelAccuracy(known=40, new=24, pairs=150, share=0.9),
+        ),
+        floating_point_operations=2e6,
+        processor="A Processor, 2 cores",
+        code_generator="tvm-0.27.0+llvm-22.1",
+        schedule=RecordView(script="def <main>(): ...", trace_python="sch.split()", difference=""),
     )
     return JobReport(job=job, tasks=(task,), seconds={"total": 3.0, "build": 2.0, "run": 0.5}, numpy_latency_s=2e-5)
 
@@ -66,7 +77,7 @@ def test_the_page_shows_every_plot_and_needs_nothing_else() -> None:
     page = render_page(report_of("matmul"))
     for title in ("over time", "over trials", "Failures by reason", "cost model", "Where the seconds went"):
         assert title in page
-    assert page.count("<svg") == 5
+    assert page.count("<svg") == 10, "each for a wide and for a narrow screen"
     assert not re.search(r"<script|<link|<img|@import|src=", page)
 
 
@@ -76,7 +87,7 @@ def test_what_there_is_nothing_to_draw_of_is_said_in_words() -> None:
     page = render_page(report.model_copy(update={"tasks": (empty,), "seconds": {"total": 3.0}}))
     for words in ("No trial failed.", "Too few trials", "Nothing was measured."):
         assert words in page
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 4
 
 
 def test_a_page_on_several_tasks_has_a_part_for_each() -> None:
@@ -88,7 +99,7 @@ def test_a_page_on_several_tasks_has_a_part_for_each() -> None:
 
 
 def test_each_plot_says_what_it_shows_to_those_who_do_not_see_it() -> None:
-    assert render_page(report_of("matmul")).count('role="img" aria-label="') == 5
+    assert render_page(report_of("matmul")).count('role="img" aria-label="') == 10
 
 
 def test_nothing_of_a_user_is_markup() -> None:
@@ -112,7 +123,71 @@ def test_a_plot_is_a_picture(tmp_path: Path) -> None:
     assert image.startswith(b"\x89PNG")
 
 
-def test_pair_accuracy_is_the_share_of_pairs_in_the_right_order() -> None:
-    assert pair_accuracy([(3.0, 1.0), (2.0, 2.0), (1.0, 3.0)]) == 1.0
-    assert pair_accuracy([(1.0, 1.0), (2.0, 2.0)]) == 0.0
-    assert pair_accuracy([]) == 0.5
+def with_accuracy(share: float) -> JobReport:
+    report = report_of("matmul")
+    accuracy = tuple(each.model_copy(update={"share": share}) for each in report.tasks[0].accuracy)
+    return report.model_copy(update={"tasks": (report.tasks[0].model_copy(update={"accuracy": accuracy}),)})
+
+
+@pytest.mark.parametrize(
+    ("share", "says", "says_not"),
+    [
+        (0.9, "90% of 200 pairs, ties left out; chance is", "no better"),
+        (0.48, "no better than chance so far", "chance is 50%"),
+    ],
+)
+def test_a_model_that_is_no_better_than_chance_is_said_to_be_so(share: float, says: str, says_not: str) -> None:
+    page = render_page(with_accuracy(share))
+    assert says in page
+    assert says_not not in page
+
+
+def test_the_page_tells_the_schedule_the_speed_and_what_it_was_measured_with() -> None:
+    page = render_page(report_of("matmul"))
+    for words in ("def &lt;main&gt;(): ...", "sch.split()", "200 GFLOP/s", "A Processor, 2 cores", "llvm-22.1"):
+        assert words in page
+    assert "20 us on as many threads: what ships is 2x as fast" in page
+
+
+def test_what_was_verified_is_a_mark_beside_what_was_measured() -> None:
+    task = report_of("matmul").tasks[0]
+    slower = task.model_copy(update={"summary": task.summary.model_copy(update={"best_latency_s": 2e-5})})
+    axes = plots.latency_over_time(slower, 3.0).axes[0]
+    marks = {str(line.get_label()): line.get_xydata().tolist() for line in axes.lines}
+    assert marks["measured: 10 us"] == [[2.0, 1e-5]]
+    assert marks["verified: 20 us"] == [[3.0, 2e-5]]
+    heights = [latency_s for _, latency_s in marks["best so far"]]
+    assert heights == sorted(heights, reverse=True)
+    unverified = slower.model_copy(update={"summary": slower.summary.model_copy(update={"record_id": None})})
+    axes = plots.latency_over_time(unverified, 3.0).axes[0]
+    assert not [line for line in axes.lines if str(line.get_label()).startswith("verified")]
+
+
+PROBE = """<script>addEventListener("load", () => {
+  const shown = [...document.querySelectorAll("svg")].filter(svg => svg.getClientRects().length)
+  const widest = Math.max(...shown.map(svg => svg.getBoundingClientRect().right))
+  parent.postMessage(`${document.documentElement.scrollWidth} ${Math.ceil(widest)} ${shown.length}`, "*")
+})</script>"""
+FRAME = """<script>addEventListener("message", event => document.body.id = event.data)</script>
+<iframe src="report.html" style="width:{width}px;height:600px;border:0"></iframe>"""
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
+@pytest.mark.parametrize("width", [360, 1200])
+def test_the_page_is_no_wider_than_the_screen(tmp_path: Path, width: int) -> None:
+    page = render_page(report_of("a_function_of_a_rather_long_name" * 3))
+    (tmp_path / "report.html").write_text(re.sub(r"<meta http-equiv=.*?>", PROBE, page))
+    (tmp_path / "frame.html").write_text(f"<!doctype html><body>{FRAME.format(width=width)}")
+    options = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile")
+    ended = subprocess.run(
+        ["chromium", *options, "--virtual-time-budget=5000", "--dump-dom", f"file://{tmp_path}/frame.html"],
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+    told = re.search(r'<body id="(\d+) (\d+) (\d+)"', ended.stdout)
+    assert told is not None, ended.stderr[-2000:]
+    page_width, right, shown = map(int, told.groups())
+    assert page_width <= width
+    assert right <= width
+    assert shown == 5

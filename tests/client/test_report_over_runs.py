@@ -17,7 +17,7 @@ from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.job import JobOutcome
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.summary import Improvement, JobSummary, TaskSummary
+from tunefarm_services.tuner.summary import Improvement, JobSummary, ModelAccuracy, TaskSummary
 
 UNTUNED_S = 1e-3
 LIBRARY = kernel_library()
@@ -158,7 +158,32 @@ def test_a_repeat_shows_what_was_found_and_how_long_that_took(store: Store) -> N
     assert over_time(task_of(held)) == FIRST_OVER_TIME
     assert over_trials(task_of(held)) == [*FIRST_OVER_TRIALS, (4.0, 4e-4)]
     page = render_page(job_report(store, store.job(TENANT, held.lease.job_id)))
-    assert "none, answered from the store" in page
+    assert "answered from the store, 0 trials" in page
+
+
+def test_what_is_verified_slower_is_no_step_of_the_best_so_far(store: Store) -> None:
+    held, summary = first_run(store, with_artifact(store, "r1"))
+    (task,) = summary.tasks
+    verified = Improvement(elapsed_s=8.0, trials=4, latency_s=6e-4, trace="[[],[]]", is_verified=True)
+    told_before = verified.model_copy(update={"is_verified": False})  # as an earlier version told it
+    for last in (verified, told_before):
+        improved = task.model_copy(update={"improvements": (*task.improvements, last), "best_latency_s": 6e-4})
+        event = summary.model_copy(update={"tasks": (improved,)})
+        held.store.append_event(held.lease, "summary", event.model_dump(mode="json"))
+        figure = plots.latency_over_time(task_of(held), 9.0)
+        assert drawn(figure, "best so far") == FIRST_OVER_TIME
+        assert drawn(figure, "measured: 400 us") == [(2.0, 4e-4)]
+        assert drawn(figure, "verified: 600 us") == [(9.0, 6e-4)]
+
+
+def test_the_accuracy_of_all_runs_is_told_in_order(store: Store) -> None:
+    held, summary = first_run(store)
+    (task,) = summary.tasks
+    for known in (24, 16):
+        accuracy = (ModelAccuracy(known=known, new=8, pairs=50, share=0.7),)
+        event = summary.model_copy(update={"tasks": (task.model_copy(update={"model_accuracy": accuracy}),)})
+        held.store.append_event(held.lease, "summary", event.model_dump(mode="json"))
+    assert [each.known for each in task_of(held).accuracy] == [16, 24]
 
 
 def with_artifact(store: Store, record_id: str) -> str:

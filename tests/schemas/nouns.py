@@ -121,6 +121,7 @@ _SPEC = JobSpec(
     kind="measure",
     deadline_s=3600.5,
     input_specs=(_UNIFORM, _GIVEN),
+    untuned_functions=("forward",),
 )
 _EXPLORATION_KEY = ExplorationKey(
     tenant="local",

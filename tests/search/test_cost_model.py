@@ -7,7 +7,7 @@ import pytest
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.measurement import Failed, Stopped, Timing
 from tunefarm_search.cost_model import CostModel, Sample, sample_of
-from tunefarm_search.rank_accuracy import rank_accuracy
+from tunefarm_search.rank_accuracy import placing_accuracy, rank_accuracy
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 
@@ -103,6 +103,43 @@ def test_accuracy_is_that_of_the_model_before_it_learned() -> None:
     assert accuracy is not None
     assert 0.85 < accuracy.pair_accuracy <= 1.0
     assert accuracy.samples == 16
+
+
+def test_new_samples_are_placed_among_all_and_not_only_among_each_other() -> None:
+    known_s, new_s = [1e-5, 2e-5, 4e-5, 8e-5], [1.01e-5, 1.02e-5]
+    latencies_s, score = np.array(known_s + new_s), np.array([3.0, 2.0, 1.0, 0.0, 2.5, 2.4])
+    nothing = np.zeros(6, np.bool_)
+    found = placing_accuracy(score, latencies_s, nothing, first_new=4)
+    assert found is not None
+    # Each of the two against the three that are slower; against the best and each other they are ties.
+    assert (found.pair_accuracy, found.pairs, found.samples, found.known) == (1.0, 6, 2, 6)
+    upside_down = placing_accuracy(-score, latencies_s, nothing, first_new=4)
+    assert upside_down is not None
+    assert upside_down.pair_accuracy == 0.0
+    assert placing_accuracy(np.zeros(6), latencies_s, nothing, first_new=4) is None
+
+
+def test_a_bound_decides_only_what_it_bounds() -> None:
+    score = np.array([1.0, 0.0])
+    for earlier_s, new_s, bounds, is_decided in (
+        (1e-5, 2e-5, (False, True), True),  # the new one takes at least twice as long
+        (2e-5, 1e-5, (False, True), False),  # how much longer than that is not known
+        (2e-5, 1e-5, (True, False), True),
+        (1e-5, 2e-5, (True, False), False),
+        (1e-5, 2e-5, (True, True), False),
+        (2e-5, float("inf"), (True, False), True),  # a failure is worse than anything
+        (float("inf"), float("inf"), (False, False), False),
+    ):
+        found = placing_accuracy(score, np.array([earlier_s, new_s]), np.array(bounds), first_new=1)
+        assert (found is not None) == is_decided, (earlier_s, new_s, bounds)
+
+
+def test_a_model_without_knowledge_places_as_chance_does() -> None:
+    random = np.random.default_rng(3)
+    latencies_s = random.permutation(np.geomspace(1e-5, 1e-3, 400))
+    found = placing_accuracy(random.random(400), latencies_s, np.zeros(400, np.bool_), first_new=100)
+    assert found is not None
+    assert abs(found.pair_accuracy - 0.5) < 0.1
 
 
 def test_rank_accuracy_counts_pairs() -> None:

@@ -8,7 +8,7 @@ from tvm.script import tirx as T
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.workload import Workload
-from tunefarm_search.workload import may_stand_for, workload_of
+from tunefarm_search.workload import may_stand_for, untuned_functions, workload_of
 
 
 @I.ir_module
@@ -183,9 +183,18 @@ def test_what_cannot_be_tuned_is_refused_with_a_way_out(function: str | None, sa
         workload_of(SeveralFunctions, function)
 
 
-def test_a_relax_module_is_refused_with_what_to_do() -> None:
-    with pytest.raises(BadInput, match="LegalizeOps"):
+def test_a_relax_module_without_tir_is_refused_with_what_to_do() -> None:
+    with pytest.raises(BadInput, match=r"Relax function forward and no TIR function.*LegalizeOps"):
         workload_of(RelaxModule)
+
+
+def test_relax_functions_beside_tir_are_left_as_they_are() -> None:
+    mixed = tvm.IRModule({**SeveralFunctions.functions, **RelaxModule.functions})
+    assert untuned_functions(mixed) == ("forward",)
+    assert untuned_functions(SeveralFunctions) == ()
+    assert workload_of(mixed, "add_one") == workload_of(SeveralFunctions, "add_one")
+    with pytest.raises(BadInput, match="forward is a Relax function"):
+        workload_of(mixed, "forward")
 
 
 def test_something_else_than_a_module_is_refused() -> None:

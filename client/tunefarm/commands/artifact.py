@@ -1,5 +1,6 @@
 """``tunefarm artifact``: from a record to a library, and a library on trial."""
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -7,6 +8,7 @@ import typer
 from tunefarm.commands.remote_options import Api, Remote
 from tunefarm.console import complain, say
 from tunefarm.exit_code import ExitCode
+from tunefarm.next_step import loading, tell_next, trying
 from tunefarm.quantities import latency_text
 from tunefarm.tables import print_json
 
@@ -46,6 +48,7 @@ def build(
         print_json({"artifact_id": artifact_id, "library": str(path)})
     else:
         say(f"{path}\n{path.parent / 'manifest.json'}")
+        tell_next(trying(path.parent))
     return ExitCode.FINE
 
 
@@ -67,6 +70,9 @@ def run(
         trial = try_and_compare(manifest, place / library_name(manifest), module_json, callee)
     if trial.is_wrong:
         complain(f"tunefarm: the library is wrong: {_error_text(trial)}; do not ship it.")
+        if not as_json:
+            reason = "artifact run found it wrong"
+            tell_next(f"tunefarm records retract {shlex.quote(manifest.record_id)} --reason {shlex.quote(reason)}")
         return ExitCode.NO_VALID_KERNEL
     if as_json:
         print_json(trial.model_dump(mode="json"))
@@ -76,6 +82,7 @@ def run(
         say("not checked: there is no workload.json beside the manifest to compare with")
     else:
         say(f"correct: {_error_text(trial)}")
+    tell_next(loading(manifest, place / library_name(manifest)))
     return ExitCode.FINE
 
 

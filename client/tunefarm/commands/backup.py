@@ -1,11 +1,13 @@
 """``tunefarm db backup`` and ``tunefarm db restore``."""
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
+from tunefarm.next_step import tell_next
 from tunefarm.quantities import bytes_text
 from tunefarm.tables import print_json
 
@@ -30,6 +32,8 @@ def backup(
 
     report = back_up(Settings(), file, replace=replace)
     _tell(report, "backed up", as_json=as_json)
+    if not as_json:
+        tell_next("tunefarm db check" if report.left_out else f"tunefarm db restore {shlex.quote(str(report.path))}")
     return ExitCode.BAD_INPUT if report.left_out else ExitCode.FINE
 
 
@@ -46,7 +50,10 @@ def restore(
     report = restore_store(Settings(), file, replace=replace)
     _tell(report, "restored", as_json=as_json)
     if report.revision != NEEDED and not as_json:
-        say(f"it is at schema revision {report.revision}, this version needs {NEEDED}; next: tunefarm db upgrade")
+        say(f"it is at schema revision {report.revision}, this version needs {NEEDED}")
+        tell_next("tunefarm db upgrade")
+    elif not as_json:
+        tell_next("tunefarm db check")
     return ExitCode.FINE
 
 

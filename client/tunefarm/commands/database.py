@@ -7,6 +7,7 @@ import typer
 from tunefarm.commands.backup import backup, restore
 from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
+from tunefarm.next_step import tell_next
 from tunefarm.quantities import bytes_text
 from tunefarm.tables import print_json, print_rows
 
@@ -29,6 +30,7 @@ def upgrade(
         print_json({"revision": revision})
     else:
         say(f"the database is at revision {revision}")
+        tell_next("tunefarm db check")
     return ExitCode.FINE
 
 
@@ -47,6 +49,7 @@ def rehash(as_json: AsJson = False) -> int:
         for problem in done.refused:
             say(problem)
         say(f"{done.rehashed} workloads have the hashes of TVM {done.tvm_version}, {len(done.refused)} problems")
+        tell_next("tunefarm db check")
     return ExitCode.BAD_INPUT if done.refused else ExitCode.FINE
 
 
@@ -63,6 +66,7 @@ def check(as_json: AsJson = False) -> int:
         for problem in found.problems:
             say(problem)
         say(f"{found.blobs_checked} blobs checked, {len(found.problems)} problems")
+        tell_next("tunefarm db restore BACKUP --replace" if found.problems else "tunefarm db stats")
     return ExitCode.BAD_INPUT if found.problems else ExitCode.FINE
 
 
@@ -77,6 +81,7 @@ def gc(as_json: AsJson = False) -> int:
         print_json(done.model_dump(mode="json"))
     else:
         say(f"{done.removed} blobs removed, {bytes_text(done.freed_bytes)} freed, {done.kept} kept")
+        tell_next("tunefarm db stats")
     return ExitCode.FINE
 
 

@@ -7,6 +7,7 @@ import typer
 from tunefarm.commands.remote_options import Api, AsJson
 from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
+from tunefarm.next_step import tell_next, with_api
 from tunefarm.remote.device_calls import LaneVerb
 from tunefarm.remote.views import DeviceView, WorkerView
 from tunefarm.tables import print_json, print_rows
@@ -79,6 +80,7 @@ def _ask(verb: LaneVerb, device_id: str, api: str | None, *, as_json: bool) -> i
     else:
         states = " ".join(f"{state}:{count}" for state, count in sorted(device.lane_states.items()))
         say(f"device {device_id} is asked for {verb}; its lanes are {states}")
+        tell_next(f"tunefarm devices show {device_id} {with_api(api)}".rstrip())
     return ExitCode.FINE
 
 

@@ -6,6 +6,8 @@ import typer
 
 from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
+from tunefarm.next_step import tell_next
+from tunefarm.quantities import counted
 from tunefarm.tables import print_json
 from tunefarm_schemas.visible_text import visible_line
 
@@ -23,5 +25,6 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
             say(visible_line(f"{finding.level:6} {finding.subject}: {finding.text}"))
             if finding.fix:
                 say(f"       {finding.fix}")
-        say("this machine is fit for tuning" if not wrong else f"{len(wrong)} things have to be put right first")
+        say("this machine is fit for tuning" if not wrong else f"{counted(len(wrong), 'thing')} to be put right first")
+        tell_next("tunefarm tune builtin:matmul_bias_relu" if not wrong else "tunefarm doctor")
     return ExitCode.FINE if not wrong else ExitCode.BAD_INPUT

@@ -7,18 +7,21 @@ import typer
 from tunefarm.commands.remote_options import Api, AsJson, JobId
 from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
+from tunefarm.next_step import tell_next, with_api
 from tunefarm.tables import print_json
 
 
 def watch(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     """Show a job's progress until it ends. Ctrl-C leaves the job alone."""
     from tunefarm.client import Client
-    from tunefarm.remote.job_report import tell_end
+    from tunefarm.remote.job_report import tell_end, tell_next_of
 
     with Client(api) as client:
         job = client.jobs.get(job_id)
         job.wait()
-        return tell_end(job, as_json=as_json)
+        code = tell_end(job, as_json=as_json)
+        tell_next_of(job, api, as_json=as_json)
+        return code
 
 
 def logs(
@@ -65,4 +68,6 @@ def _ask(verb: str, job_id: str, api: str | None, *, as_json: bool) -> int:
         print_json(view.model_dump(mode="json"))
     else:
         say(f"job {job_id} is asked to {verb}; it is {view.outcome or view.state}")
+        following = {"pause": "resume", "resume": "watch", "cancel": "jobs show"}[verb]
+        tell_next(f"tunefarm {following} {job_id} {with_api(api)}".rstrip())
     return ExitCode.FINE

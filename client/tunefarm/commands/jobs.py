@@ -42,17 +42,19 @@ def list_jobs(
 def show_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     """Show a job, and how it ended."""
     from tunefarm.client import Client
-    from tunefarm.remote.job_report import job_text
+    from tunefarm.job_text import job_text
+    from tunefarm.remote.job_report import tell_next_of
 
     with Client(api) as client:
         job = client.jobs.get(job_id)
-        summary = job.read_summary()
+        job.summary = summary = job.read_summary()
     if as_json:
         print_json({"job": job.view.model_dump(mode="json"), "summary": summary or None})
     else:
         print_rows(HEADINGS, [job_row(job.view)], empty="")
         if summary:
             say(job_text(summary))
+        tell_next_of(job, api, as_json=as_json)
     return ExitCode.FINE
 
 

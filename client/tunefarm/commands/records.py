@@ -1,5 +1,6 @@
 """``tunefarm records``: look at what was learnt, carry it elsewhere, take it back."""
 
+import shlex
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -9,10 +10,12 @@ from tunefarm.commands.remote_options import Api, Remote
 from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
 from tunefarm.job_options import require_protocol
-from tunefarm.quantities import latency_text, ratio_text
+from tunefarm.next_step import at_service, building, tell_next, with_api
+from tunefarm.quantities import counted, latency_text, ratio_text
 from tunefarm.record_place import ModuleQuery, RecordPlace, record_place
 from tunefarm.tables import print_json, print_rows
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.record import MatchKind, RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.visible_text import visible_line
 
@@ -85,7 +88,12 @@ def best(
         print_json([match.model_dump(mode="json") for match in matches])
     else:
         rows = [_match_row(match, names[match.record.key.workload_id]) for match in matches]
-        print_rows(("match", *HEADINGS), rows, empty="no record; make one: tunefarm tune MODULE")
+        print_rows(("match", *HEADINGS), rows, empty="no record")
+        service = _service_words(api, remote=remote)
+        if matches and matches[0].match is MatchKind.EXACT:
+            tell_next(building(matches[0].record.record_id, service))
+        else:
+            tell_next(_tuning(module, service, api))
     return ExitCode.FINE
 
 
@@ -102,6 +110,8 @@ def show(record_id: RecordId, api: Api = None, remote: Remote = False, as_json: 
     print_rows(HEADINGS, [_row(record, name)], empty="")
     for title, text in (("Scheduled", view.script), ("Trace", view.trace_python), ("Changes", view.difference)):
         say(f"\n# {title}\n{text}")
+    if record.status is RecordStatus.VERIFIED:
+        tell_next(building(record.record_id, _service_words(api, remote=remote)))
     return ExitCode.FINE
 
 
@@ -113,13 +123,21 @@ def export(
     remote: Remote = False,
     as_json: AsJson = False,
 ) -> int:
-    """Write records as a TVM MetaSchedule JSON database."""
+    """Write records as a TVM MetaSchedule JSON database: all verified ones that it can hold, or those named."""
     with record_place(api, remote=remote, needs_tvm=True) as place:
         written = place.export(folder, record_ids or ())
     if as_json:
-        print_json({"records": written, "folder": folder})
-    else:
-        say(f"{written} records are in {folder}: database_workload.json, database_tuning_record.json")
+        missing: list[JsonValue] = [{"records": count, "reason": reason} for count, reason in written.left_out]
+        print_json({"records": written.records, "folder": folder, "left_out": missing})
+        return ExitCode.FINE
+    count = counted(written.records, "record")
+    say(f"{count} in {folder}: database_workload.json, database_tuning_record.json")
+    for left_out, reason in written.left_out:
+        say(visible_line(f"left out: {counted(left_out, 'record')}, {reason}"))
+    if written.records:
+        from tunefarm.tvm_database_folder import opening
+
+        tell_next(opening(folder))
     return ExitCode.FINE
 
 
@@ -145,6 +163,9 @@ def import_records(
         say(visible_line(f"  {refusal.file}, line {refusal.line}: {refusal.reason}"))
     if refused > MOST_SHOWN:
         say(f"  and {refused - MOST_SHOWN} more; --json lists the first {len(outcome.refusals)}")
+    if taken or known:
+        words = f"tunefarm records list --status claimed {_service_words(api, remote=remote)}"
+        tell_next(words.rstrip())
     return code
 
 
@@ -177,6 +198,7 @@ def publish(
         print_json(record.model_dump(mode="json"))
     else:
         print_rows(HEADINGS, [_row(record, name)], empty="")
+        tell_next(_tuning(module, _service_words(api, remote=remote), api))
     return ExitCode.FINE
 
 
@@ -196,7 +218,20 @@ def retract(
         print_json({"record_id": record.record_id, "status": RecordStatus.RETRACTED.value})
     else:
         say(f"record {record.record_id} is retracted")
+        tell_next(f"tunefarm records list --status verified {_service_words(api, remote=remote)}".rstrip())
     return ExitCode.FINE
+
+
+def _service_words(api: str | None, *, remote: bool) -> str:
+    """How the next command looks where this one did."""
+    return at_service(api) if remote or api is not None else ""
+
+
+def _tuning(module: str, service: str, api: str | None) -> str:
+    """The command that makes a verified record of a module, where this one looked."""
+    if not service:
+        return f"tunefarm tune {shlex.quote(module)}"
+    return f"tunefarm submit {shlex.quote(module)} --wait {with_api(api)}".rstrip()
 
 
 def _names(place: RecordPlace, records: Sequence[TuningRecord]) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """``tunefarm report``: one page on what happened in a job."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from tunefarm.exit_code import ExitCode
 from tunefarm.tables import print_json
 from tunefarm.user_files import put_file
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.job import JobOutcome
 
 
 def report(
@@ -20,14 +22,19 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead.")] = False,
 ) -> int:
     """Write one HTML page on a job: latencies, failures, the model, and where the time went."""
+    from tunefarm.builtin.numpy_latency import numpy_latency_s
     from tunefarm.installation import private_folder
     from tunefarm.machine import Machine
+    from tunefarm.record_queries import schedule_view
     from tunefarm.report.job_report import job_report, latest_job
     from tunefarm.report.page import render_page
     from tunefarm.report.plots import prepare_matplotlib
 
     with Machine() as machine:
-        figures = job_report(machine.store, latest_job(machine.store, job_id))
+        job = latest_job(machine.store, job_id)
+        figures = job_report(machine.store, job, partial(schedule_view, machine))
+        if job.outcome is JobOutcome.SUCCEEDED:
+            figures = figures.model_copy(update={"numpy_latency_s": numpy_latency_s(machine.store, job)})
         prepare_matplotlib(private_folder(machine.settings, "matplotlib"))
     if as_json:
         print_json(figures.model_dump(mode="json"))

@@ -15,9 +15,11 @@ from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import parse_module_source
 from tunefarm.job_options import output_folder
 from tunefarm.label_option import labels_of_texts
+from tunefarm.next_step import tell_next, trying, watching
 from tunefarm.python_input import schedule_source, seed_source_of_text
 from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm.tables import print_json
+from tunefarm.untuned_functions import untuned_text
 from tunefarm_schemas.bad_input import BadInput
 
 if TYPE_CHECKING:
@@ -122,28 +124,36 @@ def _submit(
         for note in conversion.notes:
             complain(note)
         job = client.submit(conversion, options)
+        untuned = conversion.untuned_functions or job.view.spec.untuned_functions
+        if untuned:
+            complain(untuned_text(untuned))
         if wait:
-            return _wait(job, folder, as_json=as_json)
+            return _wait(job, folder, api, as_json=as_json)
     if as_json:
         print_json(job.view.model_dump(mode="json"))
     else:
         say(job.job_id)
-        complain(f"watch it with: tunefarm watch {job.job_id}")
+        tell_next(watching(job.job_id, api))
     return ExitCode.FINE
 
 
-def _wait(job: "RemoteJob", folder: Path | None, *, as_json: bool) -> int:
+def _wait(job: "RemoteJob", folder: Path | None, api: str | None, *, as_json: bool) -> int:
 
     from tunefarm.artifact_folder import task_folder
-    from tunefarm.remote.job_report import tell_end
+    from tunefarm.remote.job_report import tell_end, tell_next_of
 
     complain(f"job {job.job_id}; Ctrl-C leaves it running")
     job.wait()
     code = tell_end(job, as_json=as_json)
-    if code == ExitCode.FINE and folder is not None:
-        artifacts = job.artifacts()
-        for number, artifact in enumerate(artifacts):
-            if artifact is not None:
-                path = artifact.write(task_folder(folder, number, len(artifacts)))
-                complain(f"library and manifest are in {path.parent}")
+    if code != ExitCode.FINE or folder is None:
+        tell_next_of(job, api, as_json=as_json)
+        return code
+    written = []
+    artifacts = job.artifacts()
+    for number, artifact in enumerate(artifacts):
+        if artifact is not None:
+            written.append(artifact.write(task_folder(folder, number, len(artifacts))).parent)
+            complain(f"library and manifest are in {written[-1]}")
+    if written and not as_json:
+        tell_next(trying(written[0]))
     return code

@@ -1,5 +1,6 @@
 """``tunefarm token``: who may use the service. Works on the database itself, as its operator."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ import typer
 
 from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
+from tunefarm.next_step import tell_next
 from tunefarm.tables import print_json, print_rows
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.token import Scope, Token
@@ -45,6 +47,7 @@ def create(
         print_json({"token": text, **made.model_dump(mode="json")})
     else:
         say(text)
+        tell_next("set TUNEFARM_API_TOKEN to it, and TUNEFARM_API_URL to the service, where it is used")
     return ExitCode.FINE
 
 
@@ -73,6 +76,7 @@ def revoke(
     with _store(create=False) as store:
         store.revoke_token(tenant, token_id)
     say(f"{token_id} is revoked")
+    tell_next(f"tunefarm token list --tenant {shlex.quote(tenant)}")
     return ExitCode.FINE
 
 

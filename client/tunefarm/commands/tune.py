@@ -1,5 +1,6 @@
 """``tunefarm tune``: from a module to its fastest schedule on this machine."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,8 +14,10 @@ from tunefarm.input_option import inputs_of_texts
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import ModuleSource, parse_module_source
 from tunefarm.job_options import JobOptions, output_folder
+from tunefarm.next_step import building, tell_next, trying
 from tunefarm.python_input import schedule_source, seed_source_of_text
 from tunefarm.resume_option import LATEST
+from tunefarm.untuned_functions import untuned_text
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.job import Job, JobOutcome
 
@@ -153,6 +156,8 @@ def _job(
     answer = machine.understand(request)
     for note in answer.notes:
         display.say(note)
+    if answer.untuned_functions:
+        display.say(untuned_text(answer.untuned_functions))
     return machine.create_job(answer, options)
 
 
@@ -163,7 +168,7 @@ def _work(machine: "Machine", job: Job, display: "ProgressDisplay") -> "JobSumma
     from tunefarm_sandbox.fork_server import ForkFailed
 
     for lack in abilities().missing():
-        display.say(f"candidates are confined less than they could be: {lack}")
+        display.say(f"candidates are confined less than they could be: {lack}; see: tunefarm doctor")
 
     try:
         supervisor = machine.supervisor(started_at_s=process_started_at_s(), on_progress=display.show)
@@ -175,16 +180,13 @@ def _work(machine: "Machine", job: Job, display: "ProgressDisplay") -> "JobSumma
 
 
 def _numpy_latency_s(machine: "Machine", job: Job, summary: "JobSummary") -> float | None:
-    from tunefarm.builtin.catalogue import parse_builtin
-    from tunefarm.builtin.numpy_equivalent import time_by_numpy
+    from tunefarm.builtin.numpy_latency import numpy_latency_s
 
-    label = job.spec.labels.get("module", "")
-    if not label.startswith("builtin:") or summary.outcome is not JobOutcome.SUCCEEDED:
+    if summary.outcome is not JobOutcome.SUCCEEDED:
         return None
     if all(task.answered_from_store for task in summary.tasks):
         return None  # nothing was measured now, and waiting for this would be most of the time
-    num_cores = machine.store.target(job.spec.tasks[0].target_id).num_cores
-    return time_by_numpy(parse_builtin(label.removeprefix("builtin:")), num_cores)
+    return numpy_latency_s(machine.store, job)
 
 
 def _write_outputs(
@@ -194,12 +196,14 @@ def _write_outputs(
         return
     from tunefarm.installation import private_folder
     from tunefarm.output_folder import write_outputs
+    from tunefarm.record_queries import schedule_view
     from tunefarm.report.plots import prepare_matplotlib
     from tunefarm_services.store import LOCAL_TENANT
 
     prepare_matplotlib(private_folder(machine.settings, "matplotlib"))
     callees = machine.settings.callees.get(LOCAL_TENANT, ())
-    write_outputs(machine.store, summary, folder, numpy_latency_s, callees)
+    view = partial(schedule_view, machine)
+    write_outputs(machine.store, summary, folder, numpy_latency_s, callees, view)
 
 
 def _tell(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None, *, as_json: bool) -> int:
@@ -207,13 +211,26 @@ def _tell(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | N
 
     say(summary_json(summary, numpy_latency_s) if as_json else summary_text(summary, numpy_latency_s))
     if summary.outcome is None:
-        complain(f"interrupted; go on with: tunefarm tune --resume {summary.job_id}")
+        complain("interrupted; everything measured is kept")
+        tell_next(f"tunefarm tune --resume {summary.job_id}")
         return ExitCode.INTERRUPTED
     if summary.outcome is not JobOutcome.SUCCEEDED:
         complain(f"tunefarm: {summary.message}")
+        if not as_json:
+            tell_next(f"tunefarm report {summary.job_id}")
         return ExitCode.NO_VALID_KERNEL
     if summary.message and not all(task.answered_from_store for task in summary.tasks):
         complain(f"tunefarm: {summary.message}")
-    if folder is not None and not as_json:
-        say(f"library, manifest, plot and report are in {folder}")
+    if not as_json:
+        _tell_next(summary, folder)
     return ExitCode.FINE
+
+
+def _tell_next(summary: "JobSummary", folder: Path | None) -> None:
+    from tunefarm.artifact_folder import task_folder
+
+    if folder is not None:
+        say(f"library, manifest, plot and report are in {folder}")
+        tell_next(trying(task_folder(folder, 0, len(summary.tasks))))
+    elif summary.tasks[0].record_id is not None:
+        tell_next(building(summary.tasks[0].record_id))

@@ -21,7 +21,7 @@ from tunefarm_search.foreign_input import require_permitted_module
 from tunefarm_search.memory_bounds import refuse_strays
 from tunefarm_search.space import sketches_of
 from tunefarm_search.target import canonical_target, reason_it_cannot_run_here
-from tunefarm_search.workload import functions_of, workload_of
+from tunefarm_search.workload import functions_of, untuned_functions, workload_of
 
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
@@ -54,6 +54,7 @@ def understand(request: IntakeRequest) -> IntakeAnswer:
         notes=notes,
         input_specs=specs,
         input_examples=examples,
+        untuned_functions=untuned_functions(module),
     )
 
 

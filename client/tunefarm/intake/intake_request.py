@@ -70,3 +70,5 @@ class IntakeAnswer(Frozen):
     notes: tuple[str, ...]
     input_specs: tuple[InputSpec, ...] = ()
     input_examples: tuple[InputExample, ...] = ()
+    untuned_functions: tuple[str, ...] = ()
+    """Functions of the module that are not TIR."""

@@ -68,7 +68,7 @@ def parse_module_source(text: str) -> ModuleSource:
         raise BadInput(
             "module",
             f"{path.name} is a whole model, which is not read yet.",
-            "Import it with TVM's frontend, legalize and fuse it, and give the TIR functions as TVM JSON.",
+            "Import it with TVM's frontend, legalize and fuse it, and give that as TVM JSON: its TIR is tuned.",
         )
     return JsonSource(name=path.name, text=_text_of(path))
 

@@ -40,6 +40,8 @@ class Conversion(Frozen):
     seed_traces: tuple[Trace, ...] = ()
     input_specs: tuple[InputSpec, ...] = ()
     notes: tuple[str, ...] = ()
+    untuned_functions: tuple[str, ...] = ()
+    """Functions of the module that are not TIR, where the module was read here."""
 
 
 class Converter:
@@ -134,6 +136,7 @@ def _conversion(request: IntakeRequest, answer: IntakeAnswer) -> Conversion:
         seed_traces=answer.seed_traces,
         input_specs=_input_specs(request),
         notes=notes,
+        untuned_functions=answer.untuned_functions,
     )
 
 

@@ -1,11 +1,12 @@
-"""How a job of a service ended, as text, as JSON, and as an exit status."""
+"""How a job of a service ended, printed and as an exit status."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import shlex
+from typing import TYPE_CHECKING
 
 from tunefarm.console import complain, say
 from tunefarm.exit_code import ExitCode
-from tunefarm.quantities import duration_text, failures_text, latency_text, ratio_text
+from tunefarm.job_text import job_text
+from tunefarm.next_step import at_service, building, tell_next, watching, with_api
 from tunefarm.tables import print_json
 from tunefarm_schemas.job import JobOutcome
 from tunefarm_schemas.visible_text import visible_line
@@ -27,26 +28,16 @@ def tell_end(job: "RemoteJob", *, as_json: bool) -> ExitCode:
     return ExitCode.NO_VALID_KERNEL
 
 
-def job_text(summary: Mapping[str, Any]) -> str:
-    """A few lines for each task."""
-    blocks = [_task_text(task) for task in summary.get("tasks", ())]
-    total_s = dict(summary.get("seconds") or {}).get("total")
-    return "\n".join([*blocks, f"{duration_text(total_s)} in all, job {summary.get('job_id')}"])
-
-
-def _task_text(task: Mapping[str, Any]) -> str:
-    best_s, untuned_s = task.get("best_latency_s"), task.get("untuned_latency_s")
-    gain = f", {ratio_text(untuned_s, best_s)} faster" if untuned_s and best_s else ""
-    failures = failures_text(dict(task.get("failures") or {}))
-    trials = "answered from the store, 0" if task.get("answered_from_store") else task.get("trials")
-    lines = [
-        visible_line(str(task.get("name"))),
-        f"  untuned  {latency_text(untuned_s)}",
-        f"  tuned    {latency_text(best_s)}{gain}",
-        f"  {trials} trials, failures {failures}",
-    ]
-    if task.get("record_id"):
-        lines.append(f"  record   {task['record_id']}")
-    if best_s is None and task.get("first_failure_message"):
-        lines.append(f"  first failure: {str(task['first_failure_message']).strip()[:400]}")
-    return "\n".join(lines)
+def tell_next_of(job: "RemoteJob", api: str | None, *, as_json: bool) -> None:
+    """Say what comes after a job: its library, or why it has none."""
+    if as_json:
+        return
+    summary = job.summary or job.read_summary()
+    record_id = next((task["record_id"] for task in summary.get("tasks", ()) if task.get("record_id")), None)
+    if job.outcome is JobOutcome.SUCCEEDED:
+        if record_id is not None:
+            tell_next(building(str(record_id), at_service(api)))
+    elif job.outcome is None:
+        tell_next(watching(job.job_id, api))
+    else:
+        tell_next(f"tunefarm logs {shlex.quote(job.job_id)} {with_api(api)}".rstrip())

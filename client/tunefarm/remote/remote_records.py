@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunefarm.device_class_option import CLASS_ID_LENGTH, device_class_of_text
+from tunefarm.record_place import Written
 from tunefarm.remote.views import ImportView
 from tunefarm.tvm_database_folder import read_database, write_database
 from tunefarm_schemas.bad_input import BadInput
@@ -73,12 +74,12 @@ class RemoteRecords:
         request = ViewRequest(module_json=module_json, trace=record.trace)
         return call(self._client.converter.zygote, ENTRY, request, RecordView, field="record")
 
-    def export(self, folder: str, record_ids: Sequence[str]) -> int:
-        """Write records as TVM's JSON database; how many."""
+    def export(self, folder: str, record_ids: Sequence[str]) -> Written:
+        """Write records as TVM's JSON database."""
         full_ids = [self.named(each).record_id for each in record_ids]
         exported = self._client.records.export(full_ids)
         write_database(folder, exported.workloads, exported.records)
-        return exported.exported
+        return Written(exported.exported, tuple((each.records, each.reason) for each in exported.left_out))
 
     def take_in(self, folder: str) -> ImportView:
         """Take records of TVM's JSON database in, as claims."""

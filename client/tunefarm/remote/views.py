@@ -31,6 +31,7 @@ class JobSpecView(Answer):
     priority: int = 0
     labels: dict[str, str] = Field(default_factory=dict)
     device_class_id: str | None = None
+    untuned_functions: tuple[str, ...] = ()
 
 
 class JobView(Answer):
@@ -183,9 +184,17 @@ class ImportView(Answer):
     refused: int = 0
 
 
+class LeftOutView(Answer):
+    """How many records an export left out for one reason."""
+
+    records: int
+    reason: str
+
+
 class ExportView(Answer):
-    """The text of both files of a TVM database."""
+    """The text of both files of a TVM database, how many records they hold, and those that were left out."""
 
     workloads: str = Field(repr=False)
     records: str = Field(repr=False)
     exported: int
+    left_out: tuple[LeftOutView, ...] = ()

@@ -1,20 +1,22 @@
 """The figures of a finished or interrupted job, gathered from the store."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
+from tunefarm.confined.record_view import RecordView
+from tunefarm.quantities import counted
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.job import Job
 from tunefarm_schemas.measurement import Failed, Timing
-from tunefarm_services.store import LOCAL_TENANT, Store, StoredTrial
-from tunefarm_services.tuner.summary import JobSummary, TaskSummary
+from tunefarm_schemas.record import TuningRecord
+from tunefarm_schemas.workload import Task
+from tunefarm_services.store import LOCAL_TENANT, NotFound, Store, StoredTrial
+from tunefarm_services.tuner.summary import JobSummary, ModelAccuracy, TaskSummary
 
-ACCURACY_WINDOW: Final = 32
-"""Trials over which the model's accuracy is taken."""
 MOST_JOBS: Final = 200
 """How many of the latest jobs are looked through for one that measured what this one found in the store."""
 
@@ -30,9 +32,10 @@ class Step(Frozen):
 class TaskReport(Frozen):
     """One task of a job, with all trials of its exploration, whichever run made them, numbered from 1.
 
-    ``steps`` are those of the latest run that found anything faster; it took ``run_s`` seconds, and began with
-    ``known_before_s``, the best of the trials before it, or with None. ``trials`` are the numbers and latencies of
-    those that were timed. ``accuracy`` pairs a trial's number with the share of pairs the model had ordered right.
+    ``steps`` are those of the latest run that found anything faster, as the search measured them; it took ``run_s``
+    seconds, and began with ``known_before_s``, the best of the trials before it, or with None. ``trials`` are the
+    numbers and latencies of those that were timed. ``accuracy`` says how well the model foresaw them, over all runs.
+    ``schedule`` is what ships, for the eye; None where it was not asked for or cannot be shown.
     """
 
     name: str
@@ -41,9 +44,29 @@ class TaskReport(Frozen):
     steps: tuple[Step, ...]
     trials: tuple[tuple[int, float], ...]
     failures: dict[str, int]
-    accuracy: tuple[tuple[int, float], ...]
+    accuracy: tuple[ModelAccuracy, ...]
     run_s: float = 0.0
     known_before_s: float | None = None
+    floating_point_operations: float = 0.0
+    processor: str = ""
+    code_generator: str = ""
+    schedule: RecordView | None = None
+
+    @property
+    def verified_s(self) -> float | None:
+        """What the record takes in fresh processes, in seconds; None without one."""
+        return self.summary.best_latency_s if self.summary.record_id is not None else None
+
+    @property
+    def measured_s(self) -> float | None:
+        """The best that the search measured, in seconds; None where it timed nothing."""
+        return min((latency_s for _, latency_s in self.trials), default=None)
+
+    @property
+    def gigaflops(self) -> float | None:
+        """Billions of floating-point operations a second of what ships; None where either is not known."""
+        best_s = self.summary.best_latency_s
+        return self.floating_point_operations / best_s / 1e9 if best_s and self.floating_point_operations else None
 
     @property
     def best_over_trials(self) -> tuple[tuple[int, float], ...]:
@@ -64,16 +87,16 @@ class JobReport(Frozen):
     numpy_latency_s: float | None = None
 
 
-def job_report(store: Store, job: Job) -> JobReport:
-    """Gather the report of a job.
+def job_report(store: Store, job: Job, view: Callable[[TuningRecord], RecordView] | None = None) -> JobReport:
+    """Gather the report of a job, with the schedules that ship where ``view`` can show them.
 
     Raises:
         BadInput: nothing was measured for it yet.
     """
     summary = last_summary(store, job)
-    runs = _runs_with_steps(store, job, {task.exploration_id for task in summary.tasks})
+    summaries = list(_summaries_of_runs(store, job))
     tasks = tuple(
-        _task_report(store, task, store.target(spec.target_id).canonical, runs.get(task.exploration_id))
+        _task_report(store, task, spec, summaries, view)
         for task, spec in zip(summary.tasks, job.spec.tasks, strict=True)
     )
     return JobReport(job=job, tasks=tasks, seconds=summary.seconds)
@@ -118,19 +141,28 @@ class _Run(NamedTuple):
 
     @property
     def trials_before(self) -> int:
-        return self.task.trials_in_store - self.task.trials
+        return self.task.trials_in_store - self.task.trials_of_latest_run
 
 
-def _runs_with_steps(store: Store, job: Job, exploration_ids: set[str]) -> Mapping[str, _Run]:
-    """For each exploration the latest run that found anything: one of the job's, or else one of another job's."""
-    found: dict[str, _Run] = {}
-    for summary in _summaries_of_runs(store, job):
+def _run_with_steps(summaries: Iterable[JobSummary], exploration_id: str) -> _Run | None:
+    """The latest run that found anything for an exploration; ``summaries`` are those of this job's runs first."""
+    for summary in summaries:
         for task in summary.tasks:
-            if task.improvements and task.exploration_id in exploration_ids:
-                found.setdefault(task.exploration_id, _Run(task, summary.seconds.get("total", 0.0)))
-        if len(found) == len(exploration_ids):
-            break
-    return found
+            if task.improvements and task.exploration_id == exploration_id:
+                return _Run(task, summary.seconds.get("total", 0.0))
+    return None
+
+
+def _accuracy(summaries: Iterable[JobSummary], exploration_id: str) -> tuple[ModelAccuracy, ...]:
+    """How well the models of all runs foresaw the exploration's trials, in their order."""
+    told = {
+        accuracy.known: accuracy
+        for summary in summaries
+        for task in summary.tasks
+        if task.exploration_id == exploration_id
+        for accuracy in task.model_accuracy
+    }
+    return tuple(told[known] for known in sorted(told))
 
 
 def _summaries_of_runs(store: Store, job: Job) -> Iterator[JobSummary]:
@@ -152,7 +184,13 @@ def _summaries(store: Store, job: Job) -> Iterator[JobSummary]:
             yield summary
 
 
-def _task_report(store: Store, summary: TaskSummary, target: str, run: _Run | None) -> TaskReport:
+def _task_report(
+    store: Store,
+    summary: TaskSummary,
+    task: Task,
+    summaries: Sequence[JobSummary],
+    view: Callable[[TuningRecord], RecordView] | None,
+) -> TaskReport:
     trials = sorted(store.trials(summary.exploration_id), key=lambda trial: trial.candidate.number)
     measured = [trial for trial in trials if trial.measurement is not None]
     timed = tuple(
@@ -160,24 +198,48 @@ def _task_report(store: Store, summary: TaskSummary, target: str, run: _Run | No
         for position, trial in enumerate(measured)
         if trial.measurement and isinstance(result := trial.measurement.result, Timing)
     )
+    run = _run_with_steps(summaries, summary.exploration_id)
+    key = store.exploration(LOCAL_TENANT, summary.exploration_id).key
     return TaskReport(
         name=summary.name,
         summary=summary,
-        target=target,
+        target=store.target(task.target_id).canonical,
         steps=() if run is None else _steps(run),
         trials=timed,
         failures=dict(Counter(_reason(trial) for trial in measured if _reason(trial))),
-        accuracy=_accuracy(measured),
+        accuracy=_accuracy(summaries, summary.exploration_id),
         run_s=0.0 if run is None else run.seconds,
         known_before_s=None if run is None else _known_before_s(run, timed),
+        floating_point_operations=store.workload(LOCAL_TENANT, task.workload_id).floating_point_operations,
+        processor=_processor(store, key.device_class_id),
+        code_generator=key.code_generator,
+        schedule=None if view is None else _schedule(store, summary.record_id, view),
     )
+
+
+def _processor(store: Store, device_class_id: str) -> str:
+    try:
+        device_class = store.device_class(LOCAL_TENANT, device_class_id)
+    except NotFound:
+        return ""
+    return f"{device_class.name}, {counted(device_class.cores, 'core')}"
+
+
+def _schedule(store: Store, record_id: str | None, view: Callable[[TuningRecord], RecordView]) -> RecordView | None:
+    try:
+        return None if record_id is None else view(store.record(LOCAL_TENANT, record_id))
+    except (BadInput, NotFound):
+        return None  # of another TVM, or taken away meanwhile: the figures stand without it
 
 
 def _steps(run: _Run) -> tuple[Step, ...]:
-    return tuple(
-        Step(elapsed_s=step.elapsed_s, trials=run.trials_before + step.trials, latency_s=step.latency_s)
-        for step in run.task.improvements
-    )
+    """What the search measured, as long as it is less than all before: what was verified in the end may be more."""
+    steps: list[Step] = []
+    for step in run.task.improvements:
+        if not step.is_verified and (not steps or step.latency_s < steps[-1].latency_s):
+            trials = run.trials_before + step.trials
+            steps.append(Step(elapsed_s=step.elapsed_s, trials=trials, latency_s=step.latency_s))
+    return tuple(steps)
 
 
 def _known_before_s(run: _Run, timed: Sequence[tuple[int, float]]) -> float | None:
@@ -190,26 +252,3 @@ def _known_before_s(run: _Run, timed: Sequence[tuple[int, float]]) -> float | No
 def _reason(trial: StoredTrial) -> str:
     result = trial.measurement.result if trial.measurement else None
     return result.failure.reason.value if isinstance(result, Failed) else ""
-
-
-def _accuracy(trials: Sequence[StoredTrial]) -> tuple[tuple[int, float], ...]:
-    scored = [
-        (position + 1, trial.candidate.predicted_score, result.latency_s)
-        for position, trial in enumerate(trials)
-        if trial.measurement
-        and isinstance(result := trial.measurement.result, Timing)
-        and trial.candidate.predicted_score is not None
-    ]
-    points = []
-    for end in range(ACCURACY_WINDOW // 2, len(scored) + 1, ACCURACY_WINDOW // 4):
-        window = scored[max(0, end - ACCURACY_WINDOW) : end]
-        points.append((window[-1][0], pair_accuracy([(score, latency_s) for _, score, latency_s in window])))
-    return tuple(points)
-
-
-def pair_accuracy(scored: Sequence[tuple[float, float]]) -> float:
-    """Share of the pairs of (score, latency) in which the higher score has the lower latency; 0.5 is chance."""
-    pairs = [(a, b) for position, a in enumerate(scored) for b in scored[position + 1 :] if a[1] != b[1]]
-    if not pairs:
-        return 0.5
-    return sum(0.5 if a[0] == b[0] else float((a[0] > b[0]) == (a[1] < b[1])) for a, b in pairs) / len(pairs)

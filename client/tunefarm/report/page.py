@@ -1,28 +1,38 @@
 """A job as one HTML page that needs no other file and no network."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tunefarm.job_text import named_times, time_text, trials_text
 from tunefarm.quantities import duration_text, latency_text, ratio_text
 from tunefarm.report import plots
 from tunefarm.report.job_report import JobReport, TaskReport
+from tunefarm_services.tuner.model_accuracy import accuracy_in_all, is_better_than_chance
+from tunefarm_services.tuner.summary import ModelAccuracy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 LEAST_POINTS: Final = 2
+MARKS: Final = (
+    "The line and the circle are what the search measured, in one process each. The diamond is what was verified: the "
+    "library that ships, in several fresh processes. It may be slower."
+)
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A plot with its caption, or, where there is nothing to draw, the words in its place."""
+    """A plot with its caption, for a wide and a narrow screen, or, where there is nothing to draw, words alone."""
 
     title: str
     about: str
-    svg: str = ""
+    wide: str = ""
+    narrow: str = ""
 
 
 def render_page(report: JobReport) -> str:
@@ -33,6 +43,11 @@ def render_page(report: JobReport) -> str:
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined
     )
     environment.filters.update(latency=latency_text, duration=duration_text, moment=moment_text)
+    environment.filters.update(gigaflops=gigaflops_text)
+    environment.globals["trials"] = lambda summary: trials_text(summary.model_dump(mode="json"))
+    environment.globals["times"] = lambda summary: [
+        (name, time_text(time)) for name, time in named_times(summary.model_dump(mode="json"))
+    ]
     environment.globals["ratio"] = ratio_text
     drawn = [{"task": task, "drawings": _drawings(report, task)} for task in report.tasks]
     return environment.get_template("page.html").render(report=report, drawn=drawn, seconds=_seconds(report))
@@ -43,13 +58,20 @@ def moment_text(at: str) -> str:
     return datetime.fromisoformat(at).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def gigaflops_text(gigaflops: float | None) -> str:
+    """Billions of floating-point operations a second; a dash for None."""
+    return "-" if gigaflops is None else f"{gigaflops:.4g} GFLOP/s"
+
+
 def _drawings(report: JobReport, task: TaskReport) -> list[Drawing]:
     numpy_s = report.numpy_latency_s
     start = "the untuned program" if task.known_before_s is None else "the best that earlier runs had found"
-    title, about = "Best latency over time", f"Lower is better. It starts at {start}."
-    drawn = [_drawing(title, about, plots.latency_over_time(task, task.run_s, numpy_s, titled=False))]
+    title = "Best latency over time"
+    about = f"Lower is better. It starts at {start}. {MARKS}"
+    over_time = partial(plots.latency_over_time, task, task.run_s, numpy_s, titled=False)
+    drawn = [_drawing(title, about, over_time)]
     title, about = "Best latency over trials", "Trials that failed, or were stopped early as losers, have no dot."
-    drawn.append(_drawing(title, about, plots.latency_over_trials(task, numpy_s, titled=False)))
+    drawn.append(_drawing(title, about, partial(plots.latency_over_trials, task, numpy_s, titled=False)))
     return [*drawn, _failures(task), _accuracy(task)]
 
 
@@ -58,16 +80,25 @@ def _failures(task: TaskReport) -> Drawing:
     if not task.failures:
         return Drawing(title, "No trial failed.")
     about = "Build timeouts are usual: what takes far longer to compile than the rest is almost never fast."
-    return _drawing(title, about, plots.failures_by_reason(task.failures))
+    return _drawing(title, about, partial(plots.failures_by_reason, task.failures))
 
 
 def _accuracy(task: TaskReport) -> Drawing:
     title = "Accuracy of the cost model"
-    if len(task.accuracy) < LEAST_POINTS:
+    whole = accuracy_in_all(task.accuracy)
+    if whole is None or len(task.accuracy) < LEAST_POINTS:
         return Drawing(title, "Too few trials were ranked by the model to tell.")
-    about = "Of every two trials, how often the one that the model expected to be faster was."
     trials = max(task.summary.trials_in_store, max((number for number, _ in task.trials), default=1))
-    return _drawing(title, about, plots.model_accuracy(task.accuracy, trials))
+    return _drawing(title, accuracy_text(whole), partial(plots.model_accuracy, task.accuracy, trials))
+
+
+def accuracy_text(whole: ModelAccuracy) -> str:
+    """What the model foresaw over all trials, and whether that is more than chance."""
+    verdict = "chance is 50%" if is_better_than_chance(whole) else "no better than chance so far, which is 50%"
+    return (
+        "Of each new trial, before it was measured, and each earlier one: how often the model knew which is faster. "
+        f"{whole.share:.0%} of {whole.pairs} pairs, ties left out; {verdict}."
+    )
 
 
 def _seconds(report: JobReport) -> Drawing:
@@ -77,8 +108,12 @@ def _seconds(report: JobReport) -> Drawing:
     about = (
         "Dark bars are time by the clock. Pale ones are summed over lanes that work side by side, beside the search."
     )
-    return _drawing(title, about, plots.seconds_spent(report.seconds))
+    return _drawing(title, about, partial(plots.seconds_spent, report.seconds))
 
 
-def _drawing(title: str, about: str, figure: "Figure") -> Drawing:
-    return Drawing(title, about, plots.as_svg(figure, f"{title}. {about}"))
+def _drawing(title: str, about: str, draw: "Callable[..., Figure]") -> Drawing:
+    label = f"{title}. {about}"
+    wide, narrow = (
+        plots.as_svg(draw(width_inches=width), label) for width in (plots.WIDTH_INCHES, plots.NARROW_INCHES)
+    )
+    return Drawing(title, about, wide, narrow)

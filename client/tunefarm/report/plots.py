@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Final
 
 from tunefarm.quantities import latency_text
 from tunefarm.report.job_report import TaskReport
+from tunefarm_services.tuner.summary import ModelAccuracy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 WIDTH_INCHES: Final = 7.6
+NARROW_INCHES: Final = 4.2
+"""On a telephone: as wide as its letters stay readable."""
 HEIGHT_INCHES: Final = 3.4
 BAR_INCHES: Final = 0.34
 AXIS_INCHES: Final = 0.62
+LEGEND_INCHES: Final = 2.2
 INK, BLUE, GREY, RED, GREEN = "#1f2328", "#0b5cad", "#57606a", "#b42318", "#116329"
 PALE_BLUE: Final = "#6ea8d9"
 SECONDS_SPENT: Final = {
@@ -39,22 +43,33 @@ def prepare_matplotlib(cache: Path) -> None:
 
 
 def latency_over_time(
-    task: TaskReport, end_s: float, numpy_latency_s: float | None = None, *, titled: bool = True
+    task: TaskReport,
+    end_s: float,
+    numpy_latency_s: float | None = None,
+    *,
+    titled: bool = True,
+    width_inches: float = WIDTH_INCHES,
 ) -> "Figure":
     """Best latency so far over seconds since the run of ``task.steps`` began, to ``end_s`` or its last step."""
     end = max(end_s, *(step.elapsed_s for step in task.steps), 1e-3)
     points = [(step.elapsed_s, step.latency_s) for step in task.steps]
     before_s = task.summary.untuned_latency_s if task.known_before_s is None else task.known_before_s
-    figure, axes = _staircase(task, points, before_s, end, numpy_latency_s)
+    figure, axes = _staircase(task, points, before_s, end, numpy_latency_s, width_inches)
     axes.set_xlabel("seconds since the start")
     return _finished(figure, axes, task, titled=titled)
 
 
-def latency_over_trials(task: TaskReport, numpy_latency_s: float | None = None, *, titled: bool = True) -> "Figure":
+def latency_over_trials(
+    task: TaskReport,
+    numpy_latency_s: float | None = None,
+    *,
+    titled: bool = True,
+    width_inches: float = WIDTH_INCHES,
+) -> "Figure":
     """Best latency so far over all trials of the exploration, with every timed one as a dot."""
     end = max([task.summary.trials_in_store, *(number for number, _ in task.trials), 1])
     points = [(float(number), latency_s) for number, latency_s in task.best_over_trials]
-    figure, axes = _staircase(task, points, task.summary.untuned_latency_s, end, numpy_latency_s)
+    figure, axes = _staircase(task, points, task.summary.untuned_latency_s, end, numpy_latency_s, width_inches)
     if task.trials:
         numbers, latencies = [n for n, _ in task.trials], [latency_s for _, latency_s in task.trials]
         axes.plot(numbers, latencies, "o", color=PALE_BLUE, markersize=3.5, zorder=1, label="each timed trial")
@@ -63,7 +78,7 @@ def latency_over_trials(task: TaskReport, numpy_latency_s: float | None = None, 
     return _finished(figure, axes, task, titled=titled)
 
 
-def failures_by_reason(failures: Mapping[str, int]) -> "Figure":
+def failures_by_reason(failures: Mapping[str, int], *, width_inches: float = WIDTH_INCHES) -> "Figure":
     """A bar for each reason, the most frequent on top."""
     names = sorted(failures, key=lambda name: (failures[name], name))
     figure, axes = _bars(
@@ -71,19 +86,21 @@ def failures_by_reason(failures: Mapping[str, int]) -> "Figure":
         [float(failures[name]) for name in names],
         [RED] * len(names),
         "{:g}",
+        width_inches,
     )
     _whole_numbers(axes.xaxis)
     axes.set_xlabel("trials")
     return figure
 
 
-def model_accuracy(accuracy: Sequence[tuple[int, float]], trials: int) -> "Figure":
+def model_accuracy(accuracy: Sequence[ModelAccuracy], trials: int, *, width_inches: float = WIDTH_INCHES) -> "Figure":
     """Share of pairs that the cost model ordered right before it saw them, over ``trials`` trials."""
-    figure, axes = _figure(HEIGHT_INCHES)
-    axes.plot([n for n, _ in accuracy], [share for _, share in accuracy], color=GREEN, marker="o", markersize=4)
+    figure, axes = _figure(HEIGHT_INCHES, width_inches)
+    numbers = [each.known for each in accuracy]
+    axes.plot(numbers, [each.share for each in accuracy], color=GREEN, marker="o", markersize=4)
     axes.axhline(0.5, color=GREY, linestyle="--")
     axes.annotate("chance", (0, 0.5), xytext=(4, 4), textcoords="offset points", color=GREY)
-    axes.set_xlim(0, max(trials, max((n for n, _ in accuracy), default=1)) * 1.02)
+    axes.set_xlim(0, max([trials, *numbers]) * 1.02)
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     _whole_numbers(axes.xaxis)
@@ -92,12 +109,12 @@ def model_accuracy(accuracy: Sequence[tuple[int, float]], trials: int) -> "Figur
     return figure
 
 
-def seconds_spent(seconds: Mapping[str, float]) -> "Figure":
+def seconds_spent(seconds: Mapping[str, float], *, width_inches: float = WIDTH_INCHES) -> "Figure":
     """A bar for each stage; wall time in one colour, what is summed over lanes in another."""
     names = [name for name in SECONDS_SPENT if name in seconds][::-1]
     colours = [BLUE if name in WALL else PALE_BLUE for name in names]
     figure, axes = _bars(
-        [SECONDS_SPENT[name] for name in names], [seconds[name] for name in names], colours, "{:.3g} s"
+        [SECONDS_SPENT[name] for name in names], [seconds[name] for name in names], colours, "{:.3g} s", width_inches
     )
     axes.set_xlabel("seconds")
     return figure
@@ -124,19 +141,33 @@ def _staircase(
     before_s: float | None,
     end: float,
     numpy_latency_s: float | None,
+    width_inches: float,
 ) -> tuple["Figure", "Axes"]:
-    """The latency of each of ``points`` from there to the next, and ``before_s`` until the first."""
-    figure, axes = _figure(HEIGHT_INCHES)
+    """The latency of each of ``points`` from there to the next, and ``before_s`` until the first.
+
+    What the search measured and what was verified are marks of their own: the one is the time of one process, the other
+    that of several fresh ones, and no step of the same line.
+    """
+    figure, axes = _figure(HEIGHT_INCHES, width_inches)
     if points:
         before = [] if before_s is None else [(0.0, before_s)]
         held = [*before, *points]
         best = [latency_s for _, latency_s in held]
         at = [x for x, _ in held] + [max(end, held[-1][0])]
         axes.step(at, [*best, best[-1]], where="post", color=BLUE, linewidth=2, label="best so far", zorder=3)
+        _mark(axes, points[-1], "o", BLUE, "measured")
+        if task.verified_s is not None:
+            _mark(axes, (at[-1], task.verified_s), "D", INK, "verified")
     _level(axes, task.summary.untuned_latency_s, GREY, "untuned")
     _level(axes, numpy_latency_s, GREEN, "numpy")
     axes.set_xlim(0, end * 1.02)
     return figure, axes
+
+
+def _mark(axes: "Axes", at: tuple[float, float], marker: str, color: str, label: str) -> None:
+    """A mark on top of everything, whole even on the edge."""
+    text = f"{label}: {latency_text(at[1])}"
+    axes.plot(*at, marker, color=color, markersize=7, zorder=5, clip_on=False, label=text)
 
 
 def _finished(figure: "Figure", axes: "Axes", task: TaskReport, *, titled: bool) -> "Figure":
@@ -144,7 +175,8 @@ def _finished(figure: "Figure", axes: "Axes", task: TaskReport, *, titled: bool)
     if titled:
         axes.set_title(_shown(task.name), loc="left")
     if axes.get_legend_handles_labels()[0]:
-        figure.legend(loc="outside upper right", ncols=4, frameon=False)  # beside what is drawn, never on it
+        columns = max(1, round(figure.get_figwidth() / LEGEND_INCHES))
+        figure.legend(loc="outside upper right", ncols=columns, frameon=False)  # beside what is drawn, never on it
     else:
         axes.annotate("no kernel was timed", (0.5, 0.5), xycoords="axes fraction", ha="center", color=GREY)
     return figure
@@ -170,12 +202,14 @@ def _level(axes: "Axes", latency_s: float | None, color: str, label: str) -> Non
         axes.axhline(latency_s, color=color, linestyle="--", linewidth=1.5, label=f"{label}: {latency_text(latency_s)}")
 
 
-def _bars(names: list[str], values: list[float], colors: list[str], form: str) -> tuple["Figure", "Axes"]:
+def _bars(
+    names: list[str], values: list[float], colors: list[str], form: str, width_inches: float
+) -> tuple["Figure", "Axes"]:
     """Bars of the same thickness, however few there are, each with its value at its end."""
-    figure, axes = _figure(AXIS_INCHES + BAR_INCHES * max(len(names), 1))
+    figure, axes = _figure(AXIS_INCHES + BAR_INCHES * max(len(names), 1), width_inches)
     drawn = axes.barh(names, values, color=colors, height=0.7)
     axes.bar_label(drawn, [form.format(value) for value in values], padding=4, color=INK)
-    axes.set_xlim(0, max([*values, 1e-9]) * 1.15)
+    axes.set_xlim(0, max([*values, 1e-9]) * (1.0 + 1.2 / width_inches))
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.grid(visible=False, axis="y")
     return figure, axes
@@ -194,11 +228,11 @@ def _shown(name: str) -> str:
     return short.replace("$", r"\$")
 
 
-def _figure(height_inches: float) -> tuple["Figure", "Axes"]:
+def _figure(height_inches: float, width_inches: float) -> tuple["Figure", "Axes"]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH_INCHES, height_inches), layout="constrained")
+    figure = Figure(figsize=(width_inches, height_inches), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.grid(alpha=0.3)

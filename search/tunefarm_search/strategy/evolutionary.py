@@ -157,7 +157,9 @@ class EvolutionaryStrategy:
         if self._valid and self._valid[0][0] <= GAIN_THAT_COUNTS * self._best_at_last_gain_s:
             self._since_gain, self._best_at_last_gain_s = 0, self._valid[0][0]
         if self._model.is_due:
-            self._accuracy = self._model.learn() or self._accuracy
+            accuracy = self._model.learn()
+            if any(o.proposal.score is not None for o in outcomes):  # what an earlier run measured was not foreseen
+                self._accuracy = accuracy or self._accuracy
             self._plan = None
 
     def _judge(self, population: Population) -> tuple[FloatArray, FloatArray, FloatArray]:

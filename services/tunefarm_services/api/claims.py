@@ -12,8 +12,9 @@ from tunefarm_services.api.bodies.record import DatabaseBody, ExportBody, Publis
 from tunefarm_services.api.intake_messages import DatabaseEntries, DatabaseEntry
 from tunefarm_services.api.modules import target_question, trace_text, understood
 from tunefarm_services.api.parts import Parts
-from tunefarm_services.api.views.report import ExportedDatabase, ImportReport
+from tunefarm_services.api.views.report import ExportedDatabase, ImportReport, LeftOutRecords
 from tunefarm_services.claims import claim, kept
+from tunefarm_services.database_export import FIX, holds, left_out
 from tunefarm_services.database_import import take_in
 from tunefarm_services.store import Store
 
@@ -61,7 +62,7 @@ def export_database(parts: Parts, tenant: str, body: ExportBody) -> ExportedData
         NotFound: a record that is named is not there.
         BadInput: one has an ABI that TVM's database cannot describe, or there are too many.
     """
-    records = _named(parts.store, tenant, body) if body.record_ids else _all(parts.store, tenant, body)
+    records, others = _named(parts.store, tenant, body) if body.record_ids else _all(parts.store, tenant, body)
     workloads: dict[str, Workload] = {}
     targets: dict[str, Target] = {}
     entries = []
@@ -82,22 +83,25 @@ def export_database(parts: Parts, tenant: str, body: ExportBody) -> ExportedData
     text = parts.intake.write_database(
         DatabaseEntries(workloads=tuple(workloads.values()), targets=tuple(targets.values()), accepted=tuple(entries))
     )
-    return ExportedDatabase(workloads=text.workloads, records=text.records, exported=len(entries))
+    missing = tuple(LeftOutRecords.model_validate(each.model_dump()) for each in left_out(others))
+    return ExportedDatabase(workloads=text.workloads, records=text.records, exported=len(entries), left_out=missing)
 
 
-def _named(store: Store, tenant: str, body: ExportBody) -> list[TuningRecord]:
+def _named(store: Store, tenant: str, body: ExportBody) -> tuple[list[TuningRecord], list[TuningRecord]]:
     records = [store.record(tenant, record_id) for record_id in dict.fromkeys(body.record_ids)]
-    packed = [record for record in records if record.key.abi != "stable"]
+    packed = [record for record in records if not holds(record)]
     if packed:
         problem = f"{packed[0].record_id} has the packed ABI, which TVM's database cannot describe."
-        raise BadInput("record_ids", problem, "Export records of the stable ABI.")
-    return records
+        raise BadInput("record_ids", problem, FIX)
+    return records, []
 
 
-def _all(store: Store, tenant: str, body: ExportBody) -> list[TuningRecord]:
-    statuses = [RecordStatus.VERIFIED, *([RecordStatus.CLAIMED] if body.include_claimed else [])]
+def _all(store: Store, tenant: str, body: ExportBody) -> tuple[list[TuningRecord], list[TuningRecord]]:
+    """What is exported, and what is left out."""
     found: list[TuningRecord] = []
-    for status in statuses:
+    others: list[TuningRecord] = []
+    for status in (RecordStatus.VERIFIED, RecordStatus.CLAIMED):
+        is_asked_for = status is RecordStatus.VERIFIED or body.include_claimed
         after: str | None = None
         while True:
             page = store.records_page(
@@ -108,11 +112,12 @@ def _all(store: Store, tenant: str, body: ExportBody) -> list[TuningRecord]:
                 after=after,
                 limit=PAGE,
             )
-            found += [record for record in page if record.key.abi == "stable"]
+            for record in page:
+                (found if is_asked_for and holds(record) else others).append(record)
             if len(found) > MOST_EXPORTED:
                 fix = "Export one workload at a time: workload_id."
                 raise BadInput("workload_id", f"there are more than {MOST_EXPORTED} records.", fix)
             if len(page) < PAGE:
                 break
             after = page[-1].record_id
-    return found
+    return found, others

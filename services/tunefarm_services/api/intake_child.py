@@ -4,6 +4,7 @@ It runs confined, with limits on time and memory, in a process that is made for 
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from tunefarm_sandbox.channel import Channel
 from tunefarm_sandbox.question import answer
@@ -19,7 +20,7 @@ from tunefarm_search.foreign_input import (
 from tunefarm_search.host_cores import usable_physical_cores
 from tunefarm_search.target import CanonicalTarget, canonical_target, host_target
 from tunefarm_search.tvm_database import export_database
-from tunefarm_search.workload import functions_of
+from tunefarm_search.workload import functions_of, untuned_functions
 from tunefarm_services.api.intake_messages import (
     DatabaseEntries,
     DatabaseText,
@@ -32,6 +33,9 @@ from tunefarm_services.api.intake_messages import (
 )
 from tunefarm_services.api.target_presets import PRESETS
 from tunefarm_services.same_workload import SameQuestion, compared
+
+MOST_NAMED, LONGEST_NAME = 64, 200
+"""Functions that are not tuned are named up to here: the names become part of the job."""
 
 
 def read(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
@@ -63,7 +67,12 @@ def understand(question: ModuleQuestion) -> ModuleAnswer:
     chosen = understand_target(question.target) if isinstance(question.target, TargetText) else None
     known = question.target if isinstance(question.target, Target) else None
     callees = question.callees
-    workloads = [each for module in question.modules for each in _workloads(module, callees)]
+    workloads: list[UnderstoodWorkload] = []
+    untuned: list[str] = []
+    for text in question.modules:
+        module = foreign_module(text.module_json)
+        workloads += _workloads(module, text, callees)
+        untuned += [name[:LONGEST_NAME] for name in untuned_functions(module)[: MOST_NAMED - len(untuned)]]
     only = _only(workloads, question)
     return ModuleAnswer(
         workloads=tuple(workloads),
@@ -71,6 +80,7 @@ def understand(question: ModuleQuestion) -> ModuleAnswer:
         sketches=tuple(foreign_sketch(only, text, callees) for text in question.sketches) if only else (),
         seed_traces=tuple(foreign_trace(only, text, callees) for text in question.seed_traces) if only else (),
         notes=() if chosen is None else chosen.notes,
+        untuned_functions=tuple(untuned),
     )
 
 
@@ -102,8 +112,7 @@ def _found_target(text: str, cores: int) -> CanonicalTarget:
         raise BadInput(refused.field, problem, fix) from refused
 
 
-def _workloads(text: ModuleText, callees: Sequence[str]) -> list[UnderstoodWorkload]:
-    module = foreign_module(text.module_json)
+def _workloads(module: Any, text: ModuleText, callees: Sequence[str]) -> list[UnderstoodWorkload]:
     functions = functions_of(module)
     names: Sequence[str | None] = [text.function]
     if text.all_functions:

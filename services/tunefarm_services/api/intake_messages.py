@@ -56,6 +56,8 @@ class ModuleAnswer(Frozen):
     sketches: tuple[Sketch, ...]
     seed_traces: tuple[Trace, ...]
     notes: tuple[str, ...]
+    untuned_functions: tuple[str, ...] = ()
+    """Functions of the modules that are not TIR."""
 
 
 class TargetAnswer(Frozen):

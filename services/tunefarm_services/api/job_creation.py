@@ -73,6 +73,7 @@ def _spec(body: JobBody, answer: ModuleAnswer, target: Target, callees: tuple[st
         deadline_s=body.deadline_s,
         input_specs=tuple(body.input_specs),
         callees=callees,
+        untuned_functions=answer.untuned_functions,
     )
 
 

@@ -42,6 +42,8 @@ class StoredTrial(Frozen):
     state: TrialState
     dispatch: Dispatch
     measurement: Measurement | None
+    job_id: str
+    """The job that made the latest attempt."""
 
 
 class StoredWorkload(Frozen):

@@ -220,4 +220,5 @@ def _stored(row: AnyRow, dispatch: AnyRow, measurement: Measurement | None) -> S
             candidate=candidate,
         ),
         measurement=measurement,
+        job_id=dispatch.job_id,
     )

@@ -15,7 +15,8 @@ LEAST_DEVICE_SECONDS: Final = 0.1
 _OUT_OF_ORDER: Final = 8
 """Results come in another order than candidates are numbered, by about as many as are under way at once."""
 
-_Scheduled: TypeAlias = tuple[list[Any], Mapping[int, Any]]
+Scheduled: TypeAlias = tuple[list[Any], Mapping[int, Any]]
+"""Instructions up to the postprocessors', and decisions by instruction."""
 
 
 def effort_left(spec: JobSpec, runs: Sequence[ExplorationRun]) -> Effort | None:
@@ -54,11 +55,11 @@ def _device_seconds_spent(runs: Sequence[ExplorationRun]) -> float:
 def _untried_seeds(spec: JobSpec, runs: Sequence[ExplorationRun]) -> int:
     if not spec.seed_traces:
         return 0
-    tried = [_as_scheduled(trace) for run in runs for trace in run.traces.values()]
-    return sum(not _is_among(_as_scheduled(trace), tried) for trace in spec.seed_traces)
+    tried = [as_scheduled(trace) for run in runs for trace in run.traces.values()]
+    return sum(not any(does_the_same(as_scheduled(seed), other) for other in tried) for seed in spec.seed_traces)
 
 
-def _as_scheduled(trace: Trace) -> _Scheduled:
+def as_scheduled(trace: Trace) -> Scheduled:
     """Instructions as far as the postprocessors', which the search adds, and decisions by instruction."""
     try:
         instructions, decisions = json.loads(trace.text)
@@ -69,13 +70,10 @@ def _as_scheduled(trace: Trace) -> _Scheduled:
         return [trace.text], {}
 
 
-def _is_among(seed: _Scheduled, tried: Sequence[_Scheduled]) -> bool:
-    """Whether one of ``tried`` does the same with the same decisions, and any where the seed leaves them open."""
+def does_the_same(seed: Scheduled, other: Scheduled) -> bool:
+    """Whether ``other`` does the same with the same decisions, and any where the seed leaves them open."""
     steps, decisions = seed
-    return any(
-        steps == other and all(taken.get(number) == value for number, value in decisions.items())
-        for other, taken in tried
-    )
+    return steps == other[0] and all(other[1].get(number) == value for number, value in decisions.items())
 
 
 def _already_met(effort: Effort, runs: Sequence[ExplorationRun]) -> bool:

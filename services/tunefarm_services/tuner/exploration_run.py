@@ -7,14 +7,17 @@ from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.input_spec import InputExample, InputSpec
 from tunefarm_schemas.job import Exploration, StopReason
 from tunefarm_schemas.least_work import LeastWork, disbelief, least_latency_s
-from tunefarm_schemas.measurement import Failed, Measurement, MeasureTask, Timing
+from tunefarm_schemas.measurement import Failed, Measurement, MeasureTask, Result, Timing
 from tunefarm_schemas.record import RecordKey
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import Abi, Task, Workload
 from tunefarm_services.tuner.search_messages import KnownTrial
-from tunefarm_services.tuner.summary import Improvement
+from tunefarm_services.tuner.summary import Improvement, ModelAccuracy
 
+ROUGH_GRAIN_S = 5e-5
+"""A single call that finds caches cold takes microseconds whatever it computes. What was seen of a shorter function in
+one call says nothing beside times of many calls."""
 AS_GIVEN = "as-given"
 """Id of the space that holds nothing but the module itself."""
 
@@ -48,13 +51,27 @@ class ExplorationRun:
     samples_s: tuple[float, ...] = ()
     least_work: LeastWork = field(default_factory=LeastWork)
     """What every schedule has to do; nothing where no search was begun that would know."""
+    results: dict[int, Result] = field(default_factory=dict)
+    model_accuracy: list[ModelAccuracy] = field(default_factory=list)
+    compared_s: dict[Trace, float] = field(default_factory=dict)
+    """What schedules took side by side, when the end of the search was verified."""
     _counted: set[int] = field(default_factory=set)
+    _of_earlier_runs: dict[int, TrialFailure | None] = field(default_factory=dict)
+    """Trials that earlier runs of the same job made, each with its failure."""
     _done_when_loaded: int = 0
 
     @property
     def exploration_id(self) -> str:
         """The exploration's identity."""
         return self.exploration.exploration_id
+
+    @property
+    def untuned_to_show_s(self) -> float | None:
+        """What the untuned function takes, as far as that may be set beside what candidates take."""
+        if self.untuned_latency_s is not None:
+            return self.untuned_latency_s
+        about_s = self.untuned_about_s
+        return about_s if about_s is not None and about_s >= ROUGH_GRAIN_S else None
 
     @property
     def record_key(self) -> RecordKey:
@@ -85,17 +102,25 @@ class ExplorationRun:
             callees=self.callees,
         )
 
-    def remember(self, known: KnownTrial) -> None:
-        """Take in a trial of an earlier run."""
+    def remember(self, known: KnownTrial, *, is_of_job: bool = False) -> None:
+        """Take in a trial of an earlier run, of this job or of another one."""
         self.known.append(known)
+        if is_of_job:
+            self._count_earlier(known.candidate.number, known.measurement)
         self.untuned_about_s = known.measurement.untuned_about_s or self.untuned_about_s
         self.proposed(known.candidate.number, known.candidate.trace)
+        self.results[known.candidate.number] = known.measurement.result
         if isinstance(known.measurement.result, Timing):
             self._keep_latency(known.candidate.number, known.measurement.result.latency_s)
 
     def proposed(self, number: int, trace: Trace) -> None:
         """Take in a candidate that is about to be dispatched."""
         self.traces[number] = trace
+
+    def note_accuracy(self, accuracy: ModelAccuracy) -> None:
+        """Take in how well the model placed new trials; the search tells the last figure again and again."""
+        if accuracy not in self.model_accuracy[-1:]:
+            self.model_accuracy.append(accuracy)
 
     def disbelief(self, latency_s: float) -> TrialFailure | None:
         """Why a time cannot be one of this function, whoever says so; None where it may be."""
@@ -115,7 +140,10 @@ class ExplorationRun:
             return False
         if measurement.candidate_number not in self._counted:
             self._counted.add(measurement.candidate_number)
+            self._of_earlier_runs.pop(measurement.candidate_number, None)
             self.trials_done += 1
+        if measurement.came_to_an_end or measurement.candidate_number not in self.results:
+            self.results[measurement.candidate_number] = result
         if isinstance(result, Failed):
             self.failures[result.failure.reason.value] += 1
             self.first_failure_message = self.first_failure_message or result.failure.message
@@ -135,13 +163,39 @@ class ExplorationRun:
         """Note what was recorded in the end, where that is not the last incumbent of the search."""
         if self.improvements and self.improvements[-1].trace != trace.text:
             self.improvements.append(
-                Improvement(elapsed_s=elapsed_s, trials=self.trials_done, latency_s=latency_s, trace=trace.text)
+                Improvement(
+                    elapsed_s=elapsed_s,
+                    trials=self.trials_done,
+                    latency_s=latency_s,
+                    trace=trace.text,
+                    is_verified=True,
+                )
             )
 
     def forget_known(self) -> None:
         """Drop the earlier trials, to be loaded anew together with those of this run."""
         self.known.clear()
+        self._of_earlier_runs.clear()
         self._done_when_loaded = self.trials_done
+
+    def forget_earlier_runs(self) -> None:
+        """Count no trials but those of this run as the job's."""
+        self._of_earlier_runs.clear()
+
+    @property
+    def trials_of_job(self) -> int:
+        """Trials of every run of this job."""
+        return self.trials_done + len(self._of_earlier_runs)
+
+    @property
+    def failures_of_job(self) -> Counter[str]:
+        """How often each reason occurred, over every run of this job."""
+        earlier = (failure.reason.value for failure in self._of_earlier_runs.values() if failure is not None)
+        return self.failures + Counter(earlier)
+
+    def is_of_job(self, number: int) -> bool:
+        """Whether a run of this job measured the candidate."""
+        return number in self._counted or number in self._of_earlier_runs
 
     @property
     def trials_in_store(self) -> int:
@@ -156,6 +210,15 @@ class ExplorationRun:
     def latencies_of(self, trace: Trace) -> list[float]:
         """What the schedule of ``trace`` took in the search, in seconds; empty where it was not measured there."""
         return [latency_s for number, latency_s in self.latencies_s.items() if self.traces[number] == trace]
+
+    def _count_earlier(self, number: int, measurement: Measurement) -> None:
+        failure = measurement.result.failure if isinstance(measurement.result, Failed) else None
+        was_canceled = failure is not None and failure.reason is FailureReason.CANCELED
+        if number in self._counted or was_canceled:
+            return
+        self._of_earlier_runs[number] = failure
+        if failure is not None:
+            self.first_failure_message = self.first_failure_message or failure.message
 
     def _keep_latency(self, number: int, latency_s: float) -> bool:
         """Take in a time; whether it is less than any before."""

@@ -56,6 +56,8 @@ class Finished:
     record: TuningRecord | None
     artifact_id: str | None
     failure: TrialFailure | None = None
+    is_new: bool = False
+    """Whether the record was written just now."""
 
     @property
     def may_fare_better(self) -> bool:
@@ -175,6 +177,7 @@ class Finisher:
                 failures[trace or UNTUNED] = failure
             elif isinstance(result, Timing):
                 timed.append((result.latency_s, trace or UNTUNED))
+                run.compared_s[trace or UNTUNED] = result.latency_s
                 if trace is None:
                     run.untuned_latency_s = result.latency_s
         _require_right_untuned(results[-1])
@@ -276,7 +279,7 @@ class Finisher:
             self._store.retract(self._tenant, standing.record_id, fault)
         manifest = self._manifest(run, record, exported)
         self._store.put_artifact(self._tenant, manifest, exported.library)
-        return Finished(record=record, artifact_id=manifest.artifact_id)
+        return Finished(record=record, artifact_id=manifest.artifact_id, is_new=True)
 
     def _new_record(
         self,

@@ -14,6 +14,7 @@ def take_results(store: Store, job_run: JobRun) -> None:
     opened = job_run.by_id()
     for run in job_run.explorations:
         load_trials(store, job_run.lease, run)
+        run.forget_earlier_runs()  # what is measured as it is has one trial, whichever run made it
         # Of two tasks with the same module only one was opened.
         run.failures = opened[run.exploration_id].failures
         run.first_failure_message = opened[run.exploration_id].first_failure_message

@@ -10,6 +10,8 @@ from tunefarm_services.store.job_rows import deadline_of
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.finish import Finished
+from tunefarm_services.tuner.model_accuracy import recent_accuracy
+from tunefarm_services.tuner.schedule_times import is_of_job, run_best, seed_times, store_best
 from tunefarm_services.tuner.search_session import SearchSession
 from tunefarm_services.tuner.summary import JobSummary, Progress, Stage, TaskSummary
 
@@ -86,34 +88,35 @@ class JobRun:
         return sum(run.trials_done for run in self.explorations)
 
     def failures(self) -> Counter[str]:
-        """How often each reason occurred."""
+        """How often each reason occurred, over all runs of the job."""
         counted: Counter[str] = Counter()
         for run in self.explorations:
-            counted.update(run.failures)
+            counted.update(run.failures_of_job)
         return counted
 
     def progress(self, stage: Stage) -> Progress:
         """One look at the job."""
         done = self.trials_done()
+        earlier = sum(run.trials_of_job for run in self.explorations) - done
         budget = max(self._trials_allowed(), done)
         elapsed_s = self.elapsed_s()
         rate = done / max(elapsed_s - self.search_started_s, 1e-3) if self.search_started_s else 0.0
         latest = max(self.explorations, key=lambda run: run.improvements[-1].elapsed_s if run.improvements else 0.0)
-        report = self.session.report if self.session is not None else None
+        accuracy = recent_accuracy(latest.model_accuracy)
         return Progress(
             stage=stage,
             task_name=latest.task.name,
             elapsed_s=elapsed_s,
-            trials_done=done,
-            trials_budget=budget,
+            trials_done=earlier + done,
+            trials_budget=earlier + budget,
             best_latency_s=latest.best_latency_s,
-            untuned_latency_s=latest.untuned_latency_s or latest.untuned_about_s,
-            untuned_is_rough=latest.untuned_latency_s is None and latest.untuned_about_s is not None,
+            untuned_latency_s=latest.untuned_to_show_s,
+            untuned_is_rough=latest.untuned_latency_s is None and latest.untuned_to_show_s is not None,
             trials_per_s=rate,
             seconds_left=self._seconds_left((budget - done) / rate) if rate > 0 and stage == "searching" else None,
             failures=dict(self.failures()),
             device_seconds=self.device_seconds(),
-            model_rank_accuracy=report.rank_accuracy if report is not None else None,
+            model_rank_accuracy=None if accuracy is None else accuracy.share,
         )
 
     def _trials_allowed(self) -> int:
@@ -140,8 +143,37 @@ class JobRun:
             seconds["first_measured"] = self.session.first_measured_s or 0.0
             report = self.session.report
             seconds["search"] = report.evolve_s + report.train_s + report.apply_s if report is not None else 0.0
-        tasks = tuple(_task_summary(run, self.finished.get(run.exploration_id), answered) for run in self.explorations)
+        tasks = tuple(self._task_summary(run, answered) for run in self.explorations)
         return JobSummary(job_id=self.job.job_id, outcome=outcome, message=message, tasks=tasks, seconds=seconds)
+
+    def _task_summary(self, run: ExplorationRun, answered: bool) -> TaskSummary:
+        end = self.finished.get(run.exploration_id)
+        record = end.record if end is not None else None
+        interrupted = StopReason.INTERRUPTED if end is None else None
+        is_others = end is not None and record is not None and not end.is_new and not is_of_job(run, record)
+        own_best = run_best(run) if is_others else None
+        return TaskSummary(
+            name=run.task.name,
+            exploration_id=run.exploration_id,
+            best_latency_s=record.latency_s if record is not None else run.best_latency_s,
+            untuned_latency_s=run.untuned_latency_s,
+            interval_s=record.interval_s if record is not None else None,
+            record_id=record.record_id if record is not None else None,
+            artifact_id=end.artifact_id if end is not None else None,
+            trials=run.trials_of_job,
+            trials_in_run=run.trials_done,
+            trials_in_store=run.trials_in_store,
+            stop_reason=run.stop_reason or run.exploration.spent.stop_reason or interrupted,
+            improvements=tuple(run.improvements),
+            failures=dict(run.failures_of_job),
+            first_failure_message=run.first_failure_message,
+            answered_from_store=answered,
+            samples_s=run.samples_s,
+            run_best=own_best,
+            store_best=store_best(run, record) if own_best is not None and record is not None else None,
+            seeds=seed_times(run, self.job.spec.seed_traces),
+            model_accuracy=tuple(run.model_accuracy),
+        )
 
     def by_id(self) -> Mapping[str, ExplorationRun]:
         """The explorations under their ids."""
@@ -171,25 +203,3 @@ class JobRun:
             return ""
         kept = "The record of an earlier search stands; the trials are kept."
         return f"What was found could not be verified: {failures[0].message} {kept}"
-
-
-def _task_summary(run: ExplorationRun, end: Finished | None, answered: bool) -> TaskSummary:
-    record = end.record if end is not None else None
-    interrupted = StopReason.INTERRUPTED if end is None else None
-    return TaskSummary(
-        name=run.task.name,
-        exploration_id=run.exploration_id,
-        best_latency_s=record.latency_s if record is not None else run.best_latency_s,
-        untuned_latency_s=run.untuned_latency_s,
-        interval_s=record.interval_s if record is not None else None,
-        record_id=record.record_id if record is not None else None,
-        artifact_id=end.artifact_id if end is not None else None,
-        trials=run.trials_done,
-        trials_in_store=run.trials_in_store,
-        stop_reason=run.stop_reason or run.exploration.spent.stop_reason or interrupted,
-        improvements=tuple(run.improvements),
-        failures=dict(run.failures),
-        first_failure_message=run.first_failure_message,
-        answered_from_store=answered,
-        samples_s=run.samples_s,
-    )

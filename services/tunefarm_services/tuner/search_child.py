@@ -13,6 +13,7 @@ from tunefarm_search.least_work import least_work_of
 from tunefarm_search.loop import SearchLoop
 from tunefarm_search.ports import KnownTrial
 from tunefarm_search.progress import LoopProgress
+from tunefarm_search.rank_accuracy import RankAccuracy
 from tunefarm_search.strategy.protocol import StrategyReport
 from tunefarm_search.task_search import SearchTask as LoopTask
 from tunefarm_services.tuner.search_messages import (
@@ -28,6 +29,7 @@ from tunefarm_services.tuner.search_messages import (
     Understood,
     to_search,
 )
+from tunefarm_services.tuner.summary import ModelAccuracy
 
 
 def main(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
@@ -152,10 +154,15 @@ class Reporter:
                 evolve_s=sum(report.evolve_s for report in self._latest.values()),
                 train_s=sum(report.train_s for report in self._latest.values()),
                 apply_s=sum(report.apply_s for report in self._latest.values()),
-                rank_accuracy=None if accuracy is None else accuracy.pair_accuracy,
+                rank_accuracy=None if accuracy is None else _accuracy(accuracy),
+                exploration_id=progress.exploration_id,
                 rounds=self._rounds,
             )
         )
+
+
+def _accuracy(found: RankAccuracy) -> ModelAccuracy:
+    return ModelAccuracy(known=found.known, new=found.samples, pairs=found.pairs, share=found.pair_accuracy)
 
 
 def _loop_task(task: SearchTask) -> LoopTask:

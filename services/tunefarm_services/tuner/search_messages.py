@@ -11,6 +11,7 @@ from tunefarm_schemas.measurement import Candidate, Measurement
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space, Trace
 from tunefarm_schemas.workload import Abi
+from tunefarm_services.tuner.summary import ModelAccuracy
 
 
 class KnownTrial(Frozen):
@@ -63,13 +64,14 @@ class Understood(Frozen):
 
 
 class SearchReport(Frozen):
-    """How the search is doing. Seconds are totals; the accuracy is of the last batch, before learning from it."""
+    """How the search is doing. Seconds are totals; the accuracy is of what the model learned last, before it did."""
 
     kind: Literal["report"] = "report"
     evolve_s: float
     train_s: float
     apply_s: float
-    rank_accuracy: float | None
+    rank_accuracy: ModelAccuracy | None
+    exploration_id: str
     rounds: int
 
 

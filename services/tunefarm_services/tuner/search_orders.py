@@ -71,7 +71,8 @@ def load_trials(store: Store, lease: Lease, run: ExplorationRun) -> None:
     run.exploration = store.exploration(lease.tenant, run.exploration_id)
     for trial in store.trials(run.exploration_id, tenant=lease.tenant):
         if trial.measurement is not None:
-            run.remember(KnownTrial(candidate=trial.candidate, measurement=trial.measurement))
+            known = KnownTrial(candidate=trial.candidate, measurement=trial.measurement)
+            run.remember(known, is_of_job=trial.job_id == lease.job_id)
         else:
             run.proposed(trial.candidate.number, trial.candidate.trace)
 

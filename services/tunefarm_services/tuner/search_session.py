@@ -168,6 +168,8 @@ class SearchSession:
                     self._runs[exploration_id].least_work = least
             case SearchReport():
                 self.report = message
+                if message.rank_accuracy is not None:
+                    self._runs[message.exploration_id].note_accuracy(message.rank_accuracy)
             case ModelSnapshot():
                 self.models[message.exploration_id] = message
             case SearchEnded():
@@ -266,7 +268,7 @@ class SearchSession:
                 {
                     "task": run.task.name,
                     "latency_s": run.best_latency_s,
-                    "trials": run.trials_done,
+                    "trials": run.trials_of_job,
                     "elapsed_s": elapsed_s,
                 },
             )

@@ -23,9 +23,17 @@ class ImportReport(BaseModel):
     refused: int = 0
 
 
+class LeftOutRecords(BaseModel):
+    """How many records an export left out for one reason."""
+
+    records: int
+    reason: str
+
+
 class ExportedDatabase(BaseModel):
-    """The text of both files of a TVM database, and how many records they hold."""
+    """The text of both files of a TVM database, how many records they hold, and those that were left out."""
 
     workloads: str
     records: str
     exported: int
+    left_out: tuple[LeftOutRecords, ...] = ()

@@ -1,0 +1,19 @@
+"""NumPy beside a built-in workload that was tuned."""
+
+from typing import TYPE_CHECKING
+
+from tunefarm.builtin.catalogue import parse_builtin
+from tunefarm.builtin.numpy_equivalent import time_by_numpy
+
+if TYPE_CHECKING:
+    from tunefarm_schemas.job import Job
+    from tunefarm_services.store import Store
+
+
+def numpy_latency_s(store: "Store", job: "Job") -> float | None:
+    """Time NumPy on what the job tunes, in seconds, on as many threads; None where it has no equivalent."""
+    label = job.spec.labels.get("module", "")
+    if not label.startswith("builtin:"):
+        return None
+    num_cores = store.target(job.spec.tasks[0].target_id).num_cores
+    return time_by_numpy(parse_builtin(label.removeprefix("builtin:")), num_cores)

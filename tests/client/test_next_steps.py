@@ -1,0 +1,93 @@
+"""Closing lines: each command says which one comes next, and that one works as it is printed."""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.command import HANG_S
+from tunefarm.artifact_folder import MANIFEST_NAME
+from tunefarm.next_step import at_service, building, loading, watching
+from tunefarm_schemas.artifact import ArtifactManifest
+
+Run = Callable[..., Any]
+SHELL_WORDS = "x; touch stolen"
+
+
+def next_of(said: str) -> str:
+    """The command of the closing line."""
+    *_, last = said.splitlines()
+    assert last.startswith("next: "), said
+    return last.removeprefix("next: ")
+
+
+def typed(command: str, environment: dict[str, str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a line as it is typed into a shell in whose path the commands are."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["/bin/sh", "-c", command],
+        env={**environment, "PATH": path},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+
+
+def test_the_closing_lines_lead_from_a_program_to_its_kernel(
+    tunefarm: Run, environment: dict[str, str], tmp_path: Path
+) -> None:
+    ended = tunefarm("tune", "builtin:matmul:64x64x64", "--trials", "4")
+    assert ended.code == 0, ended.err
+    assert "next:" not in ended.out
+    said, commands = ended.err, []
+    for _ in range(2):
+        commands.append(next_of(said))
+        step = typed(commands[-1], environment, tmp_path)
+        assert step.returncode == 0, (commands[-1], step.stderr)
+        said = step.stderr
+    assert [shlex.split(command)[1:3] for command in commands] == [["artifact", "build"], ["artifact", "run"]]
+    loaded = typed(f"{next_of(said)[:-1]}; print(kernel)'", environment, tmp_path)
+    assert loaded.returncode == 0, loaded.stderr
+    assert loaded.stdout.strip()
+
+    again = tunefarm("tune", "builtin:matmul:64x64x64", "--trials", "4", "--output", "with spaces")
+    assert typed(next_of(again.err), environment, tmp_path).returncode == 0
+    as_json = tunefarm("tune", "builtin:matmul:64x64x64", "--trials", "4", "--json")
+    assert "next:" not in as_json.err + as_json.out
+
+    best = tunefarm("records", "best", "builtin:matmul:64x64x64")
+    assert next_of(best.err) == commands[0]
+    exported = tunefarm("records", "export", "database")
+    opened = typed(f"{next_of(exported.err)[:-1]}; print(len(database))'", environment, tmp_path)
+    assert (opened.returncode, opened.stdout.strip().isdigit()) == (0, True), opened.stderr
+
+
+def test_where_there_is_no_record_the_next_step_makes_one(tunefarm: Run) -> None:
+    ended = tunefarm("records", "best", "builtin:softmax:8x16")
+    assert (ended.code, next_of(ended.err)) == (0, "tunefarm tune builtin:softmax:8x16")
+
+
+def test_the_store_s_commands_close_with_what_follows(tunefarm: Run, tmp_path: Path) -> None:
+    created = tunefarm("db", "upgrade", "--create")
+    assert next_of(created.err) == "tunefarm db check"
+    checked = tunefarm("db", "check")
+    assert next_of(checked.err) == "tunefarm db stats"
+    backed_up = tunefarm("db", "backup", "a b.tar")
+    assert shlex.split(next_of(backed_up.err)) == ["tunefarm", "db", "restore", str(tmp_path / "a b.tar")]
+
+
+@pytest.mark.parametrize("place", [None, "https://farm.example/a b"])
+def test_what_others_wrote_is_quoted(tmp_path: Path, place: str | None) -> None:
+    lines = [building(SHELL_WORDS, at_service(place)), watching(SHELL_WORDS, place)]
+    manifest = ArtifactManifest.model_construct(entry="'; touch stolen; '", num_cores=2)
+    lines.append(loading(manifest, tmp_path / MANIFEST_NAME))
+    for line in lines:
+        words = shlex.split(line, comments=False)
+        assert "touch" not in words, line
+        assert ";" not in words, line
