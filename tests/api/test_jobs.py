@@ -140,9 +140,10 @@ def test_jobs_are_found_by_state_kind_and_label(alice, store):
     assert alice.get("/v1/jobs", params={"created_after": "2020-01-01T00:00:00"}).status_code == 422
     assert alice.post(f"/v1/jobs/{job.job_id}:pause").json()["state"] == "paused"
     assert alice.post(f"/v1/jobs/{job.job_id}:resume").json()["state"] == "queued"
+    assert alice.post(f"/v1/jobs/{job.job_id}:finish").json()["state"] == "queued"
     assert alice.post(f"/v1/jobs/{job.job_id}:cancel").json()["outcome"] == "canceled"
     assert alice.post(f"/v1/jobs/{job.job_id}:cancel").status_code == 200
-    for verb in ("pause", "resume"):
+    for verb in ("pause", "resume", "finish"):
         refused = alice.post(f"/v1/jobs/{job.job_id}:{verb}")
         assert refused.status_code == 409
         assert "finished (canceled)" in refused.json()["detail"]

@@ -5,12 +5,15 @@ import json
 import re
 import shlex
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.acceptance.command import HANG_S
 from tests.client_remote.conftest import ROOT, Service, tunefarm
 from tunefarm import ApiError, AsyncClient, Client
+from tunefarm.remote.remote_job import RemoteJob
 from tunefarm_schemas.record import RecordStatus
 from tunefarm_schemas.trace import Trace
 
@@ -149,6 +152,55 @@ def test_a_job_is_paused_resumed_and_canceled(service: Service) -> None:
         with pytest.raises(ApiError) as gone:
             client.jobs.get(job.job_id)
     assert gone.value.status == 404
+
+
+def test_a_job_that_is_asked_to_finish_ships_the_best_it_has_found(service: Service, tmp_path: Path) -> None:
+    with Client(service.url, service.token) as client:
+        job = client.tune(MODULE, trials=100_000, fresh=True)
+        wait_measured(job)
+        ended = service.command("finish", job.job_id)
+        assert ended.code == 0, ended.err
+        assert f"job {job.job_id} is asked to finish; it is running" in ended.out
+        assert job.wait(progress=False).message == "finished on request"
+        assert job.outcome == "succeeded"
+        assert [task["stop_reason"] for task in job.summary["tasks"]] == ["requested"]
+        assert job.artifact().write(tmp_path).exists()
+        assert "requested request=finish" in service.command("logs", job.job_id).out
+        with pytest.raises(ApiError) as over:
+            job.finish()
+        assert over.value.status == 409
+        again = service.command("finish", job.job_id)
+        assert (again.code, "has finished (succeeded)" in again.err) == (2, True)
+
+
+def test_a_paused_job_finishes_without_measuring_more(service: Service) -> None:
+    with Client(service.url, service.token) as client:
+        job = client.tune(MODULE, trials=100_000, fresh=True)
+        wait_measured(job)
+        job.pause()
+        wait_until(lambda: job.refresh().state == "paused")
+        spent = len(job.trials())
+
+        async def finish() -> None:
+            async with AsyncClient(service.url, service.token) as asking:
+                asked = await (await asking.jobs.get(job.job_id)).finish()
+                assert asked.state in {"queued", "running"}
+                assert (await asking.jobs.finish(job.job_id)).job_id == job.job_id
+
+        asyncio.run(finish())
+        assert job.wait(progress=False).outcome == "succeeded"
+        assert len(job.trials()) == spent
+
+
+def wait_measured(job: RemoteJob) -> None:
+    wait_until(lambda: any(trial.latency_s is not None for trial in job.trials()))
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    until_s = time.monotonic() + HANG_S
+    while not condition():
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
 
 
 def delete_when_let_go(client: Client, job_id: str) -> None:

@@ -42,7 +42,7 @@ def job_views(
 
 
 def job_verb(job_id: str, verb: str) -> Flow[JobView]:
-    """Ask for a job to be paused, resumed or canceled; what it is right after."""
+    """Ask for a job to be paused, resumed, finished or canceled; what it is right after."""
     reply: Reply = yield Request("POST", f"/jobs/{job_id}:{verb}")
     return reply.read(JobView)
 
@@ -60,6 +60,11 @@ def job_resumption(job_id: str) -> Flow[JobView]:
 def job_cancellation(job_id: str) -> Flow[JobView]:
     """Ask for a job to be canceled; what was measured is kept."""
     return job_verb(job_id, "cancel")
+
+
+def job_finish(job_id: str) -> Flow[JobView]:
+    """Ask for a job's search to end; its best is verified and shipped."""
+    return job_verb(job_id, "finish")
 
 
 def job_deletion(job_id: str) -> Flow[None]:

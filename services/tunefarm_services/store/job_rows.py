@@ -43,6 +43,8 @@ _CHANGE: Final = update(JobTable).where(
 
 
 CANCELED: Final = "canceled on request"
+FINISHED: Final = "finished on request"
+_GO_ON: Final = (JobRequest.RESUME.value, JobRequest.FINISH.value)
 
 
 class JobRows(Rows):
@@ -132,8 +134,8 @@ class JobRows(Rows):
     def set_job_state(self, lease: Lease, state: JobState, outcome: JobOutcome | None = None, message: str = "") -> Job:
         """Say where the lease's job is in its life; exactly a finished job has an outcome. Raises FenceLost.
 
-        A finished job stays as it is. A job that was asked to resume while it was being paused becomes queued, and one
-        that was asked to be canceled meanwhile ends.
+        A finished job stays as it is. A job that was asked to resume or to finish while it was being paused becomes
+        queued, and one that was asked to be canceled meanwhile ends.
         """
         if (state is JobState.FINISHED) != (outcome is not None):
             raise ValueError("a job has an outcome exactly when it is finished")
@@ -141,7 +143,7 @@ class JobRows(Rows):
             require_fence(connection, lease)
             before = connection.execute(_ONE_REQUEST, {"tenant": lease.tenant, "job_id": lease.job_id}).one()
             if before.state != JobState.FINISHED.value:
-                if state is JobState.PAUSED and before.request == JobRequest.RESUME.value:
+                if state is JobState.PAUSED and before.request in _GO_ON:
                     state = JobState.QUEUED
                 elif state is JobState.PAUSED and before.request == JobRequest.CANCEL.value:
                     state, outcome, message = JobState.FINISHED, JobOutcome.CANCELED, CANCELED
@@ -170,13 +172,18 @@ def job_of(connection: Connection, tenant: str, job_id: str) -> Job:
 
 
 def do_as_asked(connection: Connection, tenant: str, job_id: str, state: JobState, wanted: JobRequest) -> None:
-    """Do at once what is asked of a job on which nobody works."""
+    """Do at once what is asked of a job on which nobody works; finishing it is left to whoever takes it next."""
     if wanted is JobRequest.CANCEL:
         enter_state(connection, tenant, job_id, JobState.FINISHED, JobOutcome.CANCELED, CANCELED)
     elif wanted is JobRequest.PAUSE and state is not JobState.PAUSED:
         enter_state(connection, tenant, job_id, JobState.PAUSED, None, "paused on request")
     elif wanted is JobRequest.RESUME and state is JobState.PAUSED:
         enter_state(connection, tenant, job_id, JobState.QUEUED, None, "resumed on request")
+    elif wanted is JobRequest.FINISH:
+        if state is JobState.PAUSED:
+            enter_state(connection, tenant, job_id, JobState.QUEUED, None, "asked to finish")
+        # A device is needed to verify, so the request stands until an owner has done it.
+        connection.execute(_CHANGE.values(request=wanted.value), {"of_tenant": tenant, "of_job": job_id})
 
 
 def enter_state(

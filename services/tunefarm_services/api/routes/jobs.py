@@ -109,6 +109,15 @@ def resume(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
     return answer(parts.store.request_resume(caller.tenant, job_id))
 
 
+@router.post("/{job_id}:finish", response_model=Job, responses=_OF_A_REQUEST)
+def finish(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
+    """End a job's search: its best is verified and shipped. A paused job is queued for that.
+
+    The job ends as failed where nothing was measured before.
+    """
+    return answer(parts.store.request_finish(caller.tenant, job_id))
+
+
 def _labels(texts: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in texts:
