@@ -71,5 +71,5 @@ def _ask(verb: str, job_id: str, api: str | None, *, as_json: bool) -> int:
     if as_json:
         print_json(view.model_dump(mode="json"))
     else:
-        say(f"job {job_id} is asked to {verb}; it is {view.outcome or view.state}")
+        say(f"job {view.job_id} is asked to {verb}; it is {view.outcome or view.state}")
     return ExitCode.FINE

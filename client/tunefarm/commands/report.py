@@ -14,7 +14,8 @@ from tunefarm_schemas.bad_input import BadInput
 
 def report(
     job_id: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="Id of a job; the latest when left out.")
+        str | None,
+        typer.Argument(metavar="[JOB]", help="Id of a job, or its beginning; the latest otherwise."),
     ] = None,
     output: Annotated[str, typer.Option(help="HTML file to write.")] = "report.html",
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead.")] = False,

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
+from tunefarm.job_queries import named_job
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.job import Job
@@ -80,13 +81,13 @@ def job_report(store: Store, job: Job) -> JobReport:
 
 
 def latest_job(store: Store, job_id: str | None) -> Job:
-    """The job of that id, or the latest one.
+    """The job whose id is, or begins with, ``job_id``; the latest one where that is None.
 
     Raises:
-        BadInput: there is none.
+        BadInput: there is none, or several.
     """
     if job_id is not None:
-        return store.job(LOCAL_TENANT, job_id)
+        return named_job(store, job_id)
     jobs: Sequence[Job] = store.jobs(LOCAL_TENANT, limit=1000)
     if not jobs:
         raise BadInput("job", "the store holds no jobs.", "Start one: tunefarm tune MODULE.")

@@ -18,7 +18,7 @@ from tunefarm_services.store.idempotency_rows import job_made_with, note_job
 from tunefarm_services.store.input_example_rows import require_given
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.retried import retried
-from tunefarm_services.store.rows import AnyRow, Rows
+from tunefarm_services.store.rows import PAST_ALL_DIGITS, AnyRow, Rows
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.store.tables import JobLabelTable, JobTable, TargetTable, TaskTable, WorkloadTable
@@ -101,10 +101,12 @@ class JobRows(Rows):
         *,
         kind: JobKind | None = None,
         created_after: str | None = None,
+        id_prefix: str | None = None,
     ) -> list[Job]:
         """Jobs from the newest on, at most ``limit``, older than the job ``after``, that carry all ``labels``.
 
-        ``created_after`` is RFC 3339 with an offset, exact to a millisecond. Raises BadInput for a time that is none.
+        With ``id_prefix`` only those whose ids begin so. ``created_after`` is RFC 3339 with an offset, exact to a
+        millisecond. Raises BadInput for a time that is none.
         """
         query = _JOB.where(JobTable.tenant == tenant).order_by(JobTable.job_id.desc()).limit(limit)
         if state is not None:
@@ -115,6 +117,8 @@ class JobRows(Rows):
             query = query.where(JobTable.job_id < after)
         if created_after is not None:
             query = query.where(JobTable.job_id > _id_of_time(created_after))
+        if id_prefix is not None:
+            query = query.where(JobTable.job_id.between(id_prefix, f"{id_prefix}{PAST_ALL_DIGITS}"))
         return self._jobs(_with_labels(query, labels or {}))
 
     def count_jobs(self, tenant: str, state: JobState | None = None) -> int:
@@ -283,4 +287,4 @@ def _id_of_time(text: str) -> str:
     if moment is None or moment.tzinfo is None:
         problem = f"{text[:50]!r} is not a time."
         raise BadInput("created_after", problem, "Write RFC 3339, such as 2027-01-02T03:04:05Z.")
-    return f"{max(int(moment.timestamp() * 1000), 0):011x}g"
+    return f"{max(int(moment.timestamp() * 1000), 0):011x}{PAST_ALL_DIGITS}"
