@@ -195,7 +195,7 @@ def test_a_paused_job_finishes_without_measuring_more(service: Service) -> None:
 
 def test_the_beginning_of_a_jobs_id_stands_for_it_in_every_command_and_both_clients(service: Service) -> None:
     with Client(service.url, service.token) as client:
-        job = client.tune(MODULE, device_class_id="nowhere", deadline_s=600, trials=1)
+        job, other = (client.tune(MODULE, device_class_id="nowhere", deadline_s=600, trials=1) for _ in range(2))
         others = {each.job_id for each in client.jobs.list(limit=None)} - {job.job_id}
         short = shortest(job.job_id, others)
         for command in ("pause", "resume", "finish", "cancel"):
@@ -213,6 +213,7 @@ def test_the_beginning_of_a_jobs_id_stands_for_it_in_every_command_and_both_clie
         with pytest.raises(BadInput, match="several jobs begin with") as several:
             client.jobs.get(job.job_id[:1])  # of an age, as the first digits tell
         assert any(job_id in several.value.problem for job_id in {job.job_id, *others})
+        client.jobs.cancel(other.job_id)
         assert service.command("jobs", "delete", short, "--json").json()["job_id"] == job.job_id
         for unknown in (job.job_id, short, "no-such-job"):
             with pytest.raises(ApiError) as gone:
