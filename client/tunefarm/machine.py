@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tunefarm.confined.call import call
 from tunefarm.confined.same_workload import ENTRY as SAME_ENTRY
-from tunefarm.installation import open_store, private_folder
+from tunefarm.installation import has_store, open_store, private_folder
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.understanding import understand
 from tunefarm.job_options import JobOptions
@@ -62,6 +62,11 @@ class Machine(AbstractContextManager["Machine"]):
         if self._store is None:
             self._store = open_store(self.settings)
         return self._store
+
+    @property
+    def known_store(self) -> Store | None:
+        """The store, for a question about what it holds: where there is none, none is created."""
+        return self.store if self._store is not None or has_store(self.settings) else None
 
     @property
     def farm(self) -> "LocalFarm":
@@ -161,15 +166,15 @@ class Machine(AbstractContextManager["Machine"]):
         Raises:
             BadInput: there is none, or there are several, or the one named is of another module than ``labels`` say.
         """
+        store = self.known_store
         if job_id is None:
-            unfinished = [
-                job for job in self.store.unfinished_jobs(LOCAL_TENANT) if labels.items() <= job.spec.labels.items()
-            ]
+            jobs = [] if store is None else store.unfinished_jobs(LOCAL_TENANT)
+            unfinished = [job for job in jobs if labels.items() <= job.spec.labels.items()]
             if not unfinished:
                 of_module = f" of {labels['module']}" if "module" in labels else ""
                 raise BadInput("resume", f"no job{of_module} is unfinished.", "Start one: tunefarm tune MODULE.")
             return max(unfinished, key=lambda job: job.created_at)
-        job = named_job(self.store, job_id, field="resume")
+        job = named_job(store, job_id, field="resume")
         wanted, module = labels.get("module"), module_of(job)
         if wanted not in (None, module):
             fix = "Leave MODULE out, or leave the id out to go on with the latest job of MODULE."

@@ -33,16 +33,18 @@ def listed(store: Store, status: RecordStatus | None, limit: int) -> Sequence[Tu
     return sorted(found, key=lambda record: record.created_at, reverse=True)[:limit]
 
 
-def named_record(store: Store, record_id: str) -> TuningRecord:
+def named_record(store: Store | None, record_id: str) -> TuningRecord:
     """The record whose id is, or begins with, ``record_id``.
 
     Raises:
         BadInput: there is none, or several.
     """
-    try:
-        return store.record(LOCAL_TENANT, record_id)
-    except NotFound:
-        found = store.records_page(LOCAL_TENANT, limit=ASKED_FOR, id_prefix=record_id) if record_id else []
+    found: list[TuningRecord] = []
+    if store is not None and record_id:
+        try:
+            return store.record(LOCAL_TENANT, record_id)
+        except NotFound:
+            found = store.records_page(LOCAL_TENANT, limit=ASKED_FOR, id_prefix=record_id)
     require_one("record", record_id, [record.record_id for record in found])
     return found[0]
 

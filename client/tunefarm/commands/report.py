@@ -8,7 +8,7 @@ import typer
 from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
 from tunefarm.tables import print_json
-from tunefarm.user_files import put_file
+from tunefarm.user_files import put_file, require_named
 from tunefarm_schemas.bad_input import BadInput
 
 
@@ -27,8 +27,10 @@ def report(
     from tunefarm.report.page import render_page
     from tunefarm.report.plots import prepare_matplotlib
 
+    require_named("output", output, "file")
     with Machine() as machine:
-        figures = job_report(machine.store, latest_job(machine.store, job_id))
+        job = latest_job(machine.known_store, job_id)
+        figures = job_report(machine.store, job)
         prepare_matplotlib(private_folder(machine.settings, "matplotlib"))
     if as_json:
         print_json(figures.model_dump(mode="json"))

@@ -80,7 +80,7 @@ def job_report(store: Store, job: Job) -> JobReport:
     return JobReport(job=job, tasks=tasks, seconds=summary.seconds)
 
 
-def latest_job(store: Store, job_id: str | None) -> Job:
+def latest_job(store: Store | None, job_id: str | None) -> Job:
     """The job whose id is, or begins with, ``job_id``; the latest one where that is None.
 
     Raises:
@@ -88,7 +88,7 @@ def latest_job(store: Store, job_id: str | None) -> Job:
     """
     if job_id is not None:
         return named_job(store, job_id)
-    jobs: Sequence[Job] = store.jobs(LOCAL_TENANT, limit=1000)
+    jobs: Sequence[Job] = [] if store is None else store.jobs(LOCAL_TENANT, limit=1000)
     if not jobs:
         raise BadInput("job", "the store holds no jobs.", "Start one: tunefarm tune MODULE.")
     return max(jobs, key=lambda job: job.created_at)
