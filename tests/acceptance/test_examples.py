@@ -21,6 +21,7 @@ import pytest
 
 from tests.acceptance.command import HANG_S, INSTALLED
 from tests.acceptance.examples import Example, examples_of
+from tests.house.test_dangers import DELETES_WHAT_A_BUILDER_NAMES
 
 GUIDE, README = "docs/guide.md", "README.md"
 SERVED: Final = "Serve a team"
@@ -33,9 +34,11 @@ NOT_RUN: Final[Mapping[str, str]] = {
     r"export TUNEFARM_(API_URL|API_TOKEN)=.*": "names another host",
     r"export TUNEFARM_(DATABASE|BROKER)_URL=.*": "needs PostgreSQL and Redis: tests/service/test_guide_on_a_farm.py",
     r"tunefarm worker start": "needs Redis: tests/service/test_guide_on_a_farm.py",
-    r"meta_schedule\.tune_tir\(.*": "TVM's own callbacks remove folders: tests/client_remote/stock_tuning.py, confined",
 }
 """Patterns of what cannot be run here, each with the reason."""
+
+STOCK_TUNING: Final = re.compile(rf"meta_schedule|FarmBuilder|FarmRunner|{DELETES_WHAT_A_BUILDER_NAMES.pattern}")
+"""TVM's own callbacks remove folders that they are told of: tests/client_remote/stock_tuning.py runs them, confined."""
 
 SUBSTITUTIONS: Final = (
     (re.compile(r"(--trials |trials=)\d+"), r"\g<1>2"),
@@ -48,6 +51,8 @@ FINISHED_JOB: Final = re.compile(r"tunefarm (watch|logs) ")
 
 
 def reason_not_to_run(example: Example) -> str | None:
+    if STOCK_TUNING.search(example.text):
+        return "removes folders"
     return next((why for pattern, why in NOT_RUN.items() if re.fullmatch(pattern, example.name)), None)
 
 
@@ -152,6 +157,7 @@ def reader_in(folder: Path) -> Reader:
 def test_what_is_not_run_and_what_is_replaced_is_there() -> None:
     examples = [*examples_of(GUIDE), *examples_of(README)]
     assert QUICK | {SERVED} <= {example.section for example in examples}
+    assert sum(STOCK_TUNING.search(example.text) is not None for example in examples) == 1
     for pattern in NOT_RUN:
         assert any(re.fullmatch(pattern, example.name) for example in examples), pattern
     for pattern, _ in SUBSTITUTIONS:
