@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from tunefarm.user_files import put_file, read_plain_file
+from tunefarm.user_files import put_file, read_plain_file, require_named
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
@@ -60,6 +60,7 @@ def read_artifact(text: str, callees: Collection[str] = ()) -> tuple[ArtifactMan
     Raises:
         BadInput: there is no artifact, or its library is not the one that the manifest describes, or none to be loaded.
     """
+    require_named("folder", text, "folder")
     fix = "Give a folder that tunefarm artifact build or tune --output has written."
     try:
         folder = Path(text).expanduser().resolve()

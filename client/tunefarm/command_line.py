@@ -84,7 +84,7 @@ def application() -> "typer.Typer":
     from tunefarm.commands.database import database
     from tunefarm.commands.devices import devices
     from tunefarm.commands.doctor import doctor
-    from tunefarm.commands.job_control import cancel, logs, pause, resume, watch
+    from tunefarm.commands.job_control import cancel, finish, logs, pause, resume, watch
     from tunefarm.commands.jobs import jobs
     from tunefarm.commands.records import records
     from tunefarm.commands.report import report
@@ -111,7 +111,7 @@ def application() -> "typer.Typer":
     root.add_typer(database, name="db")
     root.command()(submit)
     root.add_typer(jobs, name="jobs")
-    for one_job in (watch, logs, pause, resume, cancel):
+    for one_job in (watch, logs, pause, resume, finish, cancel):
         root.command()(one_job)
     root.add_typer(devices, name="devices")
     root.command()(usage)

@@ -30,10 +30,11 @@ def export_records(machine: "Machine", folder_text: str, record_ids: Sequence[st
         BadInput: a record is not known, has an ABI of ours only, or the folder cannot be written.
     """
     output_folder(folder_text, field="folder")
+    named = [_exportable(named_record(machine.known_store, each)) for each in record_ids]
     store = machine.store
     others: list[TuningRecord] = []
-    if record_ids:
-        records: Sequence[TuningRecord] = [_exportable(named_record(store, each)) for each in record_ids]
+    if named:
+        records: Sequence[TuningRecord] = named
     else:
         verified = listed(store, RecordStatus.VERIFIED, MOST_RECORDS)
         records = [record for record in verified if holds(record)]

@@ -1,6 +1,7 @@
 """The folders and the store that the settings name."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from tunefarm_sandbox.private_files import make_private_folder
@@ -10,16 +11,33 @@ from tunefarm_services.store import Store
 
 
 def open_store(settings: Settings, *, create: bool = True, upgrade: bool = False) -> Store:
-    """Open the store. Raises what ``Store.open`` raises, and BadInput where TUNEFARM_HOME cannot be used."""
-    if create or settings.home.expanduser().exists():
+    """Open the store. Raises what ``Store.open`` raises, and BadInput where TUNEFARM_HOME cannot be used.
+
+    A home that was made for a store which cannot be opened does not stay.
+    """
+    home = settings.home.expanduser()
+    was_there = home.exists()
+    if create or was_there:
         private_folder(settings, ".")
-    return Store.open(
-        settings.database(),
-        settings.blobs(),
-        create=create,
-        upgrade=upgrade,
-        busy_timeout_s=settings.busy_timeout_s,
-    )
+    try:
+        return Store.open(
+            settings.database(),
+            settings.blobs(),
+            create=create,
+            upgrade=upgrade,
+            busy_timeout_s=settings.busy_timeout_s,
+        )
+    except Exception:
+        if create and not was_there:
+            with suppress(OSError):  # something came to lie in it
+                home.rmdir()
+        raise
+
+
+def has_store(settings: Settings) -> bool:
+    """Whether there may be a store: not where its database is a file that does not exist."""
+    file = database_file(settings)
+    return file is None or file.exists()
 
 
 def private_folder(settings: Settings, name: str) -> Path:

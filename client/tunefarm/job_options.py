@@ -7,6 +7,7 @@ from typing import Final
 
 from pydantic import Field
 
+from tunefarm.user_files import require_named
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.device import HOT_CACHE, PROTOCOLS
 from tunefarm_schemas.frozen import Frozen
@@ -87,8 +88,7 @@ def output_folder(text: str, *, field: str = "output") -> Path:
     Raises:
         BadInput: it has no name, or cannot be made or written.
     """
-    if not text.strip():
-        raise BadInput(field, "the folder has no name.", "Give a folder, '.' for the present one.")
+    require_named(field, text, "folder")
     try:
         folder = Path(text).expanduser().resolve()
         os.fsencode(folder)

@@ -15,6 +15,7 @@ STOP_TEXTS: Final[Mapping[str, str]] = {
     StopReason.DEVICE_SECONDS: "the device time is used up",
     StopReason.DEADLINE: "the deadline is reached",
     StopReason.SPACE_EXHAUSTED: "the space holds no further schedule",
+    StopReason.REQUESTED: "it was asked to finish",
     StopReason.CANCELED: "canceled",
     StopReason.INTERRUPTED: "interrupted; --resume goes on",
 }

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from tunefarm.confined.call import call
 from tunefarm.confined.same_workload import ENTRY as SAME_ENTRY
-from tunefarm.installation import open_store, private_folder
+from tunefarm.installation import has_store, open_store, private_folder
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.understanding import understand
 from tunefarm.job_options import JobOptions
+from tunefarm.job_queries import named_job
 from tunefarm.required_confinement import require_confinement
 from tunefarm.resume_option import module_of
 from tunefarm.scratch_folder import ScratchFolder
@@ -61,6 +62,11 @@ class Machine(AbstractContextManager["Machine"]):
         if self._store is None:
             self._store = open_store(self.settings)
         return self._store
+
+    @property
+    def known_store(self) -> Store | None:
+        """The store, for a question about what it holds: where there is none, none is created."""
+        return self.store if self._store is not None or has_store(self.settings) else None
 
     @property
     def farm(self) -> "LocalFarm":
@@ -156,27 +162,27 @@ class Machine(AbstractContextManager["Machine"]):
         return self.store.create_job(LOCAL_TENANT, spec, examples=answer.input_examples)
 
     def unfinished_job(self, job_id: str | None, labels: Mapping[str, str]) -> Job:
-        """The job to go on with: the one named, or the latest unfinished one that carries ``labels``.
+        """The job to go on with: the one whose id begins so, or the latest unfinished one that carries ``labels``.
 
         Raises:
-            BadInput: there is none, or the one named is of another module than ``labels`` say.
+            BadInput: there is none, or there are several, or the one named is of another module than ``labels`` say.
         """
+        store = self.known_store
         if job_id is None:
-            unfinished = [
-                job for job in self.store.unfinished_jobs(LOCAL_TENANT) if labels.items() <= job.spec.labels.items()
-            ]
+            jobs = [] if store is None else store.unfinished_jobs(LOCAL_TENANT)
+            unfinished = [job for job in jobs if labels.items() <= job.spec.labels.items()]
             if not unfinished:
                 of_module = f" of {labels['module']}" if "module" in labels else ""
                 raise BadInput("resume", f"no job{of_module} is unfinished.", "Start one: tunefarm tune MODULE.")
             return max(unfinished, key=lambda job: job.created_at)
-        job = self.store.job(LOCAL_TENANT, job_id)
+        job = named_job(store, job_id, field="resume")
         wanted, module = labels.get("module"), module_of(job)
         if wanted not in (None, module):
             fix = "Leave MODULE out, or leave the id out to go on with the latest job of MODULE."
-            raise BadInput("resume", f"job {job_id} tunes {module}, and not {wanted}.", fix)
+            raise BadInput("resume", f"job {job.job_id} tunes {module}, and not {wanted}.", fix)
         if job.state is JobState.FINISHED:
             fix = "Run the same command without --resume and with more --trials: it goes on from the store."
-            raise BadInput("resume", f"job {job_id} is finished.", fix)
+            raise BadInput("resume", f"job {job.job_id} is finished.", fix)
         return job
 
     def workload_name(self, record: TuningRecord) -> str:

@@ -143,7 +143,7 @@ class LocalRecords:
         """The record whose id is, or begins with, ``record_id``."""
         from tunefarm.record_queries import named_record
 
-        return named_record(self._machine.store, record_id)
+        return named_record(self._machine.known_store, record_id)
 
     def workload_name(self, record: TuningRecord) -> str:
         """What the record's workload is called."""

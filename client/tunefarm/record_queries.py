@@ -7,6 +7,7 @@ from tunefarm.confined.call import call
 from tunefarm.confined.record_view import ENTRY as VIEW_ENTRY
 from tunefarm.confined.record_view import RecordView, ViewRequest
 from tunefarm.device_class_option import device_class_of_text
+from tunefarm.named_id import ASKED_FOR, require_one
 from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
@@ -32,22 +33,20 @@ def listed(store: Store, status: RecordStatus | None, limit: int) -> Sequence[Tu
     return sorted(found, key=lambda record: record.created_at, reverse=True)[:limit]
 
 
-def named_record(store: Store, record_id: str) -> TuningRecord:
+def named_record(store: Store | None, record_id: str) -> TuningRecord:
     """The record whose id is, or begins with, ``record_id``.
 
     Raises:
         BadInput: there is none, or several.
     """
-    # Ids come in their order, so those that begin with this text stand right behind it.
-    try:
-        return store.record(LOCAL_TENANT, record_id)
-    except NotFound:
-        following = store.records(LOCAL_TENANT, limit=2, after=record_id) if record_id else []
-    found = [record for record in following if record.record_id.startswith(record_id)]
-    if len(found) == 1:
-        return found[0]
-    problem = f"several records begin with {record_id!r}." if found else f"no record is called {record_id!r}."
-    raise BadInput("record", problem, "See: tunefarm records list")
+    found: list[TuningRecord] = []
+    if store is not None and record_id:
+        try:
+            return store.record(LOCAL_TENANT, record_id)
+        except NotFound:
+            found = store.records_page(LOCAL_TENANT, limit=ASKED_FOR, id_prefix=record_id)
+    require_one("record", record_id, [record.record_id for record in found])
+    return found[0]
 
 
 def best_matches(machine: "Machine", query: "ModuleQuery") -> Sequence[RecordMatch]:

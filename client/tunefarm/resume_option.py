@@ -7,7 +7,8 @@ if TYPE_CHECKING:
     from tunefarm_schemas.job import Job
 
 LATEST: Final = "latest"
-JOB_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}")
+JOB_ID: Final = re.compile(r"[0-9a-f][0-9a-f-]{0,63}")
+"""Of a job's id the first characters are enough. No module is called so: each has a suffix or a colon."""
 
 
 def with_resume_value(words: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from tunefarm.intake.module_source import readable_file
 from tunefarm.job_options import output_folder
-from tunefarm.user_files import LARGEST_FILE_BYTES, open_plain_file, put_file, read_plain_file
+from tunefarm.user_files import LARGEST_FILE_BYTES, open_plain_file, put_file, read_plain_file, require_named
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.database_reading import LONGEST_RECORD, LONGEST_WORKLOAD
 
@@ -41,7 +41,7 @@ def read_database(folder_text: str) -> tuple[str, str]:
     Raises:
         BadInput: there is no database in the folder.
     """
-    folder = Path(folder_text).expanduser()
+    folder = _folder(folder_text)
     return _text(folder / WORKLOADS_NAME), _text(folder / RECORDS_NAME)
 
 
@@ -51,11 +51,16 @@ def database_lines(folder_text: str) -> tuple[Iterator[str], Iterator[str]]:
     Raises:
         BadInput: there is no database in the folder.
     """
-    folder = Path(folder_text).expanduser()
+    folder = _folder(folder_text)
     return (
         _lines(_readable(folder / WORKLOADS_NAME), LONGEST_WORKLOAD),
         _lines(_readable(folder / RECORDS_NAME), LONGEST_RECORD),
     )
+
+
+def _folder(text: str) -> Path:
+    require_named("folder", text, "folder")
+    return Path(text).expanduser()
 
 
 def _lines(path: Path, longest: int) -> Iterator[str]:

@@ -12,6 +12,17 @@ LARGEST_FILE_BYTES: Final = 64 << 20
 STORAGE_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
+def require_named(field: str, text: str, what: str) -> None:
+    """Refuse a name of nothing, which would stand for the present folder.
+
+    Raises:
+        BadInput: names ``field``. ``what`` is a file or a folder.
+    """
+    if not text.strip():
+        present = ", '.' for the present one" if what == "folder" else ""
+        raise BadInput(field, f"the {what} has no name.", f"Give a {what}{present}.")
+
+
 def open_plain_file(path: Path) -> BinaryIO:
     """A regular file, opened for reading.
 

@@ -23,6 +23,7 @@ def start_worker(given: Mapping[str, object], *, keep_trying: bool) -> int:
     """
     share_one_heap()
     worker = WorkerSettings.model_validate({**WorkerSettings().model_dump(), **given})
+    worker.broker()  # refused before anything is made
     settings = Settings()
     scratch = ScratchFolder.within(private_folder(settings, "scratch"))
     try:

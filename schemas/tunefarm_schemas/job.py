@@ -39,6 +39,8 @@ class StopReason(StrEnum):
     DEVICE_SECONDS = "device_seconds"
     DEADLINE = "deadline"
     SPACE_EXHAUSTED = "space_exhausted"
+    REQUESTED = "requested"
+    """The job was asked to finish with what it had found."""
     CANCELED = "canceled"
     INTERRUPTED = "interrupted"
 

@@ -91,7 +91,7 @@ def _ask(person: Person, method: str, path: str, of_whom: Belongings):
     bodies: dict[str, Any] = {}
     if method == "post":
         bodies = {"json": {"reason": "mine now"} if path.endswith(":retract") else {}}
-        if path.endswith((":cancel", ":pause", ":resume", ":revoke", ":rotate")):
+        if path.endswith((":cancel", ":finish", ":pause", ":resume", ":revoke", ":rotate")):
             bodies = {}
     if method == "patch":
         bodies = {"content": b"x", "headers": {"Upload-Offset": "0", "Content-Type": "application/octet-stream"}}

@@ -160,13 +160,17 @@ def test_jobs_are_found_by_state_kind_and_label(alice, store):
     assert len(alice.get("/v1/jobs?state=queued&kind=tune&label=owner%3Dlabel%20of%20alice").json()["items"]) == 1
     assert alice.get("/v1/jobs?label=owner%3Dnobody").json()["items"] == []
     assert alice.get("/v1/jobs?kind=measure").json()["items"] == []
+    assert len(alice.get(f"/v1/jobs?id_prefix={job.job_id[:9]}").json()["items"]) == 1
+    assert alice.get("/v1/jobs?id_prefix=ff").json()["items"] == []
+    assert alice.get("/v1/jobs?id_prefix=%25").status_code == 422
     assert len(alice.get("/v1/jobs", params={"created_after": "2020-01-01T00:00:00Z"}).json()["items"]) == 1
     assert alice.get("/v1/jobs", params={"created_after": "2020-01-01T00:00:00"}).status_code == 422
     assert alice.post(f"/v1/jobs/{job.job_id}:pause").json()["state"] == "paused"
     assert alice.post(f"/v1/jobs/{job.job_id}:resume").json()["state"] == "queued"
+    assert alice.post(f"/v1/jobs/{job.job_id}:finish").json()["state"] == "queued"
     assert alice.post(f"/v1/jobs/{job.job_id}:cancel").json()["outcome"] == "canceled"
     assert alice.post(f"/v1/jobs/{job.job_id}:cancel").status_code == 200
-    for verb in ("pause", "resume"):
+    for verb in ("pause", "resume", "finish"):
         refused = alice.post(f"/v1/jobs/{job.job_id}:{verb}")
         assert refused.status_code == 409
         assert "finished (canceled)" in refused.json()["detail"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,8 +30,8 @@ def begun(home: Path, *words: str) -> "subprocess.Popen[str]":
     )
 
 
-def interrupt(command: int) -> None:
-    os.kill(command, signal.SIGINT)
+def terminate(command: int) -> None:
+    os.kill(command, signal.SIGTERM)
 
 
 def kill_the_zygote(command: int) -> None:
@@ -38,16 +39,71 @@ def kill_the_zygote(command: int) -> None:
     zygote.kill()
 
 
+def read_until(process: "subprocess.Popen[str]", pattern: str) -> None:
+    """Read what the command says until a line has something like this."""
+    assert process.stderr is not None
+    said = []
+    while not re.search(pattern, line := process.stderr.readline()):
+        assert line, "".join(said)
+        said.append(line)
+
+
+def test_ctrl_c_ends_the_search_and_ships_the_best_so_far(tmp_path: Path) -> None:
+    output = tmp_path / "tuned"
+    # More trials than any host makes before it is interrupted.
+    with begun(tmp_path / "home", MODULE, "--trials", "100000", "--json", "--output", str(output)) as process:
+        read_until(process, r"best=\d")
+        process.send_signal(signal.SIGINT)
+        printed, said = process.communicate(timeout=HANG_S)
+    assert process.returncode == 0, said
+    assert "the best so far is verified and shipped (Ctrl-C again pauses the job at once)" in said
+    summary = json.loads(printed)
+    (task,) = summary["tasks"]
+    assert (summary["outcome"], summary["message"]) == ("succeeded", "finished on request")
+    assert task["stop_reason"] == "requested"
+    assert task["record_id"]
+    assert {".so", ".json", ".svg", ".png", ".html"} <= {path.suffix for path in output.iterdir()}
+    job = subprocess.run(
+        [*COMMAND, "--resume", summary["job_id"]],
+        env={**os.environ, "TUNEFARM_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    assert job.returncode == 2
+    assert "is finished" in job.stderr
+
+
+def test_ctrl_c_before_anything_is_measured_says_so_and_pauses(tmp_path: Path) -> None:
+    with begun(tmp_path, MODULE, "--trials", "100000") as process:
+        read_until(process, "best=-")
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=HANG_S)
+    assert process.returncode == 130, said
+    assert "interrupted before any candidate was measured; the job is paused" in said
+
+
 @pytest.mark.faults
-@pytest.mark.parametrize(("strike", "code"), [(interrupt, 130), (kill_the_zygote, 2)])
+def test_a_second_ctrl_c_leaves_the_job_paused(tmp_path: Path) -> None:
+    with begun(tmp_path, MODULE, "--trials", "100000") as process:
+        read_until(process, r"best=\d")
+        process.send_signal(signal.SIGINT)
+        read_until(process, "ending the search")
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 130, said
+    assert "the job is paused. Go on with: tunefarm tune --resume" in said
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("strike", "code"), [(terminate, 130), (kill_the_zygote, 2)])
 def test_a_command_struck_while_it_verifies_ends_soon_and_goes_on_later(
     tmp_path: Path, strike: object, code: int
 ) -> None:
     process = begun(tmp_path, MODULE, "--trials", "6")
     with process:
-        assert process.stderr is not None
-        while "verifying" not in (line := process.stderr.readline()):
-            assert line, "it ended before it verified"
+        read_until(process, "verifying")
         time.sleep(0.3)
         began_s = time.monotonic()
         strike(process.pid)  # type: ignore[operator]

@@ -105,6 +105,8 @@ def test_a_shell_completes_commands(tunefarm: Callable[..., object], environment
         (["tune", "--resume"], ["tune", "--resume", "latest"]),
         (["tune", "--resume", "--json"], ["tune", "--resume", "latest", "--json"]),
         (["tune", "--resume", "0" * 21], ["tune", "--resume", "0" * 21]),
+        (["tune", "--resume", "1a20"], ["tune", "--resume", "1a20"]),
+        (["tune", "--resume", "fade.py"], ["tune", "--resume", "latest", "fade.py"]),
         (["tune", "--resume", "builtin:matmul"], ["tune", "--resume", "latest", "builtin:matmul"]),
         (["tune", "builtin:matmul"], ["tune", "builtin:matmul"]),
         ([], []),

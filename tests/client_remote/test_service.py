@@ -5,12 +5,16 @@ import json
 import re
 import shlex
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.acceptance.command import HANG_S
 from tests.client_remote.conftest import ROOT, Service, tunefarm
 from tunefarm import ApiError, AsyncClient, Client
+from tunefarm.remote.remote_job import RemoteJob
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.record import RecordStatus
 from tunefarm_schemas.trace import Trace
 
@@ -149,6 +153,104 @@ def test_a_job_is_paused_resumed_and_canceled(service: Service) -> None:
         with pytest.raises(ApiError) as gone:
             client.jobs.get(job.job_id)
     assert gone.value.status == 404
+
+
+def test_a_job_that_is_asked_to_finish_ships_the_best_it_has_found(service: Service, tmp_path: Path) -> None:
+    with Client(service.url, service.token) as client:
+        job = client.tune(MODULE, trials=100_000, fresh=True)
+        wait_measured(job)
+        ended = service.command("finish", job.job_id)
+        assert ended.code == 0, ended.err
+        assert f"job {job.job_id} is asked to finish; it is running" in ended.out
+        assert job.wait(progress=False).message == "finished on request"
+        assert job.outcome == "succeeded"
+        assert [task["stop_reason"] for task in job.summary["tasks"]] == ["requested"]
+        assert job.artifact().write(tmp_path).exists()
+        assert "requested request=finish" in service.command("logs", job.job_id).out
+        with pytest.raises(ApiError) as over:
+            job.finish()
+        assert over.value.status == 409
+        again = service.command("finish", job.job_id)
+        assert (again.code, "has finished (succeeded)" in again.err) == (2, True)
+
+
+def test_a_paused_job_finishes_without_measuring_more(service: Service) -> None:
+    with Client(service.url, service.token) as client:
+        job = client.tune(MODULE, trials=100_000, fresh=True)
+        wait_measured(job)
+        job.pause()
+        wait_until(lambda: job.refresh().state == "paused")
+        spent = len(job.trials())
+
+        async def finish() -> None:
+            async with AsyncClient(service.url, service.token) as asking:
+                asked = await (await asking.jobs.get(job.job_id)).finish()
+                assert asked.state in {"queued", "running"}
+                assert (await asking.jobs.finish(job.job_id)).job_id == job.job_id
+
+        asyncio.run(finish())
+        assert job.wait(progress=False).outcome == "succeeded"
+        assert len(job.trials()) == spent
+
+
+def test_the_beginning_of_a_jobs_id_stands_for_it_in_every_command_and_both_clients(service: Service) -> None:
+    with Client(service.url, service.token) as client:
+        job, other = (client.tune(MODULE, device_class_id="nowhere", deadline_s=600, trials=1) for _ in range(2))
+        others = {each.job_id for each in client.jobs.list(limit=None)} - {job.job_id}
+        short = shortest(job.job_id, others)
+        for command in ("pause", "resume", "finish", "cancel"):
+            assert f"job {job.job_id} is asked to {command}" in service.command(command, short).out
+        assert job.job_id in service.command("jobs", "show", short).out
+        assert "canceled on request" in service.command("logs", short).out
+        assert service.command("watch", short).code == 3
+        assert client.jobs.get(short).job_id == client.jobs.cancel(short).job_id == job.job_id
+
+        async def get() -> str:
+            async with AsyncClient(service.url, service.token) as asking:
+                return (await asking.jobs.get(short)).job_id
+
+        assert asyncio.run(get()) == job.job_id
+        with pytest.raises(BadInput, match="several jobs begin with") as several:
+            client.jobs.get(job.job_id[:1])  # of an age, as the first digits tell
+        assert any(job_id in several.value.problem for job_id in {job.job_id, *others})
+        client.jobs.cancel(other.job_id)
+        assert service.command("jobs", "delete", short, "--json").json()["job_id"] == job.job_id
+        for unknown in (job.job_id, short, "no-such-job"):
+            with pytest.raises(ApiError) as gone:
+                client.jobs.get(unknown)
+            assert gone.value.status == 404
+        with pytest.raises(BadInput, match="empty"):
+            client.jobs.get("")
+
+
+def test_the_beginning_of_a_records_id_stands_for_it(service: Service, tuned: str, tmp_path: Path) -> None:
+    with Client(service.url, service.token) as client:
+        [verified] = client.jobs.get(tuned).records()
+        others = {each.record_id for each in client.records.list(limit=None)} - {verified.record_id}
+        short = shortest(verified.record_id, others)
+        assert client.records.get(short) == verified
+        assert client.records.export([short]).exported > 0
+        assert client.artifacts.of_record(short).manifest.record_id == verified.record_id
+    unknown = service.command("records", "show", "ffffffffff", "--remote")
+    assert (unknown.code, "There is no record 'ffffffffff'" in unknown.err) == (2, True)
+
+
+def shortest(whole: str, others: set[str]) -> str:
+    """As much of an id as no other one has."""
+    return next(
+        whole[:length] for length in range(1, len(whole)) if not any(each.startswith(whole[:length]) for each in others)
+    )
+
+
+def wait_measured(job: RemoteJob) -> None:
+    wait_until(lambda: any(trial.latency_s is not None for trial in job.trials()))
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    until_s = time.monotonic() + HANG_S
+    while not condition():
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
 
 
 def delete_when_let_go(client: Client, job_id: str) -> None:

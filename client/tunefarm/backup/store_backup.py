@@ -10,6 +10,7 @@ from tunefarm.backup.archive import ArchiveReader, ArchiveWriter, Engine
 from tunefarm.backup.postgresql_dump import PostgresqlDump
 from tunefarm.backup.sqlite_dump import SqliteDump
 from tunefarm.installation import database_file, open_store
+from tunefarm.user_files import require_named
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
 from tunefarm_services.settings import Settings
@@ -70,6 +71,7 @@ def restore(settings: Settings, text: str, *, replace: bool = False) -> BackupRe
         BadInput: the archive is not sound, was written by a newer version or for another kind of database, its folder
             cannot be written, or the store is not empty and ``replace`` does not say that it may go.
     """
+    require_named("file", text, "file")
     path = Path(text).expanduser().absolute()
     dump = _dump_of(settings)
     with ArchiveReader(path) as archive:
@@ -110,6 +112,7 @@ def _add_blobs(writer: ArchiveWriter, blobs: BlobStore) -> list[str]:
 
 
 def _new_file(text: str, *, replace: bool) -> Path:
+    require_named("file", text, "file")
     path = Path(text).expanduser().absolute()
     if path.is_dir() or not path.parent.is_dir():
         raise BadInput("file", f"{path} is no place for a file.", "Name a file in a folder that exists.")

@@ -1,4 +1,4 @@
-"""``tunefarm watch``, ``logs``, ``pause``, ``resume`` and ``cancel``: one job of a service while it runs."""
+"""``tunefarm watch``, ``logs``, ``pause``, ``resume``, ``finish`` and ``cancel``: one job of a service."""
 
 from typing import Annotated
 
@@ -54,6 +54,11 @@ def resume(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     return _ask("resume", job_id, api, as_json=as_json)
 
 
+def finish(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
+    """End a job's search: its best so far is verified and shipped."""
+    return _ask("finish", job_id, api, as_json=as_json)
+
+
 def cancel(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     """Cancel a job; what was measured is kept."""
     return _ask("cancel", job_id, api, as_json=as_json)
@@ -63,11 +68,13 @@ def _ask(verb: str, job_id: str, api: str | None, *, as_json: bool) -> int:
     from tunefarm.client import Client
 
     with Client(api) as client:
-        view = {"pause": client.jobs.pause, "resume": client.jobs.resume, "cancel": client.jobs.cancel}[verb](job_id)
+        jobs = client.jobs
+        ask = {"pause": jobs.pause, "resume": jobs.resume, "finish": jobs.finish, "cancel": jobs.cancel}[verb]
+        view = ask(job_id)
     if as_json:
         print_json(view.model_dump(mode="json"))
     else:
-        say(f"job {job_id} is asked to {verb}; it is {view.outcome or view.state}")
-        following = {"pause": "resume", "resume": "watch", "cancel": "jobs show"}[verb]
-        tell_next(f"tunefarm {following} {job_id} {with_api(api)}".rstrip())
+        say(f"job {view.job_id} is asked to {verb}; it is {view.outcome or view.state}")
+        following = {"pause": "resume", "resume": "watch", "finish": "watch", "cancel": "jobs show"}[verb]
+        tell_next(f"tunefarm {following} {view.job_id} {with_api(api)}".rstrip())
     return ExitCode.FINE

@@ -64,6 +64,7 @@ def delete_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     from tunefarm.client import Client
 
     with Client(api) as client:
+        job_id = client.jobs.get(job_id).job_id
         client.jobs.delete(job_id)
     if as_json:
         print_json({"job_id": job_id, "deleted": True})

@@ -9,14 +9,15 @@ import typer
 from tunefarm.console import say
 from tunefarm.exit_code import ExitCode
 from tunefarm.tables import print_json
-from tunefarm.user_files import put_file
+from tunefarm.user_files import put_file, require_named
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.job import JobOutcome
 
 
 def report(
     job_id: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="Id of a job; the latest when left out.")
+        str | None,
+        typer.Argument(metavar="[JOB]", help="Id of a job, or its beginning; the latest otherwise."),
     ] = None,
     output: Annotated[str, typer.Option(help="HTML file to write.")] = "report.html",
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead.")] = False,
@@ -30,8 +31,9 @@ def report(
     from tunefarm.report.page import render_page
     from tunefarm.report.plots import prepare_matplotlib
 
+    require_named("output", output, "file")
     with Machine() as machine:
-        job = latest_job(machine.store, job_id)
+        job = latest_job(machine.known_store, job_id)
         figures = job_report(machine.store, job, partial(schedule_view, machine))
         if job.outcome is JobOutcome.SUCCEEDED:
             figures = figures.model_copy(update={"numpy_latency_s": numpy_latency_s(machine.store, job)})

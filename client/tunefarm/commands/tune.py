@@ -73,7 +73,8 @@ def tune(
 ) -> int:
     """Tune a tensor program on this machine.
 
-    The same command again answers from the store. Ctrl-C keeps everything measured; --resume goes on.
+    The same command again answers from the store. Ctrl-C ends the search, and its best so far is verified and shipped;
+    a second Ctrl-C pauses the job, keeping everything measured, and --resume goes on.
     """
     options = JobOptions(
         trials=trials,
@@ -172,7 +173,8 @@ def _work(machine: "Machine", job: Job, display: "ProgressDisplay") -> "JobSumma
 
     try:
         supervisor = machine.supervisor(started_at_s=process_started_at_s(), on_progress=display.show)
-        with Interruption(supervisor.stop, display.say):
+        wishes = supervisor.wishes
+        with Interruption(wishes.pause, display.say, finish=wishes.finish):
             return machine.work(supervisor, job)
     except ForkFailed as error:
         fix = f"Everything measured is kept; resume with: tunefarm tune --resume {job.job_id}"
@@ -211,7 +213,9 @@ def _tell(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | N
 
     say(summary_json(summary, numpy_latency_s) if as_json else summary_text(summary, numpy_latency_s))
     if summary.outcome is None:
-        complain("interrupted; everything measured is kept")
+        found = any(task.best_latency_s is not None for task in summary.tasks)
+        what = "interrupted" if found else "interrupted before any candidate was measured"
+        complain(f"{what}; the job is paused, and everything measured is kept")
         tell_next(f"tunefarm tune --resume {summary.job_id}")
         return ExitCode.INTERRUPTED
     if summary.outcome is not JobOutcome.SUCCEEDED:

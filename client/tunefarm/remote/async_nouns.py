@@ -31,6 +31,7 @@ class AsyncJobs(Noun):
     pause = awaited(job_calls.job_pause)
     resume = awaited(job_calls.job_resumption)
     cancel = awaited(job_calls.job_cancellation)
+    finish = awaited(job_calls.job_finish)
     delete = awaited(job_calls.job_deletion)
 
     async def get(self, job_id: str) -> AsyncRemoteJob:

@@ -6,6 +6,7 @@ from typing import Final
 
 from tunefarm.remote.api_error import ApiError
 from tunefarm.remote.event_stream import RemoteEvent
+from tunefarm.remote.named_calls import of_job
 from tunefarm.remote.paging import listed
 from tunefarm.remote.request import Flow, Query, Reply, Request
 from tunefarm.remote.views import JobView
@@ -16,7 +17,11 @@ LETTING_GO_S: Final = (0.0, 0.1, 0.2, 0.4, 0.8)
 
 
 def job_view(job_id: str) -> Flow[JobView]:
-    """One job as it is now."""
+    """One job as it is now, by its id or the first characters of that."""
+    return of_job(job_id, _view)
+
+
+def _view(job_id: str) -> Flow[JobView]:
     reply: Reply = yield Request("GET", f"/jobs/{job_id}")
     return reply.read(JobView)
 
@@ -42,9 +47,13 @@ def job_views(
 
 
 def job_verb(job_id: str, verb: str) -> Flow[JobView]:
-    """Ask for a job to be paused, resumed or canceled; what it is right after."""
-    reply: Reply = yield Request("POST", f"/jobs/{job_id}:{verb}")
-    return reply.read(JobView)
+    """Ask for a job to be paused, resumed, finished or canceled; what it is right after."""
+
+    def ask(whole_id: str) -> Flow[JobView]:
+        reply: Reply = yield Request("POST", f"/jobs/{whole_id}:{verb}")
+        return reply.read(JobView)
+
+    return of_job(job_id, ask)
 
 
 def job_pause(job_id: str) -> Flow[JobView]:
@@ -62,8 +71,17 @@ def job_cancellation(job_id: str) -> Flow[JobView]:
     return job_verb(job_id, "cancel")
 
 
+def job_finish(job_id: str) -> Flow[JobView]:
+    """Ask for a job's search to end; its best is verified and shipped."""
+    return job_verb(job_id, "finish")
+
+
 def job_deletion(job_id: str) -> Flow[None]:
     """Remove a job and its events."""
+    return of_job(job_id, _deletion)
+
+
+def _deletion(job_id: str) -> Flow[None]:
     for delay_s in LETTING_GO_S:
         try:
             yield Request("DELETE", f"/jobs/{job_id}", delay_s=delay_s)

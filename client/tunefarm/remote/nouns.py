@@ -31,6 +31,7 @@ class Jobs(Noun):
     pause = blocking(job_calls.job_pause)
     resume = blocking(job_calls.job_resumption)
     cancel = blocking(job_calls.job_cancellation)
+    finish = blocking(job_calls.job_finish)
     delete = blocking(job_calls.job_deletion)
 
     def get(self, job_id: str) -> RemoteJob:

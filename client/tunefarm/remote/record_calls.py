@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from tunefarm.named_id import RECORD_ID_LENGTH
+from tunefarm.remote.named_calls import of_record
 from tunefarm.remote.paging import listed
 from tunefarm.remote.request import Answer, Flow, Reply, Request
 from tunefarm.remote.upload_calls import module_field, with_modules
@@ -21,7 +23,11 @@ class _Matches(Answer):
 
 
 def record(record_id: str) -> Flow[TuningRecord]:
-    """One record."""
+    """One record, by its id or the first characters of that."""
+    return of_record(record_id, _record)
+
+
+def _record(record_id: str) -> Flow[TuningRecord]:
     reply: Reply = yield Request("GET", f"/records/{record_id}")
     return reply.read(TuningRecord)
 
@@ -101,7 +107,11 @@ def publication(
 
 def retraction(record_id: str, reason: str) -> Flow[None]:
     """Take a record back. It stays, with the reason, and is never used again."""
-    yield Request("POST", f"/records/{record_id}:retract", body={"reason": reason})
+
+    def ask(whole_id: str) -> Flow[None]:
+        yield Request("POST", f"/records/{whole_id}:retract", body={"reason": reason})
+
+    return of_record(record_id, ask)
 
 
 def database_import(workloads: str, records: str) -> Flow[ImportView]:
@@ -115,7 +125,11 @@ def database_export(
     record_ids: Sequence[str] = (), *, workload_id: str | None = None, include_claimed: bool = False
 ) -> Flow[ExportView]:
     """The named records, or all verified ones of the stable ABI, as the text of a TVM database's two files."""
-    body: dict[str, Any] = {"record_ids": list(record_ids), "include_claimed": include_claimed}
+    whole_ids = []
+    for record_id in record_ids:
+        is_whole = len(record_id) >= RECORD_ID_LENGTH
+        whole_ids.append(record_id if is_whole else (yield from record(record_id)).record_id)
+    body: dict[str, Any] = {"record_ids": whole_ids, "include_claimed": include_claimed}
     if workload_id is not None:
         body["workload_id"] = workload_id
     reply: Reply = yield Request("POST", "/records:export", body=body, timeout_s=IMPORT_TIMEOUT_S)

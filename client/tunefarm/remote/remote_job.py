@@ -74,6 +74,10 @@ class RemoteJob(_Handle):
         """Ask for it to be canceled; what was measured is kept."""
         return self._ask("cancel")
 
+    def finish(self) -> JobView:
+        """Ask for its search to end; its best is verified and shipped. ``wait`` for that."""
+        return self._ask("finish")
+
     def delete(self) -> None:
         """Remove it and its events."""
         self.transport.run(job_deletion(self.job_id))
@@ -154,6 +158,10 @@ class AsyncRemoteJob(_Handle):
     async def cancel(self) -> JobView:
         """Ask for it to be canceled; what was measured is kept."""
         return await self._ask("cancel")
+
+    async def finish(self) -> JobView:
+        """Ask for its search to end; its best is verified and shipped. ``wait`` for that."""
+        return await self._ask("finish")
 
     async def delete(self) -> None:
         """Remove it and its events."""

@@ -8,7 +8,6 @@ from tunefarm.device_class_option import CLASS_ID_LENGTH, device_class_of_text
 from tunefarm.record_place import Written
 from tunefarm.remote.views import ImportView
 from tunefarm.tvm_database_folder import read_database, write_database
-from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.kernel_library.rules import LibraryRules
 from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from tunefarm.confined.record_view import RecordView
     from tunefarm.record_place import ModuleQuery
 
-ID_LENGTH = 32
 MOST_LISTED = 10_000
 """A service lists records by their ids, so the newest of them are found among so many."""
 
@@ -52,14 +50,7 @@ class RemoteRecords:
 
     def named(self, record_id: str) -> TuningRecord:
         """The record whose id is, or begins with, ``record_id``."""
-        if len(record_id) >= ID_LENGTH:
-            return self._client.records.get(record_id)
-        listed = self._client.records.list(limit=MOST_LISTED)
-        found = [each for each in listed if each.record_id.startswith(record_id)]
-        if len(found) == 1 and record_id:
-            return found[0]
-        problem = f"several records begin with {record_id!r}." if found else f"no record is called {record_id!r}."
-        raise BadInput("record", problem, "See: tunefarm records list")
+        return self._client.records.get(record_id)
 
     def workload_name(self, record: TuningRecord) -> str:
         """What the record's workload is called."""
@@ -76,8 +67,7 @@ class RemoteRecords:
 
     def export(self, folder: str, record_ids: Sequence[str]) -> Written:
         """Write records as TVM's JSON database."""
-        full_ids = [self.named(each).record_id for each in record_ids]
-        exported = self._client.records.export(full_ids)
+        exported = self._client.records.export(record_ids)
         write_database(folder, exported.workloads, exported.records)
         return Written(exported.exported, tuple((each.records, each.reason) for each in exported.left_out))
 

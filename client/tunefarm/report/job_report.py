@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from pydantic import ValidationError
 
 from tunefarm.confined.record_view import RecordView
+from tunefarm.job_queries import named_job
 from tunefarm.quantities import counted
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
@@ -102,15 +103,15 @@ def job_report(store: Store, job: Job, view: Callable[[TuningRecord], RecordView
     return JobReport(job=job, tasks=tasks, seconds=summary.seconds)
 
 
-def latest_job(store: Store, job_id: str | None) -> Job:
-    """The job of that id, or the latest one.
+def latest_job(store: Store | None, job_id: str | None) -> Job:
+    """The job whose id is, or begins with, ``job_id``; the latest one where that is None.
 
     Raises:
-        BadInput: there is none.
+        BadInput: there is none, or several.
     """
     if job_id is not None:
-        return store.job(LOCAL_TENANT, job_id)
-    jobs: Sequence[Job] = store.jobs(LOCAL_TENANT, limit=1000)
+        return named_job(store, job_id)
+    jobs: Sequence[Job] = [] if store is None else store.jobs(LOCAL_TENANT, limit=1000)
     if not jobs:
         raise BadInput("job", "the store holds no jobs.", "Start one: tunefarm tune MODULE.")
     return max(jobs, key=lambda job: job.created_at)

@@ -21,6 +21,7 @@ from tunefarm_services.store.store_error import (
     DatabaseTooNew,
     JobBusy,
     JobFinished,
+    NoSearch,
     NotFound,
     RowDamaged,
     StoreConflict,
@@ -106,7 +107,7 @@ def _of_store(error: Exception) -> ApiProblem:
         case WrongOffset():
             headers = {"Upload-Offset": str(error.expected)}
             return ApiProblem(ProblemKind.WRONG_OFFSET, str(error), headers=headers, offset=error.expected)
-        case StoreConflict() | JobBusy() | JobFinished() | UploadIncomplete():
+        case StoreConflict() | JobBusy() | JobFinished() | NoSearch() | UploadIncomplete():
             return ApiProblem(ProblemKind.CONFLICT, str(error))
         case StoreUnavailable() | DatabaseOutdated() | DatabaseTooNew() | BlobMissing() | BlobDamaged() | RowDamaged():
             log.error("store unavailable", reason=str(error))

@@ -10,12 +10,12 @@ from tunefarm_services.store.fence import IS_FREE
 from tunefarm_services.store.job_rows import do_as_asked, job_of
 from tunefarm_services.store.retried import retried
 from tunefarm_services.store.rows import Rows
-from tunefarm_services.store.store_error import JobFinished, NotFound
+from tunefarm_services.store.store_error import JobFinished, NoSearch, NotFound
 from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.store.tables import JobTable
 
 _STANDING: Final = (
-    select(JobTable.state, JobTable.request, IS_FREE.label("is_free"))
+    select(JobTable.state, JobTable.request, JobTable.kind, IS_FREE.label("is_free"))
     .where(JobTable.tenant == bindparam("tenant"), JobTable.job_id == bindparam("job_id"))
     .with_for_update()
 )
@@ -25,12 +25,16 @@ _CHANGE: Final = update(JobTable).where(
 _REQUEST: Final = select(JobTable.request).where(
     JobTable.tenant == bindparam("tenant"), JobTable.job_id == bindparam("job_id")
 )
+# A job that is to finish goes on already.
+_STAND_WITH_FINISH: Final = frozenset({JobRequest.FINISH, JobRequest.RESUME})
 
 
 class JobRequestRows(Rows):
-    """Cancel, pause and resume. Where nobody works on the job they take effect at once; else its owner is asked.
+    """Cancel, pause, resume and finish.
 
-    Asking twice is asking once. A finished job takes no requests: JobFinished, but for cancelling a canceled one.
+    Where nobody works on the job they take effect at once; else its owner is asked. Finishing takes a device, so a job
+    on which nobody works is queued for it. Asking twice is asking once; pausing takes the place of finishing, and the
+    other way round. A finished job takes no requests: JobFinished, but for cancelling a canceled one.
     """
 
     def request_cancel(self, tenant: str, job_id: str) -> Job:
@@ -45,8 +49,12 @@ class JobRequestRows(Rows):
         """Let a paused job go on, or take back a request to pause. Raises NotFound, JobFinished."""
         return self._request(tenant, job_id, JobRequest.RESUME)
 
+    def request_finish(self, tenant: str, job_id: str) -> Job:
+        """End the job's search, verify its best and ship it. Raises NotFound, JobFinished, NoSearch."""
+        return self._request(tenant, job_id, JobRequest.FINISH)
+
     def requested(self, tenant: str, job_id: str) -> JobRequest | None:
-        """What the job's owner should do now: cancel, pause, or nothing. Raises NotFound."""
+        """What the job's owner should do now: cancel, pause, finish, or nothing. Raises NotFound."""
         with self._database.reading() as connection:
             row = connection.execute(_REQUEST, {"tenant": tenant, "job_id": job_id}).one_or_none()
         if row is None:
@@ -63,7 +71,11 @@ class JobRequestRows(Rows):
             state, pending = JobState(row.state), row.request
             if state is JobState.FINISHED:
                 return _finished(job_of(connection, tenant, job_id), wanted)
-            if row.is_free:
+            if wanted is JobRequest.FINISH and row.kind != "tune":
+                raise NoSearch(job_id)
+            if pending == JobRequest.FINISH.value and wanted in _STAND_WITH_FINISH:
+                pass
+            elif row.is_free:
                 wanted = JobRequest.CANCEL if pending == JobRequest.CANCEL.value else wanted
                 _apply(connection, tenant, job_id, state, wanted)
             else:
@@ -83,6 +95,8 @@ def _apply(connection: Connection, tenant: str, job_id: str, state: JobState, wa
     # not do is asked of nobody else.
     shut_out = _CHANGE.values(fence=JobTable.fence + 1, owner=None, lease_expires_at=None, request=None)
     connection.execute(shut_out, {"of_tenant": tenant, "of_job": job_id})
+    if wanted is JobRequest.FINISH:
+        append(connection, tenant, job_id, "requested", {"request": wanted.value})
     do_as_asked(connection, tenant, job_id, state, wanted)
 
 

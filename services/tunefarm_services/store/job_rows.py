@@ -18,7 +18,7 @@ from tunefarm_services.store.idempotency_rows import job_made_with, note_job
 from tunefarm_services.store.input_example_rows import require_given
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.retried import retried
-from tunefarm_services.store.rows import AnyRow, Rows
+from tunefarm_services.store.rows import PAST_ALL_DIGITS, AnyRow, Rows
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.store.tables import JobLabelTable, JobTable, TargetTable, TaskTable, WorkloadTable
@@ -43,6 +43,8 @@ _CHANGE: Final = update(JobTable).where(
 
 
 CANCELED: Final = "canceled on request"
+FINISHED: Final = "finished on request"
+_GO_ON: Final = (JobRequest.RESUME.value, JobRequest.FINISH.value)
 
 
 class JobRows(Rows):
@@ -99,10 +101,12 @@ class JobRows(Rows):
         *,
         kind: JobKind | None = None,
         created_after: str | None = None,
+        id_prefix: str | None = None,
     ) -> list[Job]:
         """Jobs from the newest on, at most ``limit``, older than the job ``after``, that carry all ``labels``.
 
-        ``created_after`` is RFC 3339 with an offset, exact to a millisecond. Raises BadInput for a time that is none.
+        With ``id_prefix`` only those whose ids begin so. ``created_after`` is RFC 3339 with an offset, exact to a
+        millisecond. Raises BadInput for a time that is none.
         """
         query = _JOB.where(JobTable.tenant == tenant).order_by(JobTable.job_id.desc()).limit(limit)
         if state is not None:
@@ -113,6 +117,8 @@ class JobRows(Rows):
             query = query.where(JobTable.job_id < after)
         if created_after is not None:
             query = query.where(JobTable.job_id > _id_of_time(created_after))
+        if id_prefix is not None:
+            query = query.where(JobTable.job_id.between(id_prefix, f"{id_prefix}{PAST_ALL_DIGITS}"))
         return self._jobs(_with_labels(query, labels or {}))
 
     def count_jobs(self, tenant: str, state: JobState | None = None) -> int:
@@ -132,8 +138,8 @@ class JobRows(Rows):
     def set_job_state(self, lease: Lease, state: JobState, outcome: JobOutcome | None = None, message: str = "") -> Job:
         """Say where the lease's job is in its life; exactly a finished job has an outcome. Raises FenceLost.
 
-        A finished job stays as it is. A job that was asked to resume while it was being paused becomes queued, and one
-        that was asked to be canceled meanwhile ends.
+        A finished job stays as it is. A job that was asked to resume or to finish while it was being paused becomes
+        queued, and one that was asked to be canceled meanwhile ends.
         """
         if (state is JobState.FINISHED) != (outcome is not None):
             raise ValueError("a job has an outcome exactly when it is finished")
@@ -141,7 +147,7 @@ class JobRows(Rows):
             require_fence(connection, lease)
             before = connection.execute(_ONE_REQUEST, {"tenant": lease.tenant, "job_id": lease.job_id}).one()
             if before.state != JobState.FINISHED.value:
-                if state is JobState.PAUSED and before.request == JobRequest.RESUME.value:
+                if state is JobState.PAUSED and before.request in _GO_ON:
                     state = JobState.QUEUED
                 elif state is JobState.PAUSED and before.request == JobRequest.CANCEL.value:
                     state, outcome, message = JobState.FINISHED, JobOutcome.CANCELED, CANCELED
@@ -170,13 +176,18 @@ def job_of(connection: Connection, tenant: str, job_id: str) -> Job:
 
 
 def do_as_asked(connection: Connection, tenant: str, job_id: str, state: JobState, wanted: JobRequest) -> None:
-    """Do at once what is asked of a job on which nobody works."""
+    """Do at once what is asked of a job on which nobody works; finishing it is left to whoever takes it next."""
     if wanted is JobRequest.CANCEL:
         enter_state(connection, tenant, job_id, JobState.FINISHED, JobOutcome.CANCELED, CANCELED)
     elif wanted is JobRequest.PAUSE and state is not JobState.PAUSED:
         enter_state(connection, tenant, job_id, JobState.PAUSED, None, "paused on request")
     elif wanted is JobRequest.RESUME and state is JobState.PAUSED:
         enter_state(connection, tenant, job_id, JobState.QUEUED, None, "resumed on request")
+    elif wanted is JobRequest.FINISH:
+        if state is JobState.PAUSED:
+            enter_state(connection, tenant, job_id, JobState.QUEUED, None, "asked to finish")
+        # A device is needed to verify, so the request stands until an owner has done it.
+        connection.execute(_CHANGE.values(request=wanted.value), {"of_tenant": tenant, "of_job": job_id})
 
 
 def enter_state(
@@ -276,4 +287,4 @@ def _id_of_time(text: str) -> str:
     if moment is None or moment.tzinfo is None:
         problem = f"{text[:50]!r} is not a time."
         raise BadInput("created_after", problem, "Write RFC 3339, such as 2027-01-02T03:04:05Z.")
-    return f"{max(int(moment.timestamp() * 1000), 0):011x}g"
+    return f"{max(int(moment.timestamp() * 1000), 0):011x}{PAST_ALL_DIGITS}"

@@ -11,7 +11,7 @@ from tunefarm_services.store.event_rows import append
 from tunefarm_services.store.fence import require_fence
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.retried import retried
-from tunefarm_services.store.rows import AnyRow, Rows
+from tunefarm_services.store.rows import PAST_ALL_DIGITS, AnyRow, Rows
 from tunefarm_services.store.store_error import NotFound, StoreConflict
 from tunefarm_services.store.stored import TENANT_STREAM
 from tunefarm_services.store.tables import RecordTable
@@ -71,8 +71,12 @@ class RecordRows(Rows):
         source: str | None = None,
         after: str | None = None,
         limit: int = 100,
+        id_prefix: str | None = None,
     ) -> list[TuningRecord]:
-        """Records by id, at most ``limit``, after the id ``after``, for which all given filters hold."""
+        """Records by id, at most ``limit``, after the id ``after``, for which all given filters hold.
+
+        With ``id_prefix`` only those whose ids begin so.
+        """
         filters = {
             "workload_id": workload_id,
             "target_id": target_id,
@@ -83,8 +87,12 @@ class RecordRows(Rows):
         }
         given = {name: str(wanted) for name, wanted in filters.items() if wanted is not None}
         is_unverified = status is not None and status is not RecordStatus.VERIFIED
-        query = _page_query(frozenset(given), is_unverified=is_unverified, is_behind=after is not None)
+        query = _page_query(
+            frozenset(given), is_unverified=is_unverified, is_behind=after is not None, is_named=id_prefix is not None
+        )
         values = given | {"tenant": tenant, "after": after, "row_limit": limit}
+        if id_prefix is not None:
+            values |= {"first_id": id_prefix, "last_id": f"{id_prefix}{PAST_ALL_DIGITS}"}
         with self._database.reading() as connection:
             return [record_in(row) for row in connection.execute(query, values)]
 
@@ -147,13 +155,17 @@ class RecordRows(Rows):
 
 
 @cache
-def _page_query(filters: frozenset[str], *, is_unverified: bool, is_behind: bool) -> Select[RecordTable]:
+def _page_query(
+    filters: frozenset[str], *, is_unverified: bool, is_behind: bool, is_named: bool
+) -> Select[RecordTable]:
     """A page of records. Sorted are ids alone; rows, each with its trace, are read for those that are told."""
     chosen = select(RecordTable.record_id).where(RecordTable.tenant == bindparam("tenant"))
     for name in sorted(filters):
         chosen = chosen.where(getattr(RecordTable, name) == bindparam(name))
     if is_unverified:
         chosen = chosen.where(_IS_UNVERIFIED)
+    if is_named:
+        chosen = chosen.where(RecordTable.record_id.between(bindparam("first_id"), bindparam("last_id")))
     if is_behind:
         chosen = chosen.where(RecordTable.record_id > bindparam("after"))
     first = chosen.order_by(RecordTable.record_id).limit(bindparam("row_limit")).subquery()

@@ -1,6 +1,6 @@
 """What every group of rows stands on."""
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Row
 
@@ -9,6 +9,8 @@ from tunefarm_services.store.database import Database
 
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 """A row whose columns are taken by name."""
+PAST_ALL_DIGITS: Final = "g"
+"""Ids of jobs and records are hexadecimal: this stands behind all that may follow the beginning of one."""
 
 
 class Rows:

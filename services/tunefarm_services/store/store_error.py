@@ -91,6 +91,16 @@ class JobFinished(StoreError):
         self.outcome = outcome
 
 
+class NoSearch(StoreError):
+    """A job that only measures is asked to finish with what its search found."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"Job {job_id[:100]!r} measures modules as they are, so it has no search to end. Wait for it, or cancel it."
+        )
+        self.job_id = job_id
+
+
 class BlobMissing(StoreError):
     """A row refers to content that the blob store does not hold."""
 

@@ -29,6 +29,7 @@ class JobRequest(StrEnum):
     CANCEL = "cancel"
     PAUSE = "pause"
     RESUME = "resume"
+    FINISH = "finish"
 
 
 class StoredTrial(Frozen):

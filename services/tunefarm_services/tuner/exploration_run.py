@@ -86,6 +86,11 @@ class ExplorationRun:
             abi=key.abi,
         )
 
+    @property
+    def was_left_untried(self) -> bool:
+        """Whether its job was asked to finish before anything that was tried came back."""
+        return self.stop_reason is StopReason.REQUESTED and not self.trials_done and not self.known
+
     def measure_task(self) -> MeasureTask:
         """What a farm must know of this exploration."""
         return MeasureTask(

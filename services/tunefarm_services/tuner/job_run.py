@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tunefarm_schemas.job import Effort, Job, JobOutcome, StopReason, Strategy
-from tunefarm_services.store.job_rows import deadline_of
+from tunefarm_services.store.job_rows import FINISHED, deadline_of
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.finish import Finished
@@ -179,6 +179,20 @@ class JobRun:
         """The explorations under their ids."""
         return {run.exploration_id: run for run in self.explorations}
 
+    def has_found(self) -> bool:
+        """Whether any task has a candidate with a time."""
+        return any(run.best_latency_s is not None for run in self.explorations)
+
+    def has_records(self) -> bool:
+        """Whether each task has a record; of a job that was asked to finish, whether any has."""
+        ends = [self.finished.get(run.exploration_id) for run in self.explorations]
+        have = [end is not None and end.record is not None for end in ends]
+        return any(have) if self._was_asked_to_finish else all(have)
+
+    @property
+    def _was_asked_to_finish(self) -> bool:
+        return any(run.stop_reason is StopReason.REQUESTED for run in self.explorations)
+
     def why_nothing(self, otherwise: str = "none was reported") -> str:
         """The failures counted and the first one shown, or ``otherwise``, for a job that ends without a kernel."""
         ends = [end.failure for end in self.finished.values() if end.record is None and end.failure is not None]
@@ -186,6 +200,8 @@ class JobRun:
         if lost is not None:
             kept = "The trials are kept; ask for the same again."
             return f"The fastest kernel could not be verified: {lost.message} {kept}"
+        if all(run.was_left_untried for run in self.explorations):
+            return f"{FINISHED} before anything was measured. Ask for the same again to search."
         first = next((run.first_failure_message for run in self.explorations if run.first_failure_message), "")
         counted = ", ".join(f"{reason} {count}" for reason, count in self.failures().most_common())
         if self.strategy == "replay" and not counted:
@@ -197,9 +213,16 @@ class JobRun:
         return f"No valid kernel was found ({counted or 'nothing was measured'}). The first failure: {shown}"
 
     def what_stands(self) -> str:
-        """What a job's message says where a record of an earlier one stays, for nothing newer could be verified."""
+        """What the message of a job that has records says: what could not be verified, or who ended it."""
         failures = [end.failure for end in self.finished.values() if end.failure is not None]
         if not failures:
-            return ""
+            return self._as_asked()
         kept = "The record of an earlier search stands; the trials are kept."
         return f"What was found could not be verified: {failures[0].message} {kept}"
+
+    def _as_asked(self) -> str:
+        """What was asked of a job that ends before its search does, and for which tasks that leaves nothing."""
+        if not self._was_asked_to_finish:
+            return ""
+        missing = [run.task.name for run in self.explorations if run.best_latency_s is None]
+        return f"{FINISHED}; nothing was found for {', '.join(missing)}" if missing else FINISHED

@@ -19,6 +19,7 @@ from tunefarm_schemas.traceparent import Traceparent
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import FenceLost, NotFound, StoreUnavailable
+from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.telemetry.telemetry import Telemetry
 from tunefarm_services.tuner.job_reporter import JobReporter
 from tunefarm_services.tuner.job_run import seconds_to_deadline
@@ -151,7 +152,8 @@ class LeasedJob:
     def _without_device(self, job: Job, reason: str) -> Ended:
         """Say what is missing and let the job rest; one whose deadline has passed ends with what is stored."""
         left_s = seconds_to_deadline(job)
-        if left_s is None or left_s > 0 or self._store.requested(job.tenant, job.job_id) is not None:
+        is_halted = self._store.requested(job.tenant, job.job_id) in (JobRequest.CANCEL, JobRequest.PAUSE)
+        if left_s is None or left_s > 0 or is_halted:
             self._say(reason)
             return self._resting(NO_DEVICE_S, left_s)
         overdue = OverdueJob(self._store, LeaseKeeper(self._store, self.lease).keep)

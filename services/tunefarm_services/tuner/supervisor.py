@@ -1,8 +1,7 @@
 """Leads one leased job from its row to its records."""
 
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import structlog
 
@@ -16,12 +15,11 @@ from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.tuner.effort_left import effort_left
-from tunefarm_services.tuner.exploration_run import ExplorationRun
-from tunefarm_services.tuner.finish import Finished, Finisher, stored_answer
+from tunefarm_services.tuner.finish import Finisher, stored_answer
 from tunefarm_services.tuner.given_results import without_time
 from tunefarm_services.tuner.given_schedules import GivenSchedules
 from tunefarm_services.tuner.job_run import JobRun
-from tunefarm_services.tuner.job_watch import LEASE_S, REPORT_S, JobWatch, LeaseKeeper
+from tunefarm_services.tuner.job_watch import LEASE_S, REPORT_S, JobWatch, LeaseKeeper, Wishes
 from tunefarm_services.tuner.outage import Outage
 from tunefarm_services.tuner.overdue_job import ANSWERED, WAITING, OverdueJob
 from tunefarm_services.tuner.place import Place
@@ -90,11 +88,11 @@ class Supervisor:
         self._on_measured = on_measured
         self._waits_for_explorations = waits_for_explorations
         self._outage_s = outage_s
-        self._stop_asked = threading.Event()
+        self.wishes = Wishes()
 
     def stop(self) -> None:
         """End the present run soon, keeping everything that was measured. Safe from threads and signal handlers."""
-        self._stop_asked.set()
+        self.wishes.stop()
 
     def run(self, lease: Lease) -> JobSummary:
         """Work on the leased job until it is finished, paused, canceled or interrupted.
@@ -111,7 +109,7 @@ class Supervisor:
             keeper.keep()
             explorations.append(opened(self._store, place, lease, job, task))
         job_run = JobRun(job, lease, explorations, self._origin_s)
-        watch = JobWatch(self._store, job_run, keeper, self._stop_asked, self._on_progress)
+        watch = JobWatch(self._store, job_run, keeper, self.wishes, self._on_progress)
         try:
             summary = self._run_through_outages(job_run, watch)
         except BadInput as problem:
@@ -142,7 +140,7 @@ class Supervisor:
 
     def _store_is_back(self, job_run: JobRun, watch: JobWatch, outage: Outage) -> bool:
         """Wait for the store, then store what came in meanwhile. False when it stayed away. Raises FenceLost."""
-        while not outage.is_over and not self._stop_asked.wait(outage.next_wait_s()):
+        while not outage.is_over and not self.wishes.stop_asked.wait(outage.next_wait_s()):
             try:
                 watch.renew_lease()
                 if not watch.goes_on("waiting"):
@@ -169,6 +167,8 @@ class Supervisor:
         if self._is_answered(job_run, left):
             return self._close(job_run, JobOutcome.SUCCEEDED, ANSWERED, answered=True)
         self._measure(job_run, watch, left)
+        if self.wishes.is_to_finish and not job_run.has_found():
+            self.wishes.pause()
         if watch.has_to_stop:
             return self._halted(job_run, watch)
         return self._finish(job_run, watch)
@@ -261,8 +261,9 @@ class Supervisor:
 
     def _measure(self, job_run: JobRun, watch: JobWatch, left: Effort | None) -> None:
         """Search as far as ``left`` allows; afterwards the farm knows every exploration."""
-        if left is not None and job_run.deadline_passed():
-            job_run.stopped_by(StopReason.DEADLINE)
+        reason = watch.reason_to_search_no_further(None)
+        if left is not None and reason is not None:
+            job_run.stopped_by(reason)
             left = None
         child = self._fork_search(job_run, watch, left) if left is not None else None
         try:
@@ -357,7 +358,8 @@ class Supervisor:
             if not watch.goes_on("verifying"):
                 return self._halted(job_run, watch)
             if run.best_latency_s is None:
-                finisher.look_for_reason(run)
+                if not run.was_left_untried:
+                    finisher.look_for_reason(run)
                 continue
             end = verified(finisher, run, watch)
             if end.failure is not None and watch.has_to_stop:
@@ -366,14 +368,9 @@ class Supervisor:
             if end.record is not None:
                 run.concluded(end.record.trace, end.record.latency_s, job_run.elapsed_s())
         job_run.verify_s = time.monotonic() - began_s
-        if self._has_records(job_run.explorations, job_run.finished):
+        if job_run.has_records():
             return self._close(job_run, JobOutcome.SUCCEEDED, job_run.what_stands())
         return self._close(job_run, JobOutcome.FAILED, job_run.why_nothing())
-
-    @staticmethod
-    def _has_records(explorations: Sequence[ExplorationRun], finished: dict[str, Finished]) -> bool:
-        ends = [finished.get(run.exploration_id) for run in explorations]
-        return all(end is not None and end.record is not None for end in ends)
 
     def _halted(self, job_run: JobRun, watch: JobWatch) -> JobSummary:
         """Canceled, paused, poisoned or interrupted: keep the incumbents as claims and leave the job in its state."""
@@ -384,7 +381,7 @@ class Supervisor:
         if watch.halt is JobState.FINISHED:
             ended = self._store.job(job_run.lease.tenant, job_run.job.job_id)
             return job_run.summary(ended.outcome, ended.message)
-        state = watch.halt or JobState.QUEUED
+        state = watch.state_to_leave
         self._store.set_job_state(job_run.lease, state)
         return job_run.summary(None, "paused" if state is JobState.PAUSED else "interrupted")
 

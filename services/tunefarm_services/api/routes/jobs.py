@@ -22,7 +22,7 @@ from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Pagi
 from tunefarm_services.api.parts import PartsOf
 from tunefarm_services.api.problem import ProblemKind
 from tunefarm_services.api.responses import ETAG, LOCATION, NOT_MODIFIED, responses
-from tunefarm_services.api.routes.path import Id
+from tunefarm_services.api.routes.path import Id, IdPrefix
 from tunefarm_services.api.views.page import Page
 
 log = structlog.get_logger()
@@ -59,6 +59,7 @@ def list_jobs(
     created_after: Annotated[
         datetime | None, BeforeValidator(written_out), Query(description="RFC 3339 with an offset.")
     ] = None,
+    id_prefix: IdPrefix = None,
     label: Labels = [],  # noqa: B006 - FastAPI copies defaults
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
@@ -66,11 +67,10 @@ def list_jobs(
     """Jobs of the tenant, the newest first."""
     labels = _labels(label)
     after_text = None if created_after is None else _instant(created_after)
-    filters = {"state": state, "kind": kind, "created_after": after_text, "label": sorted(labels.items()) or None}
+    named = {"created_after": after_text, "id_prefix": id_prefix}
+    filters = {"state": state, "kind": kind, "label": sorted(labels.items()) or None, **named}
     paging = Paging("jobs", page_size, page_token, filters)
-    found = parts.store.jobs(
-        caller.tenant, state, labels, page_size + 1, paging.after, kind=kind, created_after=after_text
-    )
+    found = parts.store.jobs(caller.tenant, state, labels, page_size + 1, paging.after, kind=kind, **named)
     return answer(paging.page(found, lambda job: job.job_id, lambda job: job))
 
 
@@ -107,6 +107,15 @@ def pause(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
 def resume(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
     """Let a paused job go on."""
     return answer(parts.store.request_resume(caller.tenant, job_id))
+
+
+@router.post("/{job_id}:finish", response_model=Job, responses=_OF_A_REQUEST)
+def finish(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
+    """End a job's search: its best is verified and shipped. A paused job is queued for that.
+
+    The job ends as failed where nothing was measured before.
+    """
+    return answer(parts.store.request_finish(caller.tenant, job_id))
 
 
 def _labels(texts: list[str]) -> dict[str, str]:

@@ -7,6 +7,10 @@ from fastapi import Path, Query
 Id: TypeAlias = Annotated[str, Path(max_length=200, pattern=r"^[A-Za-z0-9._@+=-]+$", description="Its id.")]
 """Without a colon, which sets off a verb."""
 
+IdPrefix: TypeAlias = Annotated[
+    str | None, Query(max_length=200, pattern=r"^[0-9a-f]+$", description="Only those whose ids begin so.")
+]
+
 IdFilter: TypeAlias = Annotated[
     str | None, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$", description="Only those of this one.")
 ]

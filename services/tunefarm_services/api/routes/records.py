@@ -22,7 +22,7 @@ from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Pagi
 from tunefarm_services.api.parts import Parts, PartsOf
 from tunefarm_services.api.problem import ProblemKind
 from tunefarm_services.api.responses import ETAG, LOCATION, NOT_MODIFIED, responses
-from tunefarm_services.api.routes.path import Id, IdFilter
+from tunefarm_services.api.routes.path import Id, IdFilter, IdPrefix
 from tunefarm_services.api.views.page import Page
 from tunefarm_services.api.views.report import ExportedDatabase, ImportReport
 
@@ -42,6 +42,7 @@ def list_records(
     exploration_id: IdFilter = None,
     status: RecordStatus | None = None,
     source: Annotated[str | None, Query(description="tuned, imported or published", max_length=20)] = None,
+    id_prefix: IdPrefix = None,
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
@@ -52,6 +53,7 @@ def list_records(
         "device_class_id": device_class_id,
         "exploration_id": exploration_id,
         "source": source,
+        "id_prefix": id_prefix,
     }
     paging = Paging("records", page_size, page_token, {**filters, "status": status})
     found = parts.store.records_page(caller.tenant, **filters, status=status, after=paging.after, limit=page_size + 1)

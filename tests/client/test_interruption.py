@@ -1,0 +1,52 @@
+"""What signals ask of a command: Ctrl-C ends a search first, then pauses the job, then ends the process."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tunefarm.interruption import FINISHING, STOPPING, Interruption
+from tunefarm_services.tuner.job_watch import Wishes
+
+
+def test_the_first_ctrl_c_finishes_and_the_second_pauses() -> None:
+    wishes, said = Wishes(), list[str]()
+    with Interruption(wishes.pause, said.append, finish=wishes.finish):
+        signal.raise_signal(signal.SIGINT)
+        assert (wishes.is_to_finish, wishes.stop_asked.is_set()) == (True, False)
+        signal.raise_signal(signal.SIGINT)
+        assert (wishes.is_to_pause, wishes.stop_asked.is_set()) == (True, True)
+    assert said == [FINISHING, STOPPING]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_host_that_goes_down_and_a_terminal_that_closes_pause_at_once(number: signal.Signals) -> None:
+    wishes, said = Wishes(), list[str]()
+    with Interruption(wishes.pause, said.append, finish=wishes.finish):
+        signal.raise_signal(number)
+    assert (wishes.is_to_finish, wishes.is_to_pause) == (False, True)
+    assert said == [STOPPING]
+
+
+def test_one_more_ends_the_process() -> None:
+    program = """
+import signal
+from tunefarm.interruption import Interruption
+from tunefarm_services.tuner.job_watch import Wishes
+
+wishes = Wishes()
+with Interruption(wishes.pause, print, finish=wishes.finish):
+    for _ in range(3):
+        signal.raise_signal(signal.SIGINT)
+print("it went on")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, "went on" in ended.stdout) == (130, False)
+
+
+def test_where_there_is_nothing_to_finish_the_first_ctrl_c_stops() -> None:
+    stopped, said = list[str](), list[str]()
+    with Interruption(lambda: stopped.append("stopped"), said.append):
+        signal.raise_signal(signal.SIGINT)
+    assert (stopped, said) == (["stopped"], [STOPPING])
