@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 import httpx
 import psutil
@@ -57,6 +58,15 @@ class Service:
             except httpx.HTTPError:
                 time.sleep(0.05)
         raise TimeoutError
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Itself when it is ready, ended afterwards."""
+        try:
+            self.wait_until_ready()
+            yield self
+        finally:
+            self.close()
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)

@@ -15,6 +15,7 @@ from tunefarm_services.api.middleware.idempotency import Idempotency
 from tunefarm_services.api.middleware.request_body import RequestBody
 from tunefarm_services.api.middleware.request_log import RequestLog
 from tunefarm_services.api.openapi import add_openapi
+from tunefarm_services.api.pages.page_files import DOCUMENT
 from tunefarm_services.api.parts import Parts
 from tunefarm_services.api.problem_handlers import add_problem_handlers
 from tunefarm_services.api.request_rates import RequestRates
@@ -25,6 +26,7 @@ from tunefarm_services.api.routes import (
     health,
     job_contents,
     jobs,
+    pages,
     records,
     targets,
     tokens,
@@ -36,7 +38,21 @@ from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.metrics import Metrics
 
-ROUTES = (jobs, job_contents, events, records, workloads, targets, devices, artifacts, uploads, tokens, usage, health)
+ROUTES = (
+    jobs,
+    job_contents,
+    events,
+    records,
+    workloads,
+    targets,
+    devices,
+    artifacts,
+    uploads,
+    tokens,
+    usage,
+    health,
+    pages,
+)
 
 
 def create_app(
@@ -56,9 +72,9 @@ def create_app(
         title="tunefarm",
         version="1",
         lifespan=_lifespan(parts),
-        docs_url="/docs" if settings.public_docs else None,
+        docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json",
+        openapi_url=DOCUMENT,
         middleware=[
             Middleware(RequestLog, metrics=parts.metrics),
             Middleware(Authentication, tokens=tokens, rates=RequestRates(), settings=settings),
@@ -66,7 +82,6 @@ def create_app(
             Middleware(Idempotency, store=store),
         ],
         redirect_slashes=False,
-        swagger_ui_oauth2_redirect_url=None,
     )
     app.state.parts = parts
     app.state.routes = [route for each in ROUTES for route in each.router.routes]

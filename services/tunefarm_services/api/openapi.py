@@ -1,5 +1,6 @@
 """The OpenAPI document: what FastAPI finds out, with problems as they are answered."""
 
+import re
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -41,6 +42,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= problem.pop("$defs", {}) | {"Problem": problem}
     for path, operations in document["paths"].items():
+        for operation in operations.values():
+            # FastAPI takes the function's name, which is "Get" for many.
+            operation["summary"] = re.split(r"[.:;](?:\s|$)", operation["description"])[0]
         if path.startswith("/v1/") and "post" in operations:
             operations["post"].setdefault("parameters", []).append(_KEY_HEADER)
     return document

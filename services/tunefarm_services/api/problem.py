@@ -157,11 +157,11 @@ class ApiProblem(Exception):
         await self.response()(scope, receive, send)
 
 
-def unauthenticated() -> ApiProblem:
-    """The one answer to everybody without a valid token, whatever was asked."""
+def unauthenticated(more: str = "") -> ApiProblem:
+    """The one answer to everybody without a valid token, whatever was asked. ``more`` is added to it."""
     return ApiProblem(
         ProblemKind.UNAUTHENTICATED,
-        "Send a valid token: Authorization: Bearer tfk_... The first one comes from: tunefarm token create",
+        f"Send a valid token: Authorization: Bearer tfk_... The first one comes from: tunefarm token create.{more}",
         headers={"WWW-Authenticate": 'Bearer realm="tunefarm"'},
     )
 

@@ -15,14 +15,15 @@ from tunefarm_services.api.connections import network
 from tunefarm_services.api.http_protocol import PUBLIC
 from tunefarm_services.api.known_tokens import KnownTokens
 from tunefarm_services.api.middleware.request_body import ANNOUNCE_BODY
+from tunefarm_services.api.pages.page_files import DOCUMENTS
 from tunefarm_services.api.problem import ApiProblem, ProblemKind, unauthenticated
 from tunefarm_services.api.problem_handlers import problem_of
 from tunefarm_services.api.request_rates import RequestRates
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import StoreError
 
-DOCUMENTS: Final = frozenset({"/openapi.json", "/docs"})
 METRICS: Final = "/metrics"
+_FOR_BROWSERS: Final = " TUNEFARM_PUBLIC_DOCS=true shows this page, which holds no data, without a token."
 
 
 class Authentication:
@@ -72,7 +73,7 @@ class Authentication:
         if token is None:
             for limit in self._of_strangers:
                 self._rates.counted(limit, "stranger", network(_address(scope)))
-            raise unauthenticated()
+            raise unauthenticated(_FOR_BROWSERS if scope["path"] in DOCUMENTS else "")
         for limit in self._of_tokens:
             if wait_s := self._rates.counted(limit, "token", token.token_id):
                 raise _too_many("This token asks too often.", wait_s)
