@@ -5,17 +5,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
 from anyio import to_thread
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 
 from tunefarm_services.api.intake import Intake, ZygoteIntake
+from tunefarm_services.api.known_parameters import require_known_parameters
 from tunefarm_services.api.known_tokens import KnownTokens
 from tunefarm_services.api.middleware.authentication import Authentication
 from tunefarm_services.api.middleware.idempotency import Idempotency
 from tunefarm_services.api.middleware.request_body import RequestBody
 from tunefarm_services.api.middleware.request_log import RequestLog
 from tunefarm_services.api.openapi import add_openapi
-from tunefarm_services.api.pages.page_files import DOCUMENT
 from tunefarm_services.api.parts import Parts
 from tunefarm_services.api.problem_handlers import add_problem_handlers
 from tunefarm_services.api.request_rates import RequestRates
@@ -72,9 +72,10 @@ def create_app(
         title="tunefarm",
         version="1",
         lifespan=_lifespan(parts),
+        dependencies=[Depends(require_known_parameters)],
         docs_url=None,
         redoc_url=None,
-        openapi_url=DOCUMENT,
+        openapi_url=None,
         middleware=[
             Middleware(RequestLog, metrics=parts.metrics),
             Middleware(Authentication, tokens=tokens, rates=RequestRates(), settings=settings),

@@ -81,6 +81,7 @@ class FieldProblem(BaseModel):
 
     field: str
     problem: str
+    fix: str | None = None
 
 
 class Problem(BaseModel):

@@ -3,10 +3,10 @@
 from typing import Final
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from tunefarm_services.api.answer import etag_of, has_already
-from tunefarm_services.api.pages.page_files import PAGE_FILES
+from tunefarm_services.api.pages.page_files import DOCUMENT, PAGE_FILES
 
 router = APIRouter(include_in_schema=False)
 
@@ -34,6 +34,12 @@ async def show(request: Request) -> Response:
     if has_already(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
     return Response(file.content, headers=headers, media_type=file.media_type)
+
+
+@router.get(DOCUMENT)
+async def document(request: Request) -> Response:
+    """The OpenAPI document."""
+    return JSONResponse(request.app.openapi())
 
 
 for _path in PAGE_FILES:

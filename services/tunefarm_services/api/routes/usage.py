@@ -24,7 +24,7 @@ _DAY: Final = "A date in UTC, such as 2027-01-31."
 def _dated(text: object) -> object:
     """Refuse numbers, which pydantic would take for seconds since 1970."""
     if isinstance(text, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text, re.ASCII) is None:
-        raise ValueError("write a date, such as 2027-01-31")
+        raise ValueError("It is not a date. Write one, such as 2027-01-31.")
     return text
 
 
