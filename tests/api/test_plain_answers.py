@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.api.stored import furnished, put_job
 from tests.api.test_requests import PROBLEM, assert_problem
 from tunefarm_services.api.routes.uploads import PIECE
 
@@ -212,3 +213,24 @@ def test_what_a_problem_shows_of_a_value_is_short_and_harmless(alice):
     assert answer.status_code == 422
     assert len(answer.content) < 4000
     assert "\x1b" not in "".join(each["problem"] + each["fix"] for each in answer.json()["errors"])
+
+
+def test_every_list_takes_the_parameters_of_pages(alice, document, store):
+    """The client asks for every list in the same way."""
+    job_id = put_job(store, "alice").job_id
+    for method, path, operation in operations(document):
+        shown = json.dumps(operation["responses"].get("200", {}))
+        if method == "GET" and "/schemas/Page_" in shown and ":" not in path:
+            needed = {"exploration_id": "none"} if path == "/v1/trials" else {}
+            answer = alice.get(path.replace("some-id", job_id), params={"page_size": "1", **needed})
+            assert answer.status_code == (404 if needed else 200), (path, answer.text)
+
+
+def test_a_list_that_is_known_whole_comes_in_pages_too(alice, store):
+    store.add_usage(furnished(store, "alice").lease, "another class", 1.0, 1)
+    whole = alice.get("/v1/usage").json()["items"]
+    assert len(whole) == 2
+    first = alice.get("/v1/usage", params={"page_size": 1}).json()
+    second = alice.get("/v1/usage", params={"page_size": 1, "page_token": first["next_page_token"]}).json()
+    assert first["items"] + second["items"] == whole
+    assert second["next_page_token"] is None

@@ -26,7 +26,9 @@ class Body(BaseModel):
                 raise ValueError(f"{len(value)} fields are more than there are. Leave out those that are not known.")
             for name, item in value.items():
                 if isinstance(item, (list, dict)) and len(item) > MOST_ITEMS:
-                    raise FieldError(str(name)[:40], f"It has {len(item)} items, which is more than {MOST_ITEMS}. Send fewer.")
+                    raise FieldError(
+                        str(name)[:40], f"It has {len(item)} items, which is more than {MOST_ITEMS}. Send fewer."
+                    )
         return value
 
 
