@@ -13,6 +13,10 @@ MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:tunefarm:problem:"
 
 
+RETRY_AFTER_S: Final = "5"
+"""Where nothing better is known of a request that may be answered later."""
+
+
 class ProblemKind(StrEnum):
     """Every kind of problem; the value ends its ``type``, which never changes its meaning."""
 
@@ -132,6 +136,8 @@ class ApiProblem(Exception):
         form = FORMS[kind]
         self.kind = kind
         self.headers = dict(headers or {})
+        if form.status in {429, 503}:
+            self.headers.setdefault("Retry-After", RETRY_AFTER_S)
         self.problem = Problem(
             type=TYPE_PREFIX + kind.value,
             title=form.title,

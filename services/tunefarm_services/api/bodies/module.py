@@ -37,7 +37,7 @@ class ModuleBody(Body):
         if not given:
             raise FieldError("module", f"It is missing. {_SEND_ONE}")
         if len(given) > 1:
-            raise FieldError(given[1], f"It is given beside {given[0]}. Give only one of {', '.join(_SOURCES)}.")
+            raise FieldError(given[1], f"It is given beside {given[0]}. Give exactly one of {', '.join(_SOURCES)}.")
         return self
 
 

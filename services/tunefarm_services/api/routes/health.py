@@ -11,7 +11,7 @@ from tunefarm_schemas.token import Scope, Token
 from tunefarm_services.api.answer import answer
 from tunefarm_services.api.caller import STATE_KEY
 from tunefarm_services.api.parts import PartsOf
-from tunefarm_services.api.problem import ApiProblem, ProblemKind
+from tunefarm_services.api.problem import RETRY_AFTER_S, ApiProblem, ProblemKind
 from tunefarm_services.api.responses import problems, responses
 from tunefarm_services.api.views.health import Health, Readiness
 from tunefarm_services.store import StoreError
@@ -43,7 +43,8 @@ async def readyz(parts: PartsOf) -> Response:
         except (StoreError, PoolExhausted):
             pass
     is_ready = store == "ready"
-    return answer(Readiness(ready=is_ready, store=store, intake=parts.intake.state()), 200 if is_ready else 503)
+    told = Readiness(ready=is_ready, store=store, intake=parts.intake.state())
+    return answer(told) if is_ready else answer(told, 503, Retry_After=RETRY_AFTER_S)
 
 
 @router.get(
