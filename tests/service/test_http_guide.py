@@ -45,6 +45,9 @@ def test_the_guide_goes_from_a_module_to_its_library(tmp_path: Path) -> None:
     assert re.search(r"tuned/[0-9a-f]{16}\.so: OK", done.stdout)
     assert json.loads((tmp_path / "exported.json").read_text())["exported"] >= 1
     assert re.search(r'"already_there":[1-9].*"refused":0', done.stdout)
+    assert "Did you mean module?" in done.stdout
+    assert "Did you mean page_size?" in done.stdout
+    assert re.search("^ratelimit: ", done.stdout, re.MULTILINE | re.IGNORECASE)
     assert (tmp_path / "farm.curl").stat().st_mode & 0o777 == 0o600
 
 

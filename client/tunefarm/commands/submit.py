@@ -122,6 +122,8 @@ def _submit(
         for note in conversion.notes:
             complain(note)
         job = client.submit(conversion, options)
+        for note in job.view.notes:
+            complain(note)
         if wait:
             return _wait(job, folder, as_json=as_json)
     if as_json:

@@ -21,7 +21,7 @@ from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import FenceLost, NotFound, StoreUnavailable
 from tunefarm_services.telemetry.telemetry import Telemetry
 from tunefarm_services.tuner.job_reporter import JobReporter
-from tunefarm_services.tuner.job_run import seconds_to_deadline
+from tunefarm_services.tuner.job_run import seconds_to_deadline, until_deadline
 from tunefarm_services.tuner.job_watch import LeaseKeeper
 from tunefarm_services.tuner.no_device import NoDevice
 from tunefarm_services.tuner.overdue_job import WAITING, OverdueJob
@@ -138,7 +138,7 @@ class LeasedJob:
             device_class_id = farm.device.device_class.device_class_id
             summary = self._supervise(farm)
         except ExplorationHeld:
-            self._say(WAITING)
+            self._say(until_deadline(job, WAITING))
             return self._resting(HELD_S, seconds_to_deadline(job))
         finally:
             farm.close()
@@ -152,7 +152,7 @@ class LeasedJob:
         """Say what is missing and let the job rest; one whose deadline has passed ends with what is stored."""
         left_s = seconds_to_deadline(job)
         if left_s is None or left_s > 0 or self._store.requested(job.tenant, job.job_id) is not None:
-            self._say(reason)
+            self._say(until_deadline(job, reason))
             return self._resting(NO_DEVICE_S, left_s)
         overdue = OverdueJob(self._store, LeaseKeeper(self._store, self.lease).keep)
         summary = overdue.end(overdue.opened(self.lease, job), reason)
