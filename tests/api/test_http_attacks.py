@@ -285,7 +285,8 @@ def test_idle_connections_make_room_for_health_checks_and_for_known_clients(atta
 
 
 def test_health_is_answered_while_requests_in_progress_take_all_places(attacked, secret):
-    head = f"POST /v1/uploads HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\nContent-Length: 9\r\n\r\n"
+    fields = f"Authorization: Bearer {secret}\r\nContent-Type: application/json\r\nContent-Length: 9"
+    head = f"POST /v1/uploads HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n"
     with ExitStack() as open_ones:
         for _ in range(PLACES + 4):
             open_ones.enter_context(connected(attacked)).sendall(head.encode())
