@@ -24,6 +24,10 @@ KINDS_FOR_TARGET: Final[Mapping[str, tuple[LaneKind, ...]]] = MappingProxyType(
 """Kinds of lanes that can run code for a kind of target, the preferred one first."""
 
 
+LOCAL_WORKER: Final = "this host"
+"""The worker's name of a lane that a tuner runs itself, on its own host. Threads beyond its cores share them there."""
+
+
 class LaneState(StrEnum):
     """Whether a lane gets work, and if not, why."""
 

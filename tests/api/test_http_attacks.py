@@ -285,7 +285,8 @@ def test_idle_connections_make_room_for_health_checks_and_for_known_clients(atta
 
 
 def test_health_is_answered_while_requests_in_progress_take_all_places(attacked, secret):
-    head = f"POST /v1/uploads HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\nContent-Length: 9\r\n\r\n"
+    fields = f"Authorization: Bearer {secret}\r\nContent-Type: application/json\r\nContent-Length: 9"
+    head = f"POST /v1/uploads HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n"
     with ExitStack() as open_ones:
         for _ in range(PLACES + 4):
             open_ones.enter_context(connected(attacked)).sendall(head.encode())
@@ -295,3 +296,20 @@ def test_health_is_answered_while_requests_in_progress_take_all_places(attacked,
             statuses.add(httpx.get(f"{attacked.url}/v1/jobs", timeout=60).status_code)
             assert is_healthy(attacked)
         assert 503 in statuses
+
+
+def test_clients_that_do_not_read_the_api_page_make_room(attacked, secret):
+    with Service(attacked.home, CONNECTIONS=str(PLACES), PUBLIC_DOCS="true").running() as service, ExitStack() as more:
+        alice = more.enter_context(httpx.Client(timeout=60, headers={"Authorization": f"Bearer {secret}"}))
+        for _ in range(PLACES + 8):
+            deaf = more.enter_context(socket.socket())
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            deaf.connect(("127.0.0.1", service.port))
+            # More than the kernel holds for a connection, so that the process has some left to send.
+            deaf.sendall(b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n" * 8)
+            deaf.recv(1)
+        assert is_healthy(service)
+        assert alice.get(f"{service.url}/v1/jobs").status_code == 200
+        server = psutil.Process(service.process.pid)
+        held = [each for each in server.net_connections("tcp") if each.status == psutil.CONN_ESTABLISHED]
+        assert len(held) <= PLACES + 8

@@ -1,12 +1,15 @@
 """Jobs from modules, understood by the real intake."""
 
 import json
+import re
 
 import pytest
 
 from tests.api.modules import matmul_json, mixed_json, tiled_trace, two_functions_json
 from tests.api.people import person_of
 from tests.api.stored import furnished, lane, put_job
+from tunefarm_schemas.lane import LOCAL_WORKER
+from tunefarm_schemas.processor import Processor
 
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
 
@@ -241,6 +244,41 @@ def test_a_job_that_no_lane_could_take_is_refused_unless_it_has_a_deadline(alice
     assert said in refused.json()["detail"]
     assert alice.get("/v1/jobs").json()["items"] == []
     assert alice.post("/v1/jobs", json={**body, "deadline_s": 60}).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ({**TARGET, "num-cores": 64}, "64 cores"),
+        ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": 2}, "aarch64"),
+    ],
+)
+def test_a_job_for_more_cores_or_another_processor_than_any_worker_has_is_refused(alice, store, target, said):
+    store.put_lane(lane().model_copy(update={"processor": Processor(architecture="x86_64")}))
+    body = {"module": matmul_json(), "target": target}
+    refused = alice.post("/v1/jobs", json=body)
+    assert (refused.status_code, refused.json()["field"]) == (422, "target"), refused.text
+    assert said in refused.json()["detail"]
+    assert "deadline_s" in refused.json()["fix"]
+    waiting = alice.post("/v1/jobs", json={**body, "deadline_s": 60}).json()
+    (note,) = waiting["notes"]
+    assert said in note
+    assert re.search(r"the job waits for one until 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$", note)
+
+
+def test_more_threads_than_the_service_has_cores_are_told_in_the_answer(app_with, store):
+    alice = person_of(app_with(host_cores=2), store, "alice")
+    note = "64 threads share"
+    assert note in alice.post("/v1/targets:validate", json={"target": "host:64"}).json()["notes"][0]
+    made = alice.post("/v1/jobs", json={"module": matmul_json(), "target": "host:64"})
+    assert [note in each for each in made.json()["notes"]] == [True]
+    assert made.headers["etag"] == alice.get(made.headers["location"]).headers["etag"]
+    assert alice.post("/v1/jobs", json={"module": matmul_json(), "target": "host:2"}).json()["notes"] == []
+    # A lane of the tuner's own host takes what it is given.
+    store.put_lane(lane().model_copy(update={"worker_name": LOCAL_WORKER}))
+    for target in ("host:64", {**TARGET, "num-cores": 64}):
+        made = alice.post("/v1/jobs", json={"module": matmul_json(), "target": target})
+        assert [note in each for each in made.json()["notes"]] == [True], made.text
 
 
 def test_a_service_whose_workers_are_still_to_come_takes_jobs_for_any_device(alice):

@@ -92,6 +92,8 @@ def test_every_operation_has_a_summary_and_its_problems(authorized):
     for path, operations in authorized["app"].openapi()["paths"].items():
         for method, operation in operations.items():
             assert operation["description"], (method, path)
+            assert operation["description"].startswith(operation["summary"]), (method, path)
+            assert len(operation["summary"]) > len("Get"), (method, path)
             if path not in {"/healthz", "/readyz"}:
                 assert {"401", "403", "429", "503"} <= operation["responses"].keys(), (method, path)
 

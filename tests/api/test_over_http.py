@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 import httpx
 import psutil
@@ -57,6 +58,15 @@ class Service:
             except httpx.HTTPError:
                 time.sleep(0.05)
         raise TimeoutError
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Itself when it is ready, ended afterwards."""
+        try:
+            self.wait_until_ready()
+            yield self
+        finally:
+            self.close()
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -206,7 +216,8 @@ def test_a_declared_gigabyte_is_refused_before_it_is_sent(caller, service):
 
 def test_a_caller_who_sends_slowly_is_let_go(caller, service):
     authorization = caller.headers["Authorization"]
-    body = f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nAuthorization: {authorization}\r\n\r\n{{"
+    fields = f"Content-Type: application/json\r\nContent-Length: 100\r\nAuthorization: {authorization}"
+    body = f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n{{"
     for text, expected in ((body, b" 408 "), ("GET /v1/jobs HTTP/1.1\r\nHos", b"")):
         with socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection:
             connection.sendall(text.encode())

@@ -84,7 +84,9 @@ def test_a_body_beyond_the_limit_is_refused(app_with, store):
         for _ in range(100):
             yield b"x" * 100
 
-    assert_problem(alice.post("/v1/uploads", content=pieces()), 413, "too-large")
+    assert_problem(
+        alice.post("/v1/uploads", content=pieces(), headers={"Content-Type": "application/json"}), 413, "too-large"
+    )
 
 
 def test_every_answer_carries_the_requests_id(alice, stranger):

@@ -4,6 +4,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 
 import pytest
 
@@ -54,6 +55,25 @@ def put_answer(store: Store) -> None:
     put_task(store)
     store.put_record(TENANT, None, record("known", 1e-3))
     store.put_artifact(TENANT, manifest("artifact", "known", kernel_library()), kernel_library())
+
+
+def test_a_job_that_waits_says_why_and_until_when(store: Store, tuner: Tuner) -> None:
+    patient = job_with_deadline(store, None)
+    hurried = job_with_deadline(store, LONG_S)
+
+    def said(job: Job) -> str:
+        return store.job(TENANT, job.job_id).message
+
+    began_s = time.monotonic()
+    with tuner(no_device):
+        while not (said(patient) and said(hurried)):
+            assert time.monotonic() - began_s < 60.0
+            time.sleep(0.02)
+    assert said(patient) == MISSING
+    reason, _, deadline = said(hurried).partition(", until its deadline at ")
+    assert reason == MISSING
+    lasts_s = (datetime.fromisoformat(deadline) - datetime.fromisoformat(hurried.created_at)).total_seconds()
+    assert abs(lasts_s - LONG_S) <= 1.0
 
 
 def test_a_job_that_no_device_fits_ends_at_its_deadline_and_others_wait_on(store: Store, tuner: Tuner) -> None:

@@ -127,6 +127,8 @@ def _submit(
         untuned = conversion.untuned_functions or job.view.spec.untuned_functions
         if untuned:
             complain(untuned_text(untuned))
+        for note in job.view.notes:
+            complain(note)
         if wait:
             return _wait(job, folder, api, as_json=as_json)
     if as_json:

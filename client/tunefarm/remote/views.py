@@ -44,6 +44,8 @@ class JobView(Answer):
     message: str = ""
     created_at: str
     finished_at: str | None = None
+    notes: tuple[str, ...] = ()
+    """What the service says of the target as it takes the job."""
 
     @property
     def is_finished(self) -> bool:

@@ -11,7 +11,7 @@ from tunefarm_sandbox.fork_server import Child, ForkServer
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.device import Device
 from tunefarm_schemas.job import Job
-from tunefarm_schemas.lane import Lane, LaneState
+from tunefarm_schemas.lane import LOCAL_WORKER, Lane, LaneState
 from tunefarm_schemas.processor import processor_for
 from tunefarm_services.store import LOCAL_TENANT, Store
 from tunefarm_services.store.lease import Lease
@@ -104,7 +104,7 @@ class LocalFarms:
         cores = tuple(sorted(os.sched_getaffinity(0)))
         lane = Lane(
             lane_id=f"local-{self._device.fingerprint[:32]}",
-            worker_name="this host",
+            worker_name=LOCAL_WORKER,
             host_name=self._device.host_name,
             device=self._device,
             code_generator=self._code_generator,

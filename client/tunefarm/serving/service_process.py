@@ -5,7 +5,7 @@ import signal
 import sys
 from contextlib import ExitStack
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tunefarm.console import say
 from tunefarm.installation import open_store, private_folder
@@ -18,6 +18,9 @@ from tunefarm.serving.single_service import SingleService
 from tunefarm.serving.tuner_child import TunerChild
 from tunefarm_services.settings import Settings
 
+if TYPE_CHECKING:
+    from tunefarm_services.api.settings import ApiSettings
+
 
 def run_service(settings: Settings, listening: Listening, processes: int, tuner_words: list[str] | None) -> None:
     """Serve until SIGINT or SIGTERM. ``tuner_words`` are the tuner's options; None starts no tuner.
@@ -27,7 +30,6 @@ def run_service(settings: Settings, listening: Listening, processes: int, tuner_
         KeyboardInterrupt, SystemExit: SIGINT or SIGTERM came, and everything has been put in order.
     """
     from tunefarm_services.api.app import create_app
-    from tunefarm_services.api.settings import ApiSettings
     from tunefarm_services.telemetry.farm_collector import FarmCollector
     from tunefarm_services.telemetry.request_spans import RequestSpans
     from tunefarm_services.telemetry.settings import TelemetrySettings
@@ -54,7 +56,7 @@ def run_service(settings: Settings, listening: Listening, processes: int, tuner_
         store = open_store(settings)
         parts.callback(store.close)
         telemetry.metrics.collect_from(FarmCollector(store))
-        api_settings = ApiSettings()
+        api_settings = _api_settings(listening)
         app = create_app(store, api_settings, metrics=telemetry.metrics)
         url = listening.url(listener)
         files = None
@@ -67,7 +69,7 @@ def run_service(settings: Settings, listening: Listening, processes: int, tuner_
             child = TunerChild(tuner_words, tuner_environment)
             child.start()
             parts.callback(child.end)
-        _greet(url, files, with_tuner=tuner_words is not None)
+        _greet(url, files, with_tuner=tuner_words is not None, with_page=api_settings.public_docs)
 
         def answer(number: int) -> None:
             app.state.parts.loads_intake_at_once = number == 0
@@ -99,8 +101,21 @@ def _tuner_environment() -> dict[str, str]:
     return environment
 
 
-def _greet(url: str, files: ConnectionFiles | None, *, with_tuner: bool) -> None:
+def _api_settings(listening: Listening) -> "ApiSettings":
+    """What the environment says. A service of this machine alone shows the API page unless it is told not to."""
+    from tunefarm_services.api.settings import ApiSettings
+
+    settings = ApiSettings()
+    is_of_this_machine = listening.is_loopback and settings.database_url is None
+    if is_of_this_machine and "public_docs" not in settings.model_fields_set:
+        return settings.model_copy(update={"public_docs": True})
+    return settings
+
+
+def _greet(url: str, files: ConnectionFiles | None, *, with_tuner: bool, with_page: bool) -> None:
     say(f"tunefarm serves at {url}")
+    if with_page:
+        say(f"the API can be tried in a browser: {url}/docs")
     if files is not None:
         say(f"commands on this machine find it by themselves; the token is in {files.token_path}")
         say("next: tunefarm submit builtin:matmul:128x128x128 --wait")

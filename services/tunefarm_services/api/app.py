@@ -5,10 +5,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
 from anyio import to_thread
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 
 from tunefarm_services.api.intake import Intake, ZygoteIntake
+from tunefarm_services.api.known_parameters import require_known_parameters
 from tunefarm_services.api.known_tokens import KnownTokens
 from tunefarm_services.api.middleware.authentication import Authentication
 from tunefarm_services.api.middleware.idempotency import Idempotency
@@ -25,6 +26,7 @@ from tunefarm_services.api.routes import (
     health,
     job_contents,
     jobs,
+    pages,
     records,
     targets,
     tokens,
@@ -36,7 +38,21 @@ from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.metrics import Metrics
 
-ROUTES = (jobs, job_contents, events, records, workloads, targets, devices, artifacts, uploads, tokens, usage, health)
+ROUTES = (
+    jobs,
+    job_contents,
+    events,
+    records,
+    workloads,
+    targets,
+    devices,
+    artifacts,
+    uploads,
+    tokens,
+    usage,
+    health,
+    pages,
+)
 
 
 def create_app(
@@ -56,9 +72,10 @@ def create_app(
         title="tunefarm",
         version="1",
         lifespan=_lifespan(parts),
-        docs_url="/docs" if settings.public_docs else None,
+        dependencies=[Depends(require_known_parameters)],
+        docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json",
+        openapi_url=None,
         middleware=[
             Middleware(RequestLog, metrics=parts.metrics),
             Middleware(Authentication, tokens=tokens, rates=RequestRates(), settings=settings),
@@ -66,7 +83,6 @@ def create_app(
             Middleware(Idempotency, store=store),
         ],
         redirect_slashes=False,
-        swagger_ui_oauth2_redirect_url=None,
     )
     app.state.parts = parts
     app.state.routes = [route for each in ROUTES for route in each.router.routes]

@@ -60,7 +60,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def make_room(self) -> None:
         """Close it, idle as it is, for another connection."""
-        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()  # the client does not read its last answer, which close() would wait for
+        else:
+            self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         """Hand on what completes a head or belongs to a body."""
@@ -73,10 +76,22 @@ class BoundedProtocol(HttpToolsProtocol):
         self._framing.receive(data)
         self._go_on()
 
+    def pause_writing(self) -> None:
+        """Count the connection as idle: its client does not read, and would hold its place for as long as it likes."""
+        super().pause_writing()
+        self._rest()
+
+    def resume_writing(self) -> None:
+        """Count it as in use again if there is more to answer."""
+        super().resume_writing()
+        if self._is_answering():
+            self.open_connections.works(self)
+
     def on_headers_complete(self) -> None:
         """Answer the request, or tell that all places are taken."""
         self._stop_waiting()
-        self.open_connections.works(self)
+        if not self.flow.write_paused:  # until the answers before it are read, the client waits for itself
+            self.open_connections.works(self)
         is_public = self.url.partition(b"?")[0].decode("latin-1") in PUBLIC
         self.app = _full if self.open_connections.is_full and not is_public else self.config.loaded_app
         super().on_headers_complete()
@@ -93,7 +108,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self._framing.is_between:
             self._linger()
             return
-        self.open_connections.rests(self, is_known=STATE_KEY in self.cycle.scope)
+        self._rest()
         if self._framing.held_bytes:
             self._unset_keepalive_if_required()
             self._go_on()
@@ -119,6 +134,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self._wait(self.head_deadline_s)
         elif self._framing.held_bytes > HELD_BYTES:
             self.flow.pause_reading()
+
+    def _rest(self) -> None:
+        is_known = self.cycle is not None and STATE_KEY in self.cycle.scope
+        self.open_connections.rests(self, is_known=is_known)
 
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete

@@ -22,6 +22,7 @@ from tunefarm_search.target import CanonicalTarget, canonical_target, host_targe
 from tunefarm_search.tvm_database import export_database
 from tunefarm_search.workload import functions_of, untuned_functions
 from tunefarm_services.api.intake_messages import (
+    SHARED,
     DatabaseEntries,
     DatabaseText,
     ModuleAnswer,
@@ -95,7 +96,9 @@ def understand_target(question: TargetText) -> TargetAnswer:
     if name == "host":
         if threads and not (threads.isascii() and threads.isdigit() and 0 < int(threads) <= 1024):
             raise BadInput("target", f"{threads[:20]!r} is not a number of threads.", "Write, say, host:2.")
-        return TargetAnswer(target=host_target(int(threads) if threads else cores), notes=())
+        wanted = int(threads) if threads else cores
+        note = f"target: {wanted} {SHARED} this host's {cores} cores; times say little about {wanted} cores"
+        return TargetAnswer(target=host_target(wanted), notes=(note,) if wanted > cores else ())
     found = _found_target(question.text, cores)
     return TargetAnswer(target=found.target, notes=found.notes)
 

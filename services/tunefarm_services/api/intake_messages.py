@@ -1,6 +1,7 @@
 """What the intake child is asked, and what it answers."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from pydantic import Field
 
@@ -18,6 +19,10 @@ class ModuleText(Frozen):
     all_functions: bool = False
     name: str | None = None
     weight: float = 1.0
+
+
+SHARED: Final = "threads share"
+"""In a note on a target with more threads than cores."""
 
 
 class TargetText(Frozen):

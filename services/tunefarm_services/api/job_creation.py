@@ -7,12 +7,12 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.device import PROTOCOLS
 from tunefarm_schemas.input_spec import InputSpec
 from tunefarm_schemas.job import Effort, Job, JobSpec, JobState, require_space_for
-from tunefarm_schemas.lane import KINDS_FOR_TARGET
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Space
 from tunefarm_schemas.workload import Task
 from tunefarm_services.api.bodies.job import EffortBody, JobBody, SketchesBody
 from tunefarm_services.api.intake_messages import ModuleAnswer
+from tunefarm_services.api.lane_fit import notes_on, unfit
 from tunefarm_services.api.modules import target_question, trace_text, understood
 from tunefarm_services.api.parts import Parts
 from tunefarm_services.api.problem import ApiProblem, ProblemKind
@@ -20,8 +20,11 @@ from tunefarm_services.api.problem import ApiProblem, ProblemKind
 RETRY_AFTER_S: Final = 30
 
 
-def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> Job:
+def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> tuple[Job, tuple[str, ...]]:
     """Understand what is asked for and queue it. With ``key`` the same request makes one job, however often it comes.
+
+    Returns:
+        The job, and notes on what its target was taken for and what it waits for.
 
     Raises:
         BadInput, NotFound: the body names something that cannot be used.
@@ -39,14 +42,15 @@ def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> Job
         seed_traces=[trace_text(each) for each in body.seed_traces],
     )
     assert answer.target is not None
-    if body.deadline_s is None:
-        _require_lane(parts, answer.target, body.device_class_id)
+    lanes = parts.store.lanes()
+    if body.deadline_s is None and (reason := unfit(lanes, answer.target, body.device_class_id)) is not None:
+        raise reason  # it would wait without end
     parts.store.put_target(tenant, answer.target)
     for workload in {each.workload.workload_id: each.workload for each in answer.workloads}.values():
         parts.store.put_workload(tenant, workload)
-    return parts.store.create_job(
-        tenant, _spec(body, answer, answer.target, parts.settings.callees.get(tenant, ())), key=key
-    )
+    spec = _spec(body, answer, answer.target, parts.settings.callees.get(tenant, ()))
+    job = parts.store.create_job(tenant, spec, key=key)
+    return job, (*answer.notes, *notes_on(job, lanes, answer.target, answer.notes))
 
 
 def _spec(body: JobBody, answer: ModuleAnswer, target: Target, callees: tuple[str, ...]) -> JobSpec:
@@ -114,27 +118,6 @@ def _require_plain(parts: Parts, body: JobBody) -> None:
     if body.kind == "measure" and (body.seed_traces or isinstance(body.space, SketchesBody)):
         raise BadInput("kind", "a measure job searches nothing.", "Leave out space and seed_traces, or ask for tune.")
     _require_no_examples(body.input_specs)
-
-
-def _require_lane(parts: Parts, target: Target, device_class_id: str | None) -> None:
-    """Refuse a job without a deadline that no lane of this service would ever take: it would wait without end.
-
-    A service that knows no lane at all is still starting, so what waits for it is let in.
-    """
-    lanes = parts.store.lanes()
-    wait_fix = "or set deadline_s to wait for one that long."
-    classes = {lane.device.device_class.device_class_id for lane in lanes}
-    if device_class_id is not None and device_class_id not in classes:
-        fix = f"Take the id of a device class from GET /v1/devices, {wait_fix}"
-        raise BadInput("device_class_id", "no worker of this service has a device of this class.", fix)
-    if lanes and not any(lane.kind in KINDS_FOR_TARGET.get(target.kind, ()) for lane in lanes):
-        kinds = ", ".join(sorted({lane.kind for lane in lanes}))
-        fix = f"Start a worker that does (its kind: {_worker_kinds(target)}), {wait_fix}"
-        raise BadInput("target", f"no worker of this service measures {target.kind}; there are: {kinds}.", fix)
-
-
-def _worker_kinds(target: Target) -> str:
-    return " or ".join(KINDS_FOR_TARGET.get(target.kind, ())) or "none that is known"
 
 
 def _require_no_examples(specs: Sequence[InputSpec]) -> None:

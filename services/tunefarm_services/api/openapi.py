@@ -1,5 +1,6 @@
 """The OpenAPI document: what FastAPI finds out, with problems as they are answered."""
 
+import re
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -11,9 +12,11 @@ DESCRIPTION: Final = """
 Tuning of TVM functions as a service. Every request but `/healthz` and `/readyz` carries a token:
 `Authorization: Bearer tfk_...`; the first one comes from `tunefarm token create`.
 
-Errors are problem details (RFC 9457) with a stable `type`. A POST with an `Idempotency-Key` is carried out once and
-answered the same for a day. Lists come in pages: give `next_page_token` back as `page_token`. Jobs, records, workloads
-and artifacts have an ETag for `If-None-Match`. Too many requests are answered 429 with `Retry-After`.
+Errors are problem details (RFC 9457) with a stable `type`, the `field` and the `fix`. Query parameters and fields that
+are not known are refused. A POST with an `Idempotency-Key` is carried out once and answered the same for a day. Lists
+come in pages: give `next_page_token` back as `page_token`. Jobs, records, workloads and artifacts have an ETag for
+`If-None-Match`. `RateLimit` says what is left of the rates in `RateLimit-Policy`. What is too much, or cannot be
+answered now, gets 429 or 503 with `Retry-After`.
 """
 _KEY_HEADER: Final = {
     "name": "Idempotency-Key",
@@ -21,6 +24,17 @@ _KEY_HEADER: Final = {
     "required": False,
     "description": "Names this request, so that sending it again does nothing twice. A UUID, say.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+}
+
+_RATE_HEADERS: Final = {
+    "RateLimit-Policy": {
+        "description": "Rates of the token: `q` requests in `w` seconds (draft-ietf-httpapi-ratelimit-headers).",
+        "schema": {"type": "string"},
+    },
+    "RateLimit": {
+        "description": "Of each rate: `r` requests are left, and in `t` seconds there are more.",
+        "schema": {"type": "string"},
+    },
 }
 
 
@@ -41,6 +55,12 @@ def _document(app: FastAPI) -> dict[str, Any]:
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= problem.pop("$defs", {}) | {"Problem": problem}
     for path, operations in document["paths"].items():
+        for operation in operations.values():
+            # FastAPI takes the function's name, which is "Get" for many.
+            for status, response in operation["responses"].items():
+                if status.startswith("2") and "security" in operation:
+                    response["headers"] = {**response.get("headers", {}), **_RATE_HEADERS}
+            operation["summary"] = re.split(r"[.:;](?:\s|$)", operation["description"])[0]
         if path.startswith("/v1/") and "post" in operations:
             operations["post"].setdefault("parameters", []).append(_KEY_HEADER)
     return document

@@ -45,6 +45,13 @@ class Paging:
         next_token = self.token(cursor(shown[-1])) if more and shown else None
         return Page.model_construct(items=tuple(view(item) for item in shown), next_page_token=next_token)
 
+    def page_of_all(self, found: Sequence[Item], view: Callable[[Item], View]) -> Page[View]:
+        """The page of a list that is known whole, in its own order."""
+        after = self.number_after()
+        begin = 0 if after is None else after + 1
+        numbered = list(enumerate(found))[begin : begin + self.size + 1]
+        return self.page(numbered, lambda each: str(each[0]), lambda each: view(each[1]))
+
     def token(self, after: str) -> str:
         """The token of the page that begins behind ``after``."""
         text = canonical_json([after, self._check(after)])

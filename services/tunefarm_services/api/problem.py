@@ -13,6 +13,10 @@ MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:tunefarm:problem:"
 
 
+RETRY_AFTER_S: Final = "5"
+"""Where nothing better is known of a request that may be answered later."""
+
+
 class ProblemKind(StrEnum):
     """Every kind of problem; the value ends its ``type``, which never changes its meaning."""
 
@@ -81,6 +85,7 @@ class FieldProblem(BaseModel):
 
     field: str
     problem: str
+    fix: str | None = None
 
 
 class Problem(BaseModel):
@@ -131,6 +136,8 @@ class ApiProblem(Exception):
         form = FORMS[kind]
         self.kind = kind
         self.headers = dict(headers or {})
+        if form.status in {429, 503}:
+            self.headers.setdefault("Retry-After", RETRY_AFTER_S)
         self.problem = Problem(
             type=TYPE_PREFIX + kind.value,
             title=form.title,
@@ -157,11 +164,11 @@ class ApiProblem(Exception):
         await self.response()(scope, receive, send)
 
 
-def unauthenticated() -> ApiProblem:
-    """The one answer to everybody without a valid token, whatever was asked."""
+def unauthenticated(more: str = "") -> ApiProblem:
+    """The one answer to everybody without a valid token, whatever was asked. ``more`` is added to it."""
     return ApiProblem(
         ProblemKind.UNAUTHENTICATED,
-        "Send a valid token: Authorization: Bearer tfk_... The first one comes from: tunefarm token create",
+        f"Send a valid token: Authorization: Bearer tfk_... The first one comes from: tunefarm token create.{more}",
         headers={"WWW-Authenticate": 'Bearer realm="tunefarm"'},
     )
 

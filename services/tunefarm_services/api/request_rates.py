@@ -42,6 +42,13 @@ class RequestRates:
             self._words[slot + _NOW] += 1
         return wait_s
 
+    def left(self, limit: RateLimitItem, kind: str, name: str) -> tuple[int, float]:
+        """How many requests ``name`` may send now, and in how many seconds it may send more. Counts nothing."""
+        slot, share = self._rolled(limit, kind, name)
+        before, now = self._words[slot + _BEFORE], self._words[slot + _NOW]
+        left = max(0, limit.amount - math.floor(before * (1 - share) + now))
+        return left, _wait_s(limit, before, now, share) or (1 - share) * limit.get_expiry()
+
     def _rolled(self, limit: RateLimitItem, kind: str, name: str) -> tuple[int, float]:
         """Where a name's words begin, brought up to the present window, and how much of that has passed."""
         window, passed = divmod(self._clock() / limit.get_expiry(), 1)

@@ -17,7 +17,7 @@ class ApiSettings(Settings):
     """
 
     public_docs: bool = False
-    """Whether /openapi.json and /docs are shown without a token."""
+    """Whether /openapi.json and the page /docs are shown without a token. They hold no data, and browsers send none."""
     metrics_on_loopback: bool = False
     """Whether /metrics is answered without a token to callers on this host."""
     operator_tenants: tuple[str, ...] = ("operator", "local")

@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, Select, bindparam, exists, func, insert, select, update
@@ -222,6 +222,12 @@ def deadline_of(job: Job) -> float | None:
     if job.spec.deadline_s is None:
         return None
     return datetime.fromisoformat(job.created_at).timestamp() + job.spec.deadline_s
+
+
+def deadline_text(job: Job) -> str | None:
+    """The same as RFC 3339 in UTC, for people."""
+    deadline_at = deadline_of(job)
+    return None if deadline_at is None else datetime.fromtimestamp(deadline_at, UTC).isoformat(timespec="seconds")
 
 
 def _insert(connection: Connection, job: Job) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tunefarm_schemas.job import Effort, Job, JobOutcome, StopReason, Strategy
-from tunefarm_services.store.job_rows import FINISHED, deadline_of
+from tunefarm_services.store.job_rows import FINISHED, deadline_of, deadline_text
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.finish import Finished
@@ -20,6 +20,12 @@ def seconds_to_deadline(job: Job) -> float | None:
     """Seconds until the job searches no further, negative afterwards; None without a deadline."""
     deadline_at = deadline_of(job)
     return None if deadline_at is None else deadline_at - time.time()
+
+
+def until_deadline(job: Job, reason: str) -> str:
+    """Why a job waits, and until when at the latest."""
+    deadline = deadline_text(job)
+    return reason if deadline is None else f"{reason}, until its deadline at {deadline}"
 
 
 @dataclass

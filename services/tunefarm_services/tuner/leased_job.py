@@ -22,7 +22,7 @@ from tunefarm_services.store.store_error import FenceLost, NotFound, StoreUnavai
 from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.telemetry.telemetry import Telemetry
 from tunefarm_services.tuner.job_reporter import JobReporter
-from tunefarm_services.tuner.job_run import seconds_to_deadline
+from tunefarm_services.tuner.job_run import seconds_to_deadline, until_deadline
 from tunefarm_services.tuner.job_watch import LeaseKeeper
 from tunefarm_services.tuner.no_device import NoDevice
 from tunefarm_services.tuner.overdue_job import WAITING, OverdueJob
@@ -139,7 +139,7 @@ class LeasedJob:
             device_class_id = farm.device.device_class.device_class_id
             summary = self._supervise(farm)
         except ExplorationHeld:
-            self._say(WAITING)
+            self._say(until_deadline(job, WAITING))
             return self._resting(HELD_S, seconds_to_deadline(job))
         finally:
             farm.close()
@@ -154,7 +154,7 @@ class LeasedJob:
         left_s = seconds_to_deadline(job)
         is_halted = self._store.requested(job.tenant, job.job_id) in (JobRequest.CANCEL, JobRequest.PAUSE)
         if left_s is None or left_s > 0 or is_halted:
-            self._say(reason)
+            self._say(until_deadline(job, reason))
             return self._resting(NO_DEVICE_S, left_s)
         overdue = OverdueJob(self._store, LeaseKeeper(self._store, self.lease).keep)
         summary = overdue.end(overdue.opened(self.lease, job), reason)

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
+from tunefarm_services.api.plain_words import FieldError
+
 MOST_ITEMS: Final = 20_000
 """Of one list or object of a body, those aside that are passed on as they are. Each may be an error to describe."""
 UNKNOWN_BORNE: Final = 16
@@ -21,10 +23,12 @@ class Body(BaseModel):
     def _is_of_a_size(cls, value: Any) -> Any:
         if isinstance(value, dict):
             if len(value) > len(cls.model_fields) + UNKNOWN_BORNE:
-                raise ValueError(f"{len(value)} fields are more than there are")
+                raise ValueError(f"{len(value)} fields are more than there are. Leave out those that are not known.")
             for name, item in value.items():
                 if isinstance(item, (list, dict)) and len(item) > MOST_ITEMS:
-                    raise ValueError(f"{name[:40]!r} has {len(item)} items, which is more than {MOST_ITEMS}")
+                    raise FieldError(
+                        str(name)[:40], f"It has {len(item)} items, which is more than {MOST_ITEMS}. Send fewer."
+                    )
         return value
 
 
@@ -45,18 +49,28 @@ def without_controls(text: str) -> str:
     """The text itself. Raises ValueError for one that a terminal or a log would not show as it is."""
     found = _CONTROLS.search(text)
     if found is not None:
-        raise ValueError(f"the character U+{ord(found[0]):04X} controls terminals and has no place in a name")
+        raise ValueError(f"The character U+{ord(found[0]):04X} controls terminals. Leave it out.")
     return text
+
+
+_WRITE_INSTANT: Final = "Write both with an offset, such as 2027-01-01T00:00:00Z."
 
 
 def written_out(value: object) -> object:
     """A date and time as it came. Raises ValueError for numbers, which would count as seconds since 1970."""
     if isinstance(value, (int, float)) or (isinstance(value, str) and value[4:5] != "-"):
-        raise ValueError("write a date and a time with an offset, such as 2027-01-01T00:00:00Z")
+        raise ValueError(f"It is not a date with a time. {_WRITE_INSTANT}")
     return value
 
 
-Instant: TypeAlias = Annotated[datetime | None, BeforeValidator(written_out)]
+def with_offset(moment: datetime | None) -> datetime | None:
+    """The moment itself. Raises ValueError for one that may be in any time zone."""
+    if moment is not None and moment.tzinfo is None:
+        raise ValueError(f"It has no offset. {_WRITE_INSTANT}")
+    return moment
+
+
+Instant: TypeAlias = Annotated[datetime | None, BeforeValidator(written_out), AfterValidator(with_offset)]
 Shown: TypeAlias = Annotated[str, AfterValidator(without_controls)]
 """Text that commands and pages show."""
 Identifier: TypeAlias = Annotated[Shown, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]

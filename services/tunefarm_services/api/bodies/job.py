@@ -91,4 +91,4 @@ class JobBody(Body):
             return value
         single = {name: value[name] for name in _OF_ONE_MODULE if name in value}
         rest = {name: item for name, item in value.items() if name not in single}
-        return {**rest, "modules": [single]} if single else value
+        return {**rest, "modules": [single]}

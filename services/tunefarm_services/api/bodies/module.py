@@ -1,12 +1,17 @@
 """Modules as they come in: inline, from an upload, or by the id of a workload that is known already."""
 
-from typing import Self
+from typing import Final, Self
 
 from pydantic import Field, model_validator
 
 from tunefarm_services.api.bodies.body import MODULE_EXAMPLE, Body, Identifier, Name, with_examples
+from tunefarm_services.api.plain_words import FieldError
 
-_ONE_SOURCE = "give exactly one of module, upload_id and workload_id"
+_SOURCES: Final = ("module", "upload_id", "workload_id")
+_SEND_ONE: Final = (
+    "Send the text or the object that tvm.ir.save_json writes, "
+    "or name what is there already: by upload_id or workload_id."
+)
 
 
 class ModuleBody(Body):
@@ -28,8 +33,11 @@ class ModuleBody(Body):
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
-        if sum(source is not None for source in (self.module, self.upload_id, self.workload_id)) != 1:
-            raise ValueError(_ONE_SOURCE)
+        given = [name for name in _SOURCES if getattr(self, name) is not None]
+        if not given:
+            raise FieldError("module", f"It is missing. {_SEND_ONE}")
+        if len(given) > 1:
+            raise FieldError(given[1], f"It is given beside {given[0]}. Give exactly one of {', '.join(_SOURCES)}.")
         return self
 
 

@@ -1,8 +1,6 @@
 """Making tokens."""
 
-from typing import Self
-
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from tunefarm_schemas.token import Scope
 from tunefarm_services.api.bodies.body import Body, Instant, Name, with_examples
@@ -22,9 +20,3 @@ class TokenBody(Body):
     name: Name
     scopes: list[Scope] = Field(min_length=1, max_length=len(Scope))
     expires_at: Instant = Field(default=None, description="RFC 3339 with an offset; never when absent.")
-
-    @model_validator(mode="after")
-    def _names_an_instant(self) -> Self:
-        if self.expires_at is not None and self.expires_at.tzinfo is None:
-            raise ValueError("expires_at needs an offset, such as 2027-01-01T00:00:00Z")
-        return self

@@ -2,12 +2,13 @@
 
 import ipaddress
 import math
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from limits import parse_many
+from limits import RateLimitItem, parse_many
 from sqlalchemy.exc import TimeoutError as PoolExhausted
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tunefarm_schemas.token import Token
 from tunefarm_services.api.caller import STATE_KEY, bearer_text
@@ -15,14 +16,15 @@ from tunefarm_services.api.connections import network
 from tunefarm_services.api.http_protocol import PUBLIC
 from tunefarm_services.api.known_tokens import KnownTokens
 from tunefarm_services.api.middleware.request_body import ANNOUNCE_BODY
+from tunefarm_services.api.pages.page_files import DOCUMENTS
 from tunefarm_services.api.problem import ApiProblem, ProblemKind, unauthenticated
 from tunefarm_services.api.problem_handlers import problem_of
 from tunefarm_services.api.request_rates import RequestRates
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import StoreError
 
-DOCUMENTS: Final = frozenset({"/openapi.json", "/docs"})
 METRICS: Final = "/metrics"
+_FOR_BROWSERS: Final = " TUNEFARM_PUBLIC_DOCS=true shows this page, which holds no data, without a token."
 
 
 class Authentication:
@@ -42,14 +44,16 @@ class Authentication:
             await self._app(scope, receive, send)
             return
         try:
-            scope[STATE_KEY] = await self._token(scope)
+            token = await self._token(scope)
         except ApiProblem as problem:
             if ANNOUNCE_BODY.intersection(Headers(scope=scope)):
                 # Nobody reads it, and a connection in the middle of a body is one that never has to end.
                 problem.headers["Connection"] = "close"
             await problem.send(scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        scope[STATE_KEY] = token
+        fields = self._fields(self._of_tokens, "token", token.token_id)
+        await self._app(scope, receive, _with_fields(send, fields))
 
     def _is_public(self, scope: Scope) -> bool:
         path = scope["path"]
@@ -72,10 +76,11 @@ class Authentication:
         if token is None:
             for limit in self._of_strangers:
                 self._rates.counted(limit, "stranger", network(_address(scope)))
-            raise unauthenticated()
+            raise unauthenticated(_FOR_BROWSERS if scope["path"] in DOCUMENTS else "")
         for limit in self._of_tokens:
             if wait_s := self._rates.counted(limit, "token", token.token_id):
-                raise _too_many("This token asks too often.", wait_s)
+                fields = self._fields(self._of_tokens, "token", token.token_id)
+                raise _too_many("This token asks too often.", wait_s, fields)
         return token
 
     def _require_patience(self, address: str) -> None:
@@ -85,12 +90,36 @@ class Authentication:
         """
         for limit in self._of_strangers:
             if wait_s := self._rates.wait_s(limit, "stranger", address):
-                raise _too_many("Too many requests with tokens that are not valid.", wait_s)
+                fields = self._fields(self._of_strangers, "stranger", address)
+                raise _too_many("Too many requests with tokens that are not valid.", wait_s, fields)
+
+    def _fields(self, limits: Sequence[RateLimitItem], kind: str, name: str) -> dict[str, str]:
+        """What is left of each rate, as draft-ietf-httpapi-ratelimit-headers has it: quota, window, rest, seconds."""
+        policies, rests = [], []
+        for limit in limits:
+            left, more_in_s = self._rates.left(limit, kind, name)
+            window_s = limit.get_expiry()
+            policies.append(f'"{kind}-{window_s}s";q={limit.amount};w={window_s}')
+            rests.append(f'"{kind}-{window_s}s";r={left};t={max(1, math.ceil(more_in_s))}')
+        return {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(rests)}
 
 
-def _too_many(detail: str, wait_s: float) -> ApiProblem:
-    headers = {"Retry-After": str(max(1, math.ceil(wait_s)))}
-    return ApiProblem(ProblemKind.RATE_LIMITED, detail, headers=headers)
+def _with_fields(send: Send, fields: Mapping[str, str]) -> Send:
+    """``send`` that adds header fields to the answer."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(fields)
+        await send(message)
+
+    return sending
+
+
+def _too_many(detail: str, wait_s: float, fields: Mapping[str, str]) -> ApiProblem:
+    after_s = max(1, math.ceil(wait_s))
+    fix = f"Ask again in {after_s} s."
+    headers = {"Retry-After": str(after_s), **fields}
+    return ApiProblem(ProblemKind.RATE_LIMITED, f"{detail} {fix}", fix=fix, headers=headers)
 
 
 def _address(scope: Scope) -> str:

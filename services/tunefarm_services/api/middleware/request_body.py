@@ -28,6 +28,9 @@ HELD_BYTES: Final = 1 << 29
 JSON_TYPES: Final = re.compile(r"application/([a-z0-9.+-]+\+)?json")
 
 
+_SEND_JSON: Final = "Send JSON, with the header field Content-Type: application/json."
+
+
 class _Gone(Exception):
     """The caller left while sending."""
 
@@ -105,7 +108,7 @@ class RequestBody:
         if declared.isascii() and declared.isdigit() and int(declared[:20]) > limit_bytes:
             raise _too_large(limit_bytes)
         is_json = not scope["path"].startswith(UPLOADS)
-        if limit_bytes and scope["method"] not in WITHOUT_BODY:
+        if limit_bytes and scope["method"] not in WITHOUT_BODY and declared != "0":
             _require_readable(headers, is_json=is_json)
         extent = JsonExtent(self._settings.json_depth, self._settings.json_values) if is_json else None
         try:
@@ -149,15 +152,19 @@ def _require_readable(headers: Headers, *, is_json: bool) -> None:
     coding = headers.get("content-encoding", "identity").strip().lower()
     kind, _, parameters = headers.get("content-type", "").lower().partition(";")
     charset = re.search(r"charset\s*=\s*\"?([^\s\";]*)", parameters)
-    problem = ""
+    field, problem = "Content-Type", ""
     if coding not in {"", "identity"}:
-        problem = "Send the body without a Content-Encoding."
+        field, problem = "Content-Encoding", "The body is compressed. Send it without a Content-Encoding."
+    elif is_json and not kind.strip() and ANNOUNCE_BODY.intersection(headers):
+        problem = f"It is missing. {_SEND_JSON}"
     elif is_json and kind.strip() and JSON_TYPES.fullmatch(kind.strip()) is None:
-        problem = "Send the body as application/json."
+        problem = f"{kind.strip()[:100]} is not read here. {_SEND_JSON}"
     elif is_json and charset is not None and charset[1] not in {"utf-8", "utf8"}:
-        problem = "Send the body in UTF-8."
+        problem = "The body is in another encoding. Send it in UTF-8."
     if problem:
-        raise ApiProblem(ProblemKind.UNSUPPORTED_MEDIA_TYPE, problem, headers={"Connection": "close"})
+        fix, headers_sent = problem.partition(". ")[2], {"Connection": "close"}
+        detail = f"{field}: {problem}"
+        raise ApiProblem(ProblemKind.UNSUPPORTED_MEDIA_TYPE, detail, field=field, fix=fix, headers=headers_sent)
 
 
 async def _read(receive: Receive, limit_bytes: int, count: Callable[[int], None], extent: JsonExtent | None) -> bytes:

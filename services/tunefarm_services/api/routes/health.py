@@ -11,8 +11,8 @@ from tunefarm_schemas.token import Scope, Token
 from tunefarm_services.api.answer import answer
 from tunefarm_services.api.caller import STATE_KEY
 from tunefarm_services.api.parts import PartsOf
-from tunefarm_services.api.problem import ApiProblem, ProblemKind
-from tunefarm_services.api.responses import responses
+from tunefarm_services.api.problem import RETRY_AFTER_S, ApiProblem, ProblemKind
+from tunefarm_services.api.responses import problems, responses
 from tunefarm_services.api.views.health import Health, Readiness
 from tunefarm_services.store import StoreError
 from tunefarm_services.telemetry.metrics import CONTENT_TYPE
@@ -22,7 +22,7 @@ router = APIRouter(tags=["health"])
 PATIENCE_S: Final = 2.0
 
 
-@router.get("/healthz", response_model=Health)
+@router.get("/healthz", response_model=Health, responses=problems(ProblemKind.BAD_INPUT))
 async def healthz() -> Response:
     """Whether the process answers."""
     return answer(Health(status="ok"))
@@ -31,7 +31,7 @@ async def healthz() -> Response:
 @router.get(
     "/readyz",
     response_model=Readiness,
-    responses={503: {"description": "Not now.", "model": Readiness}},
+    responses=problems(ProblemKind.BAD_INPUT) | {503: {"description": "Not now.", "model": Readiness}},
 )
 async def readyz(parts: PartsOf) -> Response:
     """Whether requests are answered now. Modules are read once ``intake`` is ready; earlier ones wait."""
@@ -43,7 +43,8 @@ async def readyz(parts: PartsOf) -> Response:
         except (StoreError, PoolExhausted):
             pass
     is_ready = store == "ready"
-    return answer(Readiness(ready=is_ready, store=store, intake=parts.intake.state()), 200 if is_ready else 503)
+    told = Readiness(ready=is_ready, store=store, intake=parts.intake.state())
+    return answer(told) if is_ready else answer(told, 503, Retry_After=RETRY_AFTER_S)
 
 
 @router.get(

@@ -11,7 +11,7 @@ from tunefarm_schemas.job import Exploration
 from tunefarm_schemas.record import MatchKind, RecordKey, TuningRecord
 from tunefarm_services.api.answer import answer
 from tunefarm_services.api.caller import JobsReader
-from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.paging import DEFAULT_SIZE, LARGEST_PAGE, PageSize, PageToken, Paging
 from tunefarm_services.api.parts import Parts, PartsOf
 from tunefarm_services.api.problem import ProblemKind
 from tunefarm_services.api.responses import responses
@@ -27,15 +27,18 @@ View = TypeVar("View", bound=BaseModel)
 
 
 @router.get("/jobs/{job_id}/tasks", response_model=Page[TaskView], responses=responses(ProblemKind.NOT_FOUND))
-def list_tasks(job_id: Id, caller: JobsReader, parts: PartsOf) -> Response:
+def list_tasks(
+    job_id: Id, caller: JobsReader, parts: PartsOf, page_size: PageSize = LARGEST_PAGE, page_token: PageToken = None
+) -> Response:
     """Tasks of a job in its order, with what has been spent on each and its best latency."""
+    paging = Paging("job-tasks", page_size, page_token, {"job_id": job_id})
     job = parts.store.job(caller.tenant, job_id)
     by_task = {(e.key.workload_id, e.key.target_id): e for e in _explorations(parts, caller.tenant, job_id)}
     views = [
         TaskView.of(position, task, by_task.get((task.workload_id, task.target_id)))
         for position, task in enumerate(job.spec.tasks)
     ]
-    return answer(Page[TaskView](items=tuple(views)))
+    return answer(paging.page_of_all(views, lambda view: view))
 
 
 @router.get("/jobs/{job_id}/trials", response_model=Page[TrialView], responses=responses(ProblemKind.NOT_FOUND))
@@ -77,15 +80,18 @@ def list_measurements(
 
 
 @router.get("/jobs/{job_id}/records", response_model=Page[TuningRecord], responses=responses(ProblemKind.NOT_FOUND))
-def list_records(job_id: Id, caller: JobsReader, parts: PartsOf) -> Response:
+def list_records(
+    job_id: Id, caller: JobsReader, parts: PartsOf, page_size: PageSize = LARGEST_PAGE, page_token: PageToken = None
+) -> Response:
     """The best verified record of each task of a job, once there is one."""
+    paging = Paging("job-records", page_size, page_token, {"job_id": job_id})
     found: dict[str, TuningRecord] = {}
     for exploration in _explorations(parts, caller.tenant, job_id):
         key = RecordKey(**{name: getattr(exploration.key, name) for name in RecordKey.model_fields})
         for match in parts.store.best_record(caller.tenant, key, limit=1):
             if match.match is MatchKind.EXACT:
                 found[match.record.record_id] = match.record
-    return answer(Page[TuningRecord](items=tuple(found.values())))
+    return answer(paging.page_of_all(list(found.values()), lambda record: record))
 
 
 @router.get("/trials", tags=["trials"], response_model=Page[TrialView], responses=responses(ProblemKind.NOT_FOUND))

@@ -9,9 +9,10 @@ from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.job import Job, JobKind, JobState
 from tunefarm_schemas.traceparent import Traceparent
-from tunefarm_services.api.answer import answer, answer_tagged
+from tunefarm_services.api.answer import answer, answer_tagged, etag_of
 from tunefarm_services.api.bodies.body import written_out
 from tunefarm_services.api.bodies.job import JobBody
 from tunefarm_services.api.caller import JobsReader, JobsWriter
@@ -23,6 +24,7 @@ from tunefarm_services.api.parts import PartsOf
 from tunefarm_services.api.problem import ProblemKind
 from tunefarm_services.api.responses import ETAG, LOCATION, NOT_MODIFIED, responses
 from tunefarm_services.api.routes.path import Id, IdPrefix
+from tunefarm_services.api.views.new_job import NewJob
 from tunefarm_services.api.views.page import Page
 
 log = structlog.get_logger()
@@ -37,17 +39,19 @@ _OF_A_REQUEST = responses(ProblemKind.NOT_FOUND, ProblemKind.CONFLICT)
 
 @router.post(
     "",
-    response_model=Job,
+    response_model=NewJob,
     status_code=202,
     responses=responses(ProblemKind.NOT_FOUND, ProblemKind.CONFLICT, s202={"headers": LOCATION | ETAG}),
 )
 async def create(request: Request, body: JobBody, caller: JobsWriter, parts: PartsOf) -> Response:
     """Ask for a job: ``kind: tune`` searches schedules, ``measure`` times scheduled modules as they are."""
     key = request.scope.get(KEY_STATE)
-    job = await parts.understanding(caller.tenant, lambda: create_job(parts, caller.tenant, body, key))
+    job, notes = await parts.understanding(caller.tenant, lambda: create_job(parts, caller.tenant, body, key))
     # Where a request's trace and a job's, which its id stands for in every process, meet.
     log.info("job created", job_id=job.job_id, job_trace_id=Traceparent.of_job(job.job_id).trace_id)
-    return answer_tagged(request, job, 202, Location=f"/v1/jobs/{job.job_id}")
+    headers = {"ETag": etag_of(digest(job.model_dump_json())), "Cache_Control": "private, no-cache"}
+    told = NewJob(**dict(job), notes=notes)
+    return answer(told, 202, Location=f"/v1/jobs/{job.job_id}", **headers)
 
 
 @router.get("", response_model=Page[Job], responses=responses())

@@ -1,6 +1,6 @@
 """Tuning records."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
@@ -20,7 +20,9 @@ from tunefarm_services.api.json_route import JsonRoute
 from tunefarm_services.api.modules import target_question
 from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.parts import Parts, PartsOf
+from tunefarm_services.api.plain_words import field_problems
 from tunefarm_services.api.problem import ProblemKind
+from tunefarm_services.api.problem_handlers import unusable
 from tunefarm_services.api.responses import ETAG, LOCATION, NOT_MODIFIED, responses
 from tunefarm_services.api.routes.path import Id, IdFilter, IdPrefix
 from tunefarm_services.api.views.page import Page
@@ -41,7 +43,9 @@ def list_records(
     device_class_id: IdFilter = None,
     exploration_id: IdFilter = None,
     status: RecordStatus | None = None,
-    source: Annotated[str | None, Query(description="tuned, imported or published", max_length=20)] = None,
+    source: Annotated[
+        Literal["tuned", "imported", "published"] | None, Query(description="How it came into the store.")
+    ] = None,
     id_prefix: IdPrefix = None,
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
@@ -90,7 +94,8 @@ async def best(
 ) -> Response:
     """The best records for a workload or an uploaded module, each with the kind of its match: see the POST form."""
     if (workload_id is None) == (upload_id is None):
-        raise BadInput("workload_id", "It or upload_id is needed.", "Give one of them, or POST a module.")
+        fix = "Give one of workload_id and upload_id, or POST a module."
+        raise BadInput("workload_id", "It is missing, or given beside upload_id.", fix)
     try:
         body = BestBody(
             workload_id=workload_id,
@@ -104,8 +109,8 @@ async def best(
             limit=limit,
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        raise BadInput(".".join(map(str, first["loc"])), f"{first['msg']}.", "See the OpenAPI document.") from error
+        wrong = [{**each, "loc": ("query", *each["loc"])} for each in error.errors()]
+        raise unusable(field_problems(wrong)) from error
     return await _best(parts, caller.tenant, body)
 
 

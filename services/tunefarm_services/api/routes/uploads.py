@@ -85,7 +85,10 @@ async def append(
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in {PIECE, "application/octet-stream"}:
-        raise ApiProblem(ProblemKind.UNSUPPORTED_MEDIA_TYPE, f"Send pieces as {PIECE}.")
+        fix = f"Send pieces with the header field Content-Type: {PIECE}."
+        problem = f"{kind[:100]} is not read here." if kind else "It is missing."
+        detail = f"Content-Type: {problem} {fix}"
+        raise ApiProblem(ProblemKind.UNSUPPORTED_MEDIA_TYPE, detail, field="Content-Type", fix=fix)
     data = await request.body()
     least_bytes = parts.settings.upload_least_piece_bytes
     place = (caller.tenant, upload_id, upload_offset)

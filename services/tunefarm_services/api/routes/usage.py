@@ -11,6 +11,7 @@ from starlette.responses import Response
 from tunefarm_schemas.usage import Usage
 from tunefarm_services.api.answer import answer
 from tunefarm_services.api.caller import UsageReader
+from tunefarm_services.api.paging import LARGEST_PAGE, PageSize, PageToken, Paging
 from tunefarm_services.api.parts import PartsOf
 from tunefarm_services.api.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.responses import responses
@@ -24,7 +25,7 @@ _DAY: Final = "A date in UTC, such as 2027-01-31."
 def _dated(text: object) -> object:
     """Refuse numbers, which pydantic would take for seconds since 1970."""
     if isinstance(text, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text, re.ASCII) is None:
-        raise ValueError("write a date, such as 2027-01-31")
+        raise ValueError("It is not a date. Write one, such as 2027-01-31.")
     return text
 
 
@@ -34,11 +35,14 @@ def get(
     parts: PartsOf,
     since_day: Annotated[date | None, BeforeValidator(_dated), Query(description=_DAY)] = None,
     all_tenants: Annotated[bool, Query(description="Of every tenant; for the operator only.")] = False,
+    page_size: PageSize = LARGEST_PAGE,
+    page_token: PageToken = None,
 ) -> Response:
     """Device-seconds, trials and jobs by day and device class."""
     day = None if since_day is None else since_day.isoformat()
+    paging = Paging("usage", page_size, page_token, {"since_day": day, "all_tenants": all_tenants})
     if not all_tenants:
-        return answer(Page[Usage](items=tuple(parts.store.usage(caller.tenant, day))))
+        return answer(paging.page_of_all(parts.store.usage(caller.tenant, day), lambda each: each))
     if caller.tenant not in parts.settings.operator_tenants:
         raise ApiProblem(ProblemKind.FORBIDDEN, "Only the operator's tokens may see the use of every tenant.")
-    return answer(Page[Usage](items=tuple(parts.store.usage_all(day))))
+    return answer(paging.page_of_all(parts.store.usage_all(day), lambda each: each))

@@ -1,0 +1,74 @@
+"""Whether any lane of the service could ever take a job."""
+
+from collections.abc import Sequence
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.job import Job
+from tunefarm_schemas.lane import KINDS_FOR_TARGET, LOCAL_WORKER, Lane
+from tunefarm_schemas.processor import processor_for
+from tunefarm_schemas.target import Target
+from tunefarm_services.api.intake_messages import SHARED
+from tunefarm_services.store.job_rows import deadline_text
+
+WAIT_FIX = "or set deadline_s to wait for one that long."
+
+
+def unfit(lanes: Sequence[Lane], target: Target, device_class_id: str | None) -> BadInput | None:
+    """Why no lane would take a job, whatever its state is; None where one would.
+
+    A service that knows no lane at all is still starting: nothing is said of it, but of a class that is named.
+    """
+    of_class = [lane for lane in lanes if device_class_id in (None, lane.device.device_class.device_class_id)]
+    if device_class_id is not None and not of_class:
+        fix = f"Take the id of a device class from GET /v1/devices, {WAIT_FIX}"
+        return BadInput("device_class_id", "no worker of this service has a device of this class.", fix)
+    if not lanes:
+        return None
+    of_kind = [lane for lane in of_class if lane.kind in KINDS_FOR_TARGET.get(target.kind, ())]
+    if not of_kind:
+        kinds = ", ".join(sorted({lane.kind for lane in lanes}))
+        fix = f"Start a worker that does (its kind: {_worker_kinds(target)}), {WAIT_FIX}"
+        return BadInput("target", f"no worker of this service measures {target.kind}; there are: {kinds}.", fix)
+    needed = processor_for(target)
+    able = [lane for lane in of_kind if lane.processor.runs_code_for(needed)]
+    if not able:
+        known = ", ".join(sorted({lane.processor.text for lane in of_kind}))
+        fix = f"Start a worker on such a machine, {WAIT_FIX}"
+        return BadInput("target", f"no worker of this service runs code for {needed.text}; there are: {known}.", fix)
+    most = _most_cores(able)
+    if most is not None and target.num_cores > most and not any(lane.worker_name == LOCAL_WORKER for lane in able):
+        fix = f"Ask for {most} or fewer as num-cores, {WAIT_FIX}"
+        problem = f"no device of this service has the {target.num_cores} cores that it asks for; the most are {most}."
+        return BadInput("target", problem, fix)
+    return None
+
+
+def notes_on(job: Job, lanes: Sequence[Lane], target: Target, known: Sequence[str]) -> tuple[str, ...]:
+    """What a job's sender wants to know of its target beside ``known``: that threads share cores, or that it waits."""
+    reason = unfit(lanes, target, job.spec.device_class_id)
+    if reason is not None:
+        return (f"{reason.field}: {reason.problem.rstrip('.')}; {waiting_until(job)}",)
+    most = _most_cores([lane for lane in lanes if lane.kind in KINDS_FOR_TARGET.get(target.kind, ())])
+    if most is None or target.num_cores <= most or any(SHARED in note for note in known):
+        return ()
+    return (
+        f"target: {target.num_cores} {SHARED} the {most} cores of this service's device; "
+        f"times say little about {target.num_cores} cores",
+    )
+
+
+def waiting_until(job: Job) -> str:
+    """Until when a job waits for a device."""
+    deadline = deadline_text(job)
+    return "the job waits for one" if deadline is None else f"the job waits for one until {deadline}"
+
+
+def _most_cores(lanes: Sequence[Lane]) -> int | None:
+    """The cores of the largest processor; None where a lane does not tell its cores, or there is none."""
+    if not lanes or not all(lane.kind == "cpu" and lane.cores for lane in lanes):
+        return None
+    return max(len(lane.cores) for lane in lanes)
+
+
+def _worker_kinds(target: Target) -> str:
+    return " or ".join(KINDS_FOR_TARGET.get(target.kind, ())) or "none that is known"
