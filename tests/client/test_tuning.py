@@ -100,7 +100,9 @@ def test_records_leave_and_come_back_as_claims(tunefarm: Run, environment: dict[
     assert [record["status"] for record in listed] == ["claimed"]
 
 
-def test_a_record_of_another_tvm_is_refused_with_the_reason(tunefarm: Run, tmp_path: Path) -> None:
+def test_a_record_of_another_tvm_is_refused_with_the_reason(
+    tunefarm: Run, environment: dict[str, str], tmp_path: Path
+) -> None:
     assert tunefarm("records", "export", "older").code == 0
     file = tmp_path / "older" / "database_workload.json"
     structural_hash, packed = json.loads(file.read_text().splitlines()[0])
@@ -110,10 +112,12 @@ def test_a_record_of_another_tvm_is_refused_with_the_reason(tunefarm: Run, tmp_p
     text = json.dumps(module).encode()
     packed = base64.b64encode(len(text).to_bytes(8, "little") + text).decode()
     file.write_text(json.dumps([structural_hash, packed]) + "\n")
+    environment["TUNEFARM_HOME"] = str(tmp_path / "elsewhere")
     ended = tunefarm("records", "import", "older")
     assert ended.code == 2, ended.err
     assert "0 records imported" in ended.out
     assert "0.19.0" in ended.out
+    assert json.loads(tunefarm("records", "list", "--json").out) == []
 
 
 def test_a_report_is_written_for_the_latest_job(tunefarm: Run, tmp_path: Path) -> None:

@@ -1,14 +1,13 @@
 """The guide's commands, with PostgreSQL and Redis in two settings, and two workers."""
 
 import json
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.farm.workers import Worker, await_ready
+from tests.servers.command_server import ROOT, run_command
 from tests.servers.postgres_server import empty_database
 from tests.servers.redis_server import RedisServer
 from tests.service.conftest import Service, environment_of
@@ -21,10 +20,9 @@ MODULE = "builtin:matmul_bias_relu:64x64x64"
 
 def tunefarm(environment: dict[str, str], *words: str) -> str:
     """What a command printed."""
-    command = [sys.executable, "-m", "tunefarm.command_line", *words]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert ended.returncode == 0, (words, ended.stdout, ended.stderr)
-    return ended.stdout
+    ended = run_command(*words, environment=environment, folder=ROOT, timeout_s=300)
+    assert ended.code == 0, (words, ended.out, ended.err)
+    return ended.out
 
 
 def test_from_a_program_to_a_library_over_two_workers(tmp_path: Path) -> None:
