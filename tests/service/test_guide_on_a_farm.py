@@ -15,7 +15,7 @@ from tunefarm_services.store import Store
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
-MODULE = "builtin:matmul_bias_relu:64x64x64"
+PROGRAM = ("builtin:matmul_bias_relu:64x64x64", "--target", "host:1")
 
 
 def tunefarm(environment: dict[str, str], *words: str) -> str:
@@ -39,8 +39,8 @@ def test_from_a_program_to_a_library_over_two_workers(tmp_path: Path) -> None:
         store = Store.open(database_url, home / "blobs")
         parts.callback(store.close)
         await_ready(store, *workers)
-        tunefarm(environment, "submit", MODULE, "--trials", "16", "--wait")
-        (best, *_) = json.loads(tunefarm(environment, "records", "best", MODULE, "--remote", "--json"))
+        tunefarm(environment, "submit", *PROGRAM, "--trials", "8", "--wait")
+        (best, *_) = json.loads(tunefarm(environment, "records", "best", *PROGRAM, "--remote", "--json"))
         assert (best["match"], best["record"]["status"]) == ("exact", "verified")
         folder = str(tmp_path / "tuned")
         tunefarm(environment, "artifact", "build", best["record"]["record_id"], "--output", folder, "--remote")
