@@ -1,6 +1,5 @@
-"""The ``tunefarm`` command as a user runs it: the installed program, in a home of its own."""
+"""The ``tunefarm`` command as a user runs it, in a home of its own."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,22 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.servers.command_server import Ended, run_command
+
 ROOT = Path(__file__).parents[2]
 INSTALLED = Path(sys.executable).with_name("tunefarm")
 HANG_S = 300.0
 """A command that takes so long hangs: a busy host may put its device into quarantine and have all measured twice."""
 COMMAND = (str(INSTALLED),) if INSTALLED.exists() else (sys.executable, "-m", "tunefarm.command_line")
-
-
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
 
 
 @dataclass(frozen=True)
@@ -45,10 +35,10 @@ class Tunefarm:
         return self.home / "tunefarm.db"
 
     def __call__(self, *words: str, timeout_s: float = HANG_S) -> Ended:
-        return self.ended(self.begun(*words), timeout_s)
+        return run_command(*words, environment=self.environment, folder=self.folder, timeout_s=timeout_s)
 
     def begun(self, *words: str) -> "subprocess.Popen[str]":
-        """The same, without waiting for its end. A session of its own: no test's signals reach it by accident."""
+        """The installed program, not waited for. A session of its own: no test's signals reach it by accident."""
         return subprocess.Popen(
             [*COMMAND, *words],
             env=self.environment,

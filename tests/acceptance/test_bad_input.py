@@ -1,6 +1,5 @@
 """Bad input through the whole command: told in words, with exit status 2, and nothing is changed."""
 
-import base64
 import json
 import sqlite3
 from contextlib import closing
@@ -55,7 +54,7 @@ def test_the_field_and_the_fix_are_named(
 
 
 def test_missing_cores_are_filled_in_and_said(tunefarm: Tunefarm) -> None:
-    ended = tunefarm("tune", SMALL, "--trials", "2", "--target", '{"kind": "llvm"}', "--json")
+    ended = tunefarm("tune", SMALL, "--trials", "1", "--target", '{"kind": "llvm"}', "--json")
     assert ended.code == 0, ended.err
     assert "num-cores" in ended.err
     target = json.loads(tunefarm("records", "list", "--json").out)[0]["key"]["target_id"]
@@ -75,26 +74,6 @@ def test_a_newer_database_is_left_alone(tunefarm: Tunefarm) -> None:
     assert tunefarm.database.read_bytes() == before
 
 
-def test_records_of_another_tvm_are_refused_line_by_line(tunefarm: Tunefarm) -> None:
-    tunefarm.tune(SMALL, "--trials", "2")
-    assert tunefarm("records", "export", "database").code == 0
-    workloads = tunefarm.folder / "database" / "database_workload.json"
-    structural_hash, encoded = json.loads(workloads.read_text().splitlines()[0])
-    packed = base64.b64decode(encoded)
-    header_bytes = packed.index(b"{")
-    module = json.loads(packed[header_bytes:])
-    module["metadata"]["tvm_version"] = "0.18.0"
-    older = base64.b64encode(packed[:header_bytes] + json.dumps(module).encode()).decode()
-    workloads.write_text(json.dumps([structural_hash, older]) + "\n")
-    elsewhere = Tunefarm(home=tunefarm.folder / "elsewhere", folder=tunefarm.folder, extra={})
-    ended = elsewhere("records", "import", "database", "--json")
-    outcome = json.loads(ended.out)
-    assert ended.code == 2, "nothing of it could be taken"
-    assert outcome["record_ids"] == []
-    assert "0.18.0" in outcome["refusals"][0]["reason"]
-    assert elsewhere("records", "list", "--json").json() == []
-
-
 def test_a_full_disk_is_told(tunefarm: Tunefarm) -> None:
     with small_disk(tunefarm.folder / "disk", "2m") as disk:
         full = Tunefarm(home=disk / "home", folder=tunefarm.folder, extra={})
@@ -106,4 +85,4 @@ def test_a_full_disk_is_told(tunefarm: Tunefarm) -> None:
         assert "Traceback" not in ended.err
         filler.unlink()
         assert full("db", "check").code == 0
-        assert full.tune(SMALL, "--trials", "2")["outcome"] == "succeeded"
+        assert full.tune(SMALL, "--trials", "1", "--target", "host:1")["outcome"] == "succeeded"

@@ -23,7 +23,7 @@ def equal_to_numpy(library, *, relu=False):
     np.testing.assert_allclose(c.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 def tuned(module, **options):
-    result = tunefarm.embedded.tune(module, **options)
+    result = tunefarm.embedded.tune(module, target="host:1", **options)
     assert result.record is not None and result.record.status.value == "verified", result.summary
     assert result.best_latency_s <= result.untuned_latency_s
     return result
@@ -33,8 +33,8 @@ SEARCH = (
     SETUP
     + """
 space = notes.stochastic_schedule_mm if sys.argv[2] == "own" else None
-result = tuned(notes.Matmul, space=space, strategy=sys.argv[3], trials=8, seed=1)
-assert 0 < result.task.trials <= 8
+result = tuned(notes.Matmul, space=space, strategy=sys.argv[3], trials=4, seed=1)
+assert 0 < result.task.trials <= 4
 assert result.task.improvements
 if space is not None:
     assert all(step.trace.count("SamplePerfectTile") == 3 for step in result.task.improvements)
@@ -48,7 +48,7 @@ SEED = (
 from tvm.s_tir import Schedule
 sch = Schedule(notes.MatmulRelu)
 notes.schedule_mm_relu(sch)
-result = tuned(notes.MatmulRelu, seed_traces=[sch.trace], trials=6)
+result = tuned(notes.MatmulRelu, seed_traces=[sch.trace], trials=3)
 with Machine() as embedded:
     trials = embedded.store.trials(result.task.exploration_id)
     by_hand = [trial for trial in trials if trial.candidate.origin.value == "seed"]
@@ -83,15 +83,20 @@ equal_to_numpy(tvm.tirx.build(again.mod, target=tvm.target.Target(json.loads(tar
 TENSOR_EXPRESSIONS = (
     SETUP
     + """
-equal_to_numpy(tuned(notes.matmul_te(), space=notes.stochastic_schedule_mm, trials=4).compile())
-result = tuned(notes.matmul_relu_te(), seed_traces=[notes.schedule_mm_relu], trials=4)
+equal_to_numpy(tuned(notes.matmul_te(), space=notes.stochastic_schedule_mm, trials=2).compile())
+result = tuned(notes.matmul_relu_te(), seed_traces=[notes.schedule_mm_relu], trials=2)
 equal_to_numpy(result.compile(), relu=True)
 """
 )
 
 
 @pytest.mark.parametrize(
-    ("strategy", "space"), [("random", "own"), ("evolutionary", "own"), ("evolutionary", "automatic")]
+    ("strategy", "space"),
+    [
+        ("random", "own"),
+        pytest.param("evolutionary", "own", marks=pytest.mark.faults),
+        ("evolutionary", "automatic"),
+    ],
 )
 def test_a_matmul_is_tuned_over_a_space(tunefarm: Tunefarm, programs: Path, space: str, strategy: str) -> None:
     ended = python(SEARCH, str(programs), space, strategy, environment=tunefarm.environment)
@@ -112,12 +117,14 @@ def test_an_exercise_gives_numpys_result(tunefarm: Tunefarm, programs: Path, pro
 
 def test_a_schedule_by_hand_is_published_and_compiled_back_from_the_store(tunefarm: Tunefarm, programs: Path) -> None:
     module = f"{programs / 'notes.py'}:MatmulRelu"
-    assert tunefarm.tune(module, "--trials", "2")["outcome"] == "succeeded"
+    assert tunefarm.tune(module, "--trials", "2", "--target", "host:1")["outcome"] == "succeeded"
     by_hand = ("--trace", f"{programs / 'notes.py'}:schedule_mm_relu", "--latency-us", "1000")
+    by_hand += ("--target", "host:1")
     published = tunefarm("records", "publish", module, *by_hand, "--json").json()
     assert (published["status"], published["source"], published["latency_s"]) == ("claimed", "published", 1e-3)
     best = {
-        match["record"]["record_id"]: match["match"] for match in tunefarm("records", "best", module, "--json").json()
+        match["record"]["record_id"]: match["match"]
+        for match in tunefarm("records", "best", module, "--target", "host:1", "--json").json()
     }
     assert best[published["record_id"]] == "same_workload_other_device", "a claim is never exact"
     assert "exact" in best.values()

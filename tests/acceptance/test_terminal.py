@@ -65,7 +65,8 @@ def test_ctrl_c_ships_the_best_keeps_everything_and_gives_the_terminal_back(
 ) -> None:
     assert tunefarm("db", "stats").code == 0
     # The subshell tells its own number and then becomes the command.
-    words = [*COMMAND, "tune", "builtin:matmul:96x96x96", "--trials", str(TRIALS), "--strategy", "random"]
+    program = ["builtin:matmul:96x96x96", "--target", "host:1"]
+    words = [*COMMAND, "tune", *program, "--trials", str(TRIALS), "--strategy", "random"]
     shell.sendline(f"(echo $BASHPID > pid; exec {' '.join(words)})".replace("> pid", f"> {tmp_path / 'pid'}"))
     pid_file = tmp_path / "pid"
     states_until(shell, 0, lambda: pid_file.exists() and pid_file.read_text().endswith("\n"), timeout_s=60)

@@ -1,22 +1,13 @@
 import os
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.command import HANG_S
+from tests.servers.command_server import Ended, run_command
 
 PROGRAMS = Path(__file__).parent / "programs"
-
-
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture
@@ -35,16 +26,7 @@ def tunefarm(environment: dict[str, str], tmp_path: Path) -> Callable[..., Ended
     """The command, run as a user runs it."""
 
     def run(*words: str, timeout_s: float = HANG_S) -> Ended:
-        ended = subprocess.run(
-            [sys.executable, "-m", "tunefarm.command_line", *words],
-            env=environment,
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-        )
-        return Ended(ended.returncode, ended.stdout, ended.stderr)
+        return run_command(*words, environment=environment, folder=tmp_path, timeout_s=timeout_s)
 
     return run
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.command_server import run_command
 from tunefarm.console import say, say_json
 from tunefarm.progress_display import LivePanel, PlainLines
 from tunefarm.remote.event_stream import RemoteEvent
@@ -32,11 +33,6 @@ HOSTILE = {
     "surrogate": "\udc80",
 }
 OBEYED = set("\x1b\x07\x9b\x7f\r\x08\u202e\u2066\u200b\ufeff\U000e0041\udc80")
-
-
-def command(*words: str | bytes, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    line = [sys.executable, "-m", "tunefarm.command_line", *words]
-    return subprocess.run(line, capture_output=True, env={**os.environ, **environment}, timeout=300, check=False)
 
 
 class FakeTerminal(io.StringIO):
@@ -109,14 +105,17 @@ def test_an_event_is_one_line():
     ],
 )
 def test_an_argument_is_repeated_as_text(words, tmp_path):
-    done = command(*words, TUNEFARM_HOME=str(tmp_path))
-    assert done.returncode == 2, done.stderr
-    assert done.stderr
-    assert not {b"\x1b", b"\x07"} & {bytes([code]) for code in done.stdout + done.stderr}
+    environment = {**os.environ, "TUNEFARM_HOME": str(tmp_path)}
+    done = run_command(*words, environment=environment, folder=tmp_path, timeout_s=300)
+    assert done.code == 2, done.err
+    assert done.err
+    assert not {"\x1b", "\x07"} & set(done.out + done.err)
 
 
 def test_an_argument_that_is_not_utf_8_is_repeated_as_text(tmp_path: Path):
-    done = command("tune", b"no \xff file \xe2\x80\xae.json", TUNEFARM_HOME=str(tmp_path), PYTHONIOENCODING="ascii")
+    line = [sys.executable, "-m", "tunefarm.command_line", "tune", b"no \xff file \xe2\x80\xae.json"]
+    environment = {**os.environ, "TUNEFARM_HOME": str(tmp_path), "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(line, capture_output=True, env=environment, timeout=300, check=False)
     assert done.returncode == 2, done.stderr
     assert b"Traceback" not in done.stderr
     assert b"\xff" not in done.stderr

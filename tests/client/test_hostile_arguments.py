@@ -2,12 +2,11 @@
 
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.servers.command_server import run_command
 from tunefarm.artifact_folder import read_artifact
 from tunefarm.backup.archive import ArchiveReader
 from tunefarm.intake.module_source import parse_module_source
@@ -22,10 +21,9 @@ NOBODY = 65534
 def refused(home: Path, *words: str | bytes, **environment: str) -> str:
     """What the command says on standard error when it refuses with status 2."""
     given = {**os.environ, "TUNEFARM_HOME": str(home), **environment}
-    line = [sys.executable, "-m", "tunefarm.command_line", *words]
-    done = subprocess.run(line, capture_output=True, env=given, timeout=300, check=False, stdin=subprocess.DEVNULL)
-    told = done.stderr.decode()
-    assert done.returncode == 2, told
+    done = run_command(*map(os.fsdecode, words), environment=given, folder=Path.cwd(), timeout_s=300)
+    told = done.err
+    assert done.code == 2, told
     assert "Traceback" not in told
     assert len(told) < 20_000
     return told

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+TARGET = ("--target", "host:1")
 PROGRAM = """
 @I.ir_module
 class Module:
@@ -30,12 +31,12 @@ def written(path: Path, *, between: str, row: str, column: str) -> str:
 def test_a_renamed_function_is_answered_from_the_store(tunefarm: Callable[..., Any], tmp_path: Path) -> None:
     first = written(tmp_path / "first.py", between="B", row="i", column="j")
     second = written(tmp_path / "second.py", between="tripled", row="row", column="column")
-    ended = tunefarm("tune", first, "--trials", "4", "--json")
+    ended = tunefarm("tune", first, "--trials", "2", *TARGET, "--json")
     assert ended.code == 0, ended.err
-    before = json.loads(tunefarm("records", "best", first, "--json").out)
+    before = json.loads(tunefarm("records", "best", first, *TARGET, "--json").out)
     assert before[0]["match"] == "exact"
-    ended = tunefarm("tune", second, "--trials", "4", "--json")
+    ended = tunefarm("tune", second, "--trials", "2", *TARGET, "--json")
     assert ended.code == 0, ended.err
     [task] = json.loads(ended.out)["tasks"]
     assert task["answered_from_store"]
-    assert json.loads(tunefarm("records", "best", second, "--json").out) == before
+    assert json.loads(tunefarm("records", "best", second, *TARGET, "--json").out) == before

@@ -13,10 +13,10 @@ import pexpect
 import psutil
 import pytest
 
-from tests.acceptance.command import HANG_S
+from tests.acceptance.command import COMMAND, HANG_S
 from tests.servers.processes import assert_gone
 
-MODULE = "builtin:matmul_bias_relu:64x64x64"
+ONE_CORE = ("builtin:matmul_bias_relu:64x64x64", "--target", "host:1")
 Run = Callable[..., Any]
 
 
@@ -25,7 +25,18 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A TUNEFARM_HOME in which one module was tuned, with its outputs beside it."""
     folder = tmp_path_factory.mktemp("tuned")
     ended = subprocess.run(
-        [sys.executable, "-m", "tunefarm.command_line", "tune", MODULE, "--trials", "8", "--json", "--output", "out"],
+        [
+            sys.executable,
+            "-m",
+            "tunefarm.command_line",
+            "tune",
+            *ONE_CORE,
+            "--trials",
+            "6",
+            "--json",
+            "--output",
+            "out",
+        ],
         env={"PATH": "/usr/local/bin:/usr/bin:/bin", "TUNEFARM_HOME": str(folder / "home"), "HOME": str(folder)},
         cwd=folder,
         capture_output=True,
@@ -46,7 +57,7 @@ def test_the_summary_tells_what_was_found_and_what_it_took(tuned: Path) -> None:
     summary = json.loads((tuned / "summary.json").read_text())
     task = summary["tasks"][0]
     assert summary["outcome"] == "succeeded"
-    assert task["trials"] == 8
+    assert task["trials"] == 6
     assert 0 < task["best_latency_s"] <= task["untuned_latency_s"]
     assert task["improvements"][0]["trace"]
     assert summary["numpy_latency_s"] > 0
@@ -61,7 +72,7 @@ def test_the_output_is_a_library_with_its_manifest_a_plot_and_a_report(tuned: Pa
 def test_the_record_is_listed_found_shown_and_built(tunefarm: Run, tmp_path: Path) -> None:
     record = json.loads(tunefarm("records", "list", "--json").out)[0]
     assert record["status"] == "verified"
-    best = json.loads(tunefarm("records", "best", MODULE, "--json").out)[0]
+    best = json.loads(tunefarm("records", "best", *ONE_CORE, "--json").out)[0]
     assert best["match"] == "exact"
     assert best["record"]["record_id"] == record["record_id"]
     shown = tunefarm("records", "show", record["record_id"][:12])
@@ -78,7 +89,7 @@ def test_the_best_record_is_exact_for_its_own_protocol_and_class_of_devices_only
         (("--device-class", "another"), "same_workload_other_device"),
         (("--protocol", "cpu-cold-cache"), "same_workload_other_device"),
     ):
-        found = tunefarm("records", "best", MODULE, *options, "--json")
+        found = tunefarm("records", "best", *ONE_CORE, *options, "--json")
         assert found.code == 0, found.err
         assert json.loads(found.out)[0]["match"] == kind, options
 
@@ -100,7 +111,9 @@ def test_records_leave_and_come_back_as_claims(tunefarm: Run, environment: dict[
     assert [record["status"] for record in listed] == ["claimed"]
 
 
-def test_a_record_of_another_tvm_is_refused_with_the_reason(tunefarm: Run, tmp_path: Path) -> None:
+def test_a_record_of_another_tvm_is_refused_with_the_reason(
+    tunefarm: Run, environment: dict[str, str], tmp_path: Path
+) -> None:
     assert tunefarm("records", "export", "older").code == 0
     file = tmp_path / "older" / "database_workload.json"
     structural_hash, packed = json.loads(file.read_text().splitlines()[0])
@@ -110,10 +123,12 @@ def test_a_record_of_another_tvm_is_refused_with_the_reason(tunefarm: Run, tmp_p
     text = json.dumps(module).encode()
     packed = base64.b64encode(len(text).to_bytes(8, "little") + text).decode()
     file.write_text(json.dumps([structural_hash, packed]) + "\n")
+    environment["TUNEFARM_HOME"] = str(tmp_path / "elsewhere")
     ended = tunefarm("records", "import", "older")
     assert ended.code == 2, ended.err
     assert "0 records imported" in ended.out
     assert "0.19.0" in ended.out
+    assert json.loads(tunefarm("records", "list", "--json").out) == []
 
 
 def test_a_report_is_written_for_the_latest_job(tunefarm: Run, tmp_path: Path) -> None:
@@ -145,7 +160,7 @@ def test_a_full_disk_is_told(environment: dict[str, str], tmp_path: Path) -> Non
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
     ended = subprocess.run(
-        [sys.executable, "-m", "tunefarm.command_line", "db", "stats"],
+        [*COMMAND, "db", "stats"],
         env={**environment, "TUNEFARM_HOME": str(tmp_path / "full")},
         capture_output=True,
         text=True,

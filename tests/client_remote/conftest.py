@@ -9,26 +9,15 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from tests.client_remote.scripted_server import ScriptedServer
+from tests.servers.command_server import Ended, run_command
 
 ROOT = Path(__file__).parents[2]
 START_S = 120.0
-
-
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
 
 
 @dataclass(frozen=True)
@@ -55,16 +44,8 @@ class Service:
 def tunefarm(
     *words: str, environment: Mapping[str, str], folder: Path | None = None, timeout_s: float = 120.0
 ) -> Ended:
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tunefarm.command_line", *words],
-        env=dict(environment),
-        cwd=folder or ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-    )
-    return Ended(ended.returncode, ended.stdout, ended.stderr)
+    folder = folder or ROOT
+    return run_command(*words, environment=environment, folder=folder, timeout_s=timeout_s, warnings_are_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from pydantic import SecretStr
 
+from tests.servers.command_server import run_command
 from tests.store.sample import TENANT, put_job
 from tunefarm.backup.store_backup import back_up, restore
 from tunefarm.installation import open_store
@@ -42,11 +41,10 @@ def test_a_restore_needs_room_beside_its_archive_only_and_leaves_nothing_there(t
 def test_the_drill_counts_what_every_tenant_has(tmp_path):
     def told(*words: str) -> str:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
-        command = [sys.executable, "-m", "tunefarm.command_line", *words]
         environment = {**kept, "TUNEFARM_HOME": str(tmp_path / "home")}
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, cwd=tmp_path)
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout
+        ended = run_command(*words, environment=environment, folder=tmp_path, timeout_s=120)
+        assert ended.code == 0, ended.err
+        return ended.out
 
     for tenant in ("team", "operator"):
         told("token", "create", "first", "--tenant", tenant)

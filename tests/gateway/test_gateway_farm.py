@@ -180,8 +180,8 @@ def wait_until_running(running: RunningFarm) -> None:
 def test_what_leaves_its_tensors_never_reaches_the_board(farm_of: FarmOf) -> None:
     running = farm_of()
     for name in ("reads one element beyond", "writes in a branch"):
-        module, buffer = stray_functions.outside()[name]
-        (result,) = running.farm.compare(ComparisonOrder(exploration_id=running.open(module), traces=(None,))).results
+        make, buffer = stray_functions.outside()[name]
+        (result,) = running.farm.compare(ComparisonOrder(exploration_id=running.open(make()), traces=(None,))).results
         assert isinstance(result, Failed)
         assert result.failure.reason is FailureReason.INVALID_SCHEDULE
         assert f"out of bounds: buffer {buffer} has memory for 64 elements" in result.failure.message
@@ -190,8 +190,8 @@ def test_what_leaves_its_tensors_never_reaches_the_board(farm_of: FarmOf) -> Non
 def test_lookups_are_checked_on_this_host_before_they_reach_the_board(farm_of: FarmOf) -> None:
     running = farm_of()
     found = {}
-    for name, (module, strays) in stray_functions.open_at_run_time().items():
-        order = ComparisonOrder(exploration_id=running.open(module), traces=(None,), seconds_each=0.02)
+    for name, (make, strays) in stray_functions.open_at_run_time().items():
+        order = ComparisonOrder(exploration_id=running.open(make()), traces=(None,), seconds_each=0.02)
         (result,) = running.farm.compare(order).results
         found[name] = isinstance(result, Failed) and "which lies outside" in result.failure.message, strays
         assert strays or isinstance(result, Timing), result

@@ -1,7 +1,13 @@
 """Functions that leave their tensors, in ways that a schedule or a user's module may."""
 
+from collections.abc import Callable
+from functools import partial
+
 import tvm
 import tvm.script
+
+Made = Callable[[], tvm.IRModule]
+"""TVM takes a tenth of a second to parse a module where many are loaded: only the tests that need one make it."""
 
 _FUNCTION = """
 @I.ir_module
@@ -45,24 +51,28 @@ def with_body(*lines: str) -> tvm.IRModule:
     return tvm.script.from_source(_FUNCTION + "".join(f"                {line}\n" for line in lines))
 
 
-def outside() -> dict[str, tuple[tvm.IRModule, str]]:
+def outside() -> dict[str, tuple[Made, str]]:
     """Functions that certainly leave a buffer, each with the name of that buffer."""
     return {
-        "reads one element beyond": (with_body("for j in range(8):", "    B[v, j] = A[v, j + 1]"), "A"),
-        "reads far beyond": (with_body("for j in range(8):", "    B[v, j] = A[v + 5000, j]"), "A"),
-        "writes far beyond": (with_body("for j in range(8):", "    B[v, j + 9000] = A[v, j]"), "B"),
-        "reads before the first": (with_body("for j in range(8):", "    B[v, j] = A[v - 1, j]"), "A"),
-        "writes in a branch": (with_body("for j in range(8):", "    if j > 5:", "        B[v + 7, j] = A[v, j]"), "B"),
+        "reads one element beyond": (partial(with_body, "for j in range(8):", "    B[v, j] = A[v, j + 1]"), "A"),
+        "reads far beyond": (partial(with_body, "for j in range(8):", "    B[v, j] = A[v + 5000, j]"), "A"),
+        "writes far beyond": (partial(with_body, "for j in range(8):", "    B[v, j + 9000] = A[v, j]"), "B"),
+        "reads before the first": (partial(with_body, "for j in range(8):", "    B[v, j] = A[v - 1, j]"), "A"),
+        "writes in a branch": (
+            partial(with_body, "for j in range(8):", "    if j > 5:", "        B[v + 7, j] = A[v, j]"),
+            "B",
+        ),
         "reads where it chooses to": (
-            with_body("for j in range(8):", "    B[v, j] = T.if_then_else(v * 8 + j > 60, A[v + 1, j], 0)"),
+            partial(with_body, "for j in range(8):", "    B[v, j] = T.if_then_else(v * 8 + j > 60, A[v + 1, j], 0)"),
             "A",
         ),
         "guards with a condition that reads as well": (
-            with_body("for j in range(8):", "    if v < 7 and A[v + 1, j] > 0:", "        B[v, j] = A[v, j]"),
+            partial(with_body, "for j in range(8):", "    if v < 7 and A[v + 1, j] > 0:", "        B[v, j] = A[v, j]"),
             "A",
         ),
         "matches a buffer within a row": (
-            with_body(
+            partial(
+                with_body,
                 'C = T.match_buffer(A[v, 0:8], (8,), "int32", offset_factor=1)',
                 "for j in range(8):",
                 "    B[v, j] = C[j + 3000]",
@@ -70,62 +80,75 @@ def outside() -> dict[str, tuple[tvm.IRModule, str]]:
             "A",
         ),
         "declares a longer view": (
-            with_body(
-                'C = T.decl_buffer((100000,), "int32", data=A.data)', "for j in range(8):", "    B[v, j] = C[j + 5000]"
+            partial(
+                with_body,
+                'C = T.decl_buffer((100000,), "int32", data=A.data)',
+                "for j in range(8):",
+                "    B[v, j] = C[j + 5000]",
             ),
             "C",
         ),
         "declares a view that begins later": (
-            with_body(
+            partial(
+                with_body,
                 'C = T.decl_buffer((8,), "int32", data=A.data, elem_offset=4000)',
                 "for j in range(8):",
                 "    B[v, j] = C[j]",
             ),
             "C",
         ),
-        "loads vectors": (with_body("B[v, T.Ramp(0, 1, 8)] = A[v, T.Ramp(4, 1, 8)]"), "A"),
+        "loads vectors": (partial(with_body, "B[v, T.Ramp(0, 1, 8)] = A[v, T.Ramp(4, 1, 8)]"), "A"),
         "loads with a mask": (
-            with_body(
+            partial(
+                with_body,
                 'B[v, T.Ramp(0, 1, 8)] = T.masked_load("int32x8", A, v + 40, T.Ramp(0, 1, 8), '
-                "T.Broadcast(T.bool(True), 8))"
+                "T.Broadcast(T.bool(True), 8))",
             ),
             "A",
         ),
-        "has strides that its caller does not know": (tvm.script.from_source(_STRIDED), "A"),
-        "begins where its caller does not know": (tvm.script.from_source(_SHIFTED), "B"),
+        "has strides that its caller does not know": (partial(tvm.script.from_source, _STRIDED), "A"),
+        "begins where its caller does not know": (partial(tvm.script.from_source, _SHIFTED), "B"),
     }
 
 
-def opaque() -> dict[str, tuple[tvm.IRModule, str]]:
+def opaque() -> dict[str, tuple[Made, str]]:
     """Functions whose accesses cannot be told, each with a part of the reason."""
     pointer = 'T.tvm_access_ptr(T.type_annotation("int32"), A.data, 100000, 8, 1)'
     return {
         "makes a buffer of a pointer": (
-            with_body(f'C = T.decl_buffer((8,), "int32", data={pointer})', "for j in range(8):", "    B[v, j] = C[j]"),
+            partial(
+                with_body,
+                f'C = T.decl_buffer((8,), "int32", data={pointer})',
+                "for j in range(8):",
+                "    B[v, j] = C[j]",
+            ),
             "tvm_access_ptr",
         ),
         "hands a pointer out": (
-            with_body("for j in range(8):", "    B[v, j] = A[v, j]", f"T.evaluate({pointer})"),
+            partial(with_body, "for j in range(8):", "    B[v, j] = A[v, j]", f"T.evaluate({pointer})"),
             "tvm_access_ptr",
         ),
     }
 
 
-def open_at_run_time() -> dict[str, tuple[tvm.IRModule, bool]]:
+def open_at_run_time() -> dict[str, tuple[Made, bool]]:
     """Functions of which it shows when they run, each with whether they leave a buffer then.
 
     ``A`` holds integers from 0 to 7, for its elements are indices of rows.
     """
     return {
-        "looks rows up": (with_body("for j in range(8):", "    B[v, j] = A[A[v, j], j]"), False),
-        "looks every other row up": (with_body("for j in range(8):", "    B[v, j] = A[A[v, j] * 2, j]"), True),
-        "looks the row before up": (with_body("for j in range(8):", "    B[v, j] = A[A[v, j] - 5, j]"), True),
+        "looks rows up": (partial(with_body, "for j in range(8):", "    B[v, j] = A[A[v, j], j]"), False),
+        "looks every other row up": (partial(with_body, "for j in range(8):", "    B[v, j] = A[A[v, j] * 2, j]"), True),
+        "looks the row before up": (partial(with_body, "for j in range(8):", "    B[v, j] = A[A[v, j] - 5, j]"), True),
         "writes where it is told to": (
-            with_body("for j in range(8):", "    B[v, j] = 0", "for j in range(8):", "    B[A[v, j] * 2, j] = 1"),
+            partial(
+                with_body, "for j in range(8):", "    B[v, j] = 0", "for j in range(8):", "    B[A[v, j] * 2, j] = 1"
+            ),
             True,
         ),
         "counts with a loop of its own": (
-            with_body(
+            partial(
+                with_body,
                 'n = T.alloc_buffer((1,), "int32")',
                 "for j in range(8):",
                 "    B[v, j] = 0",
@@ -137,7 +160,8 @@ def open_at_run_time() -> dict[str, tuple[tvm.IRModule, bool]]:
             True,
         ),
         "counts within its row": (
-            with_body(
+            partial(
+                with_body,
                 'n = T.alloc_buffer((1,), "int32")',
                 "n[0] = 0",
                 "while n[0] < 8:",

@@ -22,8 +22,8 @@ OUTSIDE, OPAQUE, OPEN = stray_functions.outside(), stray_functions.opaque(), str
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_an_access_that_leaves_its_buffer_is_found_with_buffer_index_and_extent(name: str) -> None:
-    module, buffer = OUTSIDE[name]
-    bounds = bounds_of(module)
+    make, buffer = OUTSIDE[name]
+    bounds = bounds_of(make())
     assert bounds.outside is not None
     assert f"buffer {buffer} has memory for " in bounds.outside
     assert f"{buffer}[" in bounds.outside
@@ -31,15 +31,15 @@ def test_an_access_that_leaves_its_buffer_is_found_with_buffer_index_and_extent(
 
 @pytest.mark.parametrize("name", OPAQUE)
 def test_an_access_through_a_pointer_is_found(name: str) -> None:
-    module, part = OPAQUE[name]
-    reason = bounds_of(module).opaque
+    make, part = OPAQUE[name]
+    reason = bounds_of(make()).opaque
     assert reason is not None
     assert part in reason
 
 
 @pytest.mark.parametrize("name", OPEN)
 def test_an_access_that_depends_on_data_is_left_to_a_check(name: str) -> None:
-    bounds = bounds_of(OPEN[name][0])
+    bounds = bounds_of(OPEN[name][0]())
     assert bounds.outside is None
     assert bounds.opaque is None
     assert bounds.checked is not None
@@ -47,8 +47,8 @@ def test_an_access_that_depends_on_data_is_left_to_a_check(name: str) -> None:
 
 
 def test_the_last_value_of_an_index_is_told() -> None:
-    module, _ = OUTSIDE["reads far beyond"]
-    assert "A[i + 5000, j] is element 40063 at i = 7, j = 7." in str(bounds_of(module).outside)
+    make, _ = OUTSIDE["reads far beyond"]
+    assert "A[i + 5000, j] is element 40063 at i = 7, j = 7." in str(bounds_of(make()).outside)
 
 
 @pytest.mark.parametrize(("factor", "is_proven"), [(1 << 20, True), (1 << 30, False)])
@@ -98,7 +98,7 @@ def _drawn(space: Any, target: Any, draws: int) -> list[Any]:
 @pytest.mark.parametrize("check", ["InstrumentBoundCheckers", "OOBChecker"])
 def test_tvms_own_checks_pass_what_is_found_here(check: str) -> None:
     """The day they do not, they may take the place of ours."""
-    module = OPEN["looks every other row up"][0]
+    module = OPEN["looks every other row up"][0]()
     if check == "OOBChecker":
         tvm.s_tir.analysis.OOBChecker()(module)
         return

@@ -1,4 +1,6 @@
 # ruff: noqa: N805 - functions of a TVMScript module are no methods
+from functools import cache
+
 import pytest
 import tvm
 from tvm.s_tir.meta_schedule.testing.te_workload import create_te_workload
@@ -11,103 +13,119 @@ from tunefarm_schemas.workload import Workload
 from tunefarm_search.workload import may_stand_for, untuned_functions, workload_of
 
 
-@I.ir_module
-class SeveralFunctions:
-    @T.prim_func(s_tir=True)
-    def add_one(A: T.Buffer((16, 8), "float32"), B: T.Buffer((16, 8), "float32")):
-        for i, j in T.grid(16, 8):
-            with T.sblock("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] + T.float32(1)
+@cache
+def several_functions() -> tvm.IRModule:
+    @I.ir_module
+    class SeveralFunctions:
+        @T.prim_func(s_tir=True)
+        def add_one(A: T.Buffer((16, 8), "float32"), B: T.Buffer((16, 8), "float32")):
+            for i, j in T.grid(16, 8):
+                with T.sblock("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] + T.float32(1)
 
-    @T.prim_func(s_tir=True)
-    def with_scalar(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), n: T.int32):
-        for i in T.serial(16):
-            with T.sblock("B"):
-                vi = T.axis.spatial(16, i)
-                B[vi] = A[vi] + T.Cast("float32", n)
+        @T.prim_func(s_tir=True)
+        def with_scalar(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), n: T.int32):
+            for i in T.serial(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] + T.Cast("float32", n)
 
-    @T.prim_func(s_tir=True)
-    def dynamic(a: T.handle, b: T.handle):
-        n = T.int32()
-        A = T.match_buffer(a, (n, 8), "float32")
-        B = T.match_buffer(b, (n, 8), "float32")
-        for i, j in T.grid(n, 8):
-            with T.sblock("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] + T.float32(1)
+        @T.prim_func(s_tir=True)
+        def dynamic(a: T.handle, b: T.handle):
+            n = T.int32()
+            A = T.match_buffer(a, (n, 8), "float32")
+            B = T.match_buffer(b, (n, 8), "float32")
+            for i, j in T.grid(n, 8):
+                with T.sblock("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] + T.float32(1)
 
-    @T.prim_func(s_tir=True)
-    def without_blocks(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-        for i in T.serial(16):
-            B[i] = A[i] + T.float32(1)
+        @T.prim_func(s_tir=True)
+        def without_blocks(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in T.serial(16):
+                B[i] = A[i] + T.float32(1)
 
-
-@I.ir_module
-class InPlace:
-    @T.prim_func(s_tir=True)
-    def scaled_sum(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-        for i in T.serial(16):
-            with T.sblock("B"):
-                vi = T.axis.spatial(16, i)
-                B[vi] = B[vi] + A[vi] * T.float32(2)
-
-    @T.prim_func(s_tir=True)
-    def accumulating(
-        A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")
-    ):
-        for i, j, k in T.grid(16, 16, 16):
-            with T.sblock("C"):
-                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-
-    @T.prim_func(s_tir=True)
-    def by_way_of_another(A: T.Buffer((16,), "float32")):
-        B = T.sblock_alloc_buffer((16,), "float32")
-        for i in T.serial(16):
-            with T.sblock("B"):
-                vi = T.axis.spatial(16, i)
-                B[vi] = A[vi] * T.float32(2)
-        for i in T.serial(16):
-            with T.sblock("A"):
-                vi = T.axis.spatial(16, i)
-                A[vi] = B[15 - vi]
+    return SeveralFunctions
 
 
-@I.ir_module
-class OutputsReadAgain:
-    @T.prim_func(s_tir=True)
-    def two_outputs(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
-        for i in T.serial(16):
-            with T.sblock("B"):
-                vi = T.axis.spatial(16, i)
-                B[vi] = A[vi] * T.float32(2)
-        for i in T.serial(16):
-            with T.sblock("C"):
-                vi = T.axis.spatial(16, i)
-                C[vi] = B[vi] + T.float32(1)
+@cache
+def in_place() -> tvm.IRModule:
+    @I.ir_module
+    class InPlace:
+        @T.prim_func(s_tir=True)
+        def scaled_sum(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+            for i in T.serial(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = B[vi] + A[vi] * T.float32(2)
 
-    @T.prim_func(s_tir=True)
-    def decomposed(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16,), "float32")):
-        for i in T.serial(16):
-            with T.sblock("B_init"):
-                vi = T.axis.spatial(16, i)
-                B[vi] = T.float32(0)
-            for k in T.serial(16):
-                with T.sblock("B_update"):
-                    vi, vk = T.axis.remap("SR", [i, k])
-                    B[vi] = B[vi] + A[vi, vk]
+        @T.prim_func(s_tir=True)
+        def accumulating(
+            A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")
+        ):
+            for i, j, k in T.grid(16, 16, 16):
+                with T.sblock("C"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+        @T.prim_func(s_tir=True)
+        def by_way_of_another(A: T.Buffer((16,), "float32")):
+            B = T.sblock_alloc_buffer((16,), "float32")
+            for i in T.serial(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] * T.float32(2)
+            for i in T.serial(16):
+                with T.sblock("A"):
+                    vi = T.axis.spatial(16, i)
+                    A[vi] = B[15 - vi]
+
+    return InPlace
 
 
-@I.ir_module
-class RelaxModule:
-    @R.function
-    def forward(x: R.Tensor((4, 4), "float32")) -> R.Tensor((4, 4), "float32"):
-        return x
+@cache
+def outputs_read_again() -> tvm.IRModule:
+    @I.ir_module
+    class OutputsReadAgain:
+        @T.prim_func(s_tir=True)
+        def two_outputs(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
+            for i in T.serial(16):
+                with T.sblock("B"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = A[vi] * T.float32(2)
+            for i in T.serial(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = B[vi] + T.float32(1)
+
+        @T.prim_func(s_tir=True)
+        def decomposed(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16,), "float32")):
+            for i in T.serial(16):
+                with T.sblock("B_init"):
+                    vi = T.axis.spatial(16, i)
+                    B[vi] = T.float32(0)
+                for k in T.serial(16):
+                    with T.sblock("B_update"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        B[vi] = B[vi] + A[vi, vk]
+
+    return OutputsReadAgain
+
+
+@cache
+def relax_module() -> tvm.IRModule:
+    @I.ir_module
+    class RelaxModule:
+        @R.function
+        def forward(x: R.Tensor((4, 4), "float32")) -> R.Tensor((4, 4), "float32"):
+            return x
+
+    return RelaxModule
 
 
 def test_a_function_becomes_main_and_its_arguments_are_told_apart() -> None:
-    workload = workload_of(SeveralFunctions, "add_one")
+    workload = workload_of(several_functions(), "add_one")
     assert [str(v.name_hint) for v in tvm.ir.load_json(workload.module_json).functions] == ["main"]
     assert [(a.name, a.shape, a.dtype, a.is_output) for a in workload.arguments] == [
         ("A", (16, 8), "float32", False),
@@ -180,19 +198,19 @@ def test_another_function_is_another_workload_whatever_its_names() -> None:
 )
 def test_what_cannot_be_tuned_is_refused_with_a_way_out(function: str | None, says: str) -> None:
     with pytest.raises(BadInput, match=says):
-        workload_of(SeveralFunctions, function)
+        workload_of(several_functions(), function)
 
 
 def test_a_relax_module_without_tir_is_refused_with_what_to_do() -> None:
     with pytest.raises(BadInput, match=r"Relax function forward and no TIR function.*LegalizeOps"):
-        workload_of(RelaxModule)
+        workload_of(relax_module())
 
 
 def test_relax_functions_beside_tir_are_left_as_they_are() -> None:
-    mixed = tvm.IRModule({**SeveralFunctions.functions, **RelaxModule.functions})
+    mixed = tvm.IRModule({**several_functions().functions, **relax_module().functions})
     assert untuned_functions(mixed) == ("forward",)
-    assert untuned_functions(SeveralFunctions) == ()
-    assert workload_of(mixed, "add_one") == workload_of(SeveralFunctions, "add_one")
+    assert untuned_functions(several_functions()) == ()
+    assert workload_of(mixed, "add_one") == workload_of(several_functions(), "add_one")
     with pytest.raises(BadInput, match="forward is a Relax function"):
         workload_of(mixed, "forward")
 
@@ -207,7 +225,7 @@ def test_something_else_than_a_module_is_refused() -> None:
 )
 def test_a_function_that_works_in_place_is_refused_by_name(function: str, tensor: str) -> None:
     with pytest.raises(BadInput) as refused:
-        workload_of(InPlace, function)
+        workload_of(in_place(), function)
     assert refused.value.field == "module"
     assert "in place" in refused.value.problem
     assert f"the tensor {tensor}" in refused.value.problem
@@ -215,4 +233,4 @@ def test_a_function_that_works_in_place_is_refused_by_name(function: str, tensor
 
 @pytest.mark.parametrize("function", ["two_outputs", "decomposed"])
 def test_a_function_may_read_what_it_wrote_itself(function: str) -> None:
-    assert workload_of(OutputsReadAgain, function).arguments[-1].is_output
+    assert workload_of(outputs_read_again(), function).arguments[-1].is_output

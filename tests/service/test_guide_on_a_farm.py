@@ -1,14 +1,13 @@
 """The guide's commands, with PostgreSQL and Redis in two settings, and two workers."""
 
 import json
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.farm.workers import Worker, await_ready
+from tests.servers.command_server import ROOT, run_command
 from tests.servers.postgres_server import empty_database
 from tests.servers.redis_server import RedisServer
 from tests.service.conftest import Service, environment_of
@@ -16,15 +15,14 @@ from tunefarm_services.store import Store
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
-MODULE = "builtin:matmul_bias_relu:64x64x64"
+PROGRAM = ("builtin:matmul_bias_relu:64x64x64", "--target", "host:1")
 
 
 def tunefarm(environment: dict[str, str], *words: str) -> str:
     """What a command printed."""
-    command = [sys.executable, "-m", "tunefarm.command_line", *words]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert ended.returncode == 0, (words, ended.stdout, ended.stderr)
-    return ended.stdout
+    ended = run_command(*words, environment=environment, folder=ROOT, timeout_s=300)
+    assert ended.code == 0, (words, ended.out, ended.err)
+    return ended.out
 
 
 def test_from_a_program_to_a_library_over_two_workers(tmp_path: Path) -> None:
@@ -41,8 +39,8 @@ def test_from_a_program_to_a_library_over_two_workers(tmp_path: Path) -> None:
         store = Store.open(database_url, home / "blobs")
         parts.callback(store.close)
         await_ready(store, *workers)
-        tunefarm(environment, "submit", MODULE, "--trials", "16", "--wait")
-        (best, *_) = json.loads(tunefarm(environment, "records", "best", MODULE, "--remote", "--json"))
+        tunefarm(environment, "submit", *PROGRAM, "--trials", "8", "--wait")
+        (best, *_) = json.loads(tunefarm(environment, "records", "best", *PROGRAM, "--remote", "--json"))
         assert (best["match"], best["record"]["status"]) == ("exact", "verified")
         folder = str(tmp_path / "tuned")
         tunefarm(environment, "artifact", "build", best["record"]["record_id"], "--output", folder, "--remote")

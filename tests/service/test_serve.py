@@ -14,6 +14,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.servers.command_server import ROOT, Ended, run_command
 from tests.servers.processes import assert_gone
 from tests.service.conftest import Service, module_json
 
@@ -33,7 +34,7 @@ def processes_of(service: Service) -> list[psutil.Process]:
 def test_a_job_is_tuned_over_http_from_module_to_library(service: Service) -> None:
     service.start()
     assert stat.S_IMODE((service.home / "token").stat().st_mode) == 0o600
-    (job,) = service.finish(service.submit(module_json(64), 8))
+    (job,) = service.finish(service.submit(module_json(64), 8, target="host:1"))
     assert job["outcome"] == "succeeded", job
     trials = service.trials(job["job_id"])
     assert len(trials) == 8
@@ -46,7 +47,7 @@ def test_a_job_is_tuned_over_http_from_module_to_library(service: Service) -> No
     lanes = service.get("/v1/devices")["items"]
     assert len(lanes) == 1
     # The same again is answered from the store.
-    (again,) = service.finish(service.submit(module_json(64), 8))
+    (again,) = service.finish(service.submit(module_json(64), 8, target="host:1"))
     assert (again["outcome"], again["message"]) == ("succeeded", "answered from the store")
     measured = service.post("/v1/jobs", {"kind": "measure", "modules": [{"module": module_json(n)} for n in (32, 48)]})
     (ended,) = service.finish(measured["job_id"])
@@ -160,9 +161,8 @@ def seconds_until(service: Service, job_id: str, verb: str, state: str) -> float
     return time.monotonic() - began_s
 
 
-def run(service: Service, *words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "tunefarm.command_line", *words]
-    return subprocess.run(command, env=service.environment, capture_output=True, text=True, timeout=120)
+def run(service: Service, *words: str) -> Ended:
+    return run_command(*words, environment=service.environment, folder=ROOT, timeout_s=120)
 
 
 @pytest.mark.parametrize(
@@ -175,26 +175,27 @@ def run(service: Service, *words: str) -> "subprocess.CompletedProcess[str]":
 )
 def test_an_address_that_must_not_be_served_is_refused(service: Service, words: tuple[str, ...], said: str) -> None:
     ended = run(service, "serve", *words)
-    assert ended.returncode == 2
-    assert said in ended.stderr
-    assert "Traceback" not in ended.stderr
+    assert ended.code == 2
+    assert said in ended.err
+    assert "Traceback" not in ended.err
 
 
 def test_tokens_are_made_listed_and_revoked_by_command(service: Service) -> None:
     service.words = ("serve", "--port", "0", "--no-tuner")
     service.start()
     made = run(service, "token", "create", "a friend", "--tenant", "friends", "--scope", "jobs:read")
-    text = made.stdout.strip()
+    text = made.out.strip()
     with service.client() as client:
         headers = {"Authorization": f"Bearer {text}"}
         assert client.get("/v1/jobs", headers=headers).json()["items"] == []
         assert client.post("/v1/jobs", headers=headers, json={}).status_code == 403
         listed = run(service, "token", "list", "--tenant", "friends")
-        assert "a friend" in listed.stdout
-        assert text.split("_", 2)[2] not in listed.stdout
+        assert "a friend" in listed.out
+        assert text.split("_", 2)[2] not in listed.out
         token_id = text.split("_")[1]
-        assert run(service, "token", "revoke", token_id, "--tenant", "friends").returncode == 0
-        assert client.get("/v1/jobs", headers=headers).status_code == 401
+        assert run(service, "token", "revoke", token_id, "--tenant", "friends").code == 0
+        # A token that was right a moment ago is believed for TUNEFARM_TOKEN_TRUST_S.
+        service.wait(lambda: client.get("/v1/jobs", headers=headers).status_code == 401, SOON_S)
     with httpx.Client() as stranger:
         assert stranger.get(f"{client.base_url}/v1/jobs").status_code == 401
     service.end()

@@ -170,7 +170,7 @@ def test_an_artifact_runs_from_its_folder_and_a_changed_one_does_not(running: Ru
         workload_name="matmul",
         arguments=tensors,
         target=workloads.TARGET,
-        num_cores=2,
+        num_cores=1,
         device_class_id="class",
         code_generator=running.farm.code_generator,
         protocol_id=workloads.HOT,

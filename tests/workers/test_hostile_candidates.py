@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.server_of_user import USERS, start_server
+from tests.server_of_user import ROOT, USERS, start_server
 from tests.workers import workloads
 from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
@@ -20,9 +20,11 @@ from tunefarm_schemas.measurement import Failed, Purpose, Timing
 from tunefarm_workers.local_farm import LocalFarm
 
 ENDED_S = 60.0
+SLOW = {ROOT: pytest.mark.faults}
+"""Of whose lane most is tried by the tests of the whole command, and all by the slower suite."""
 
 
-@pytest.fixture(scope="module", params=USERS)
+@pytest.fixture(scope="module", params=[pytest.param(user, marks=SLOW.get(user, ())) for user in USERS])
 def zygote(request: pytest.FixtureRequest) -> Iterator[ForkServer]:
     with start_server(["hostile:arm"], request.param, ENVIRONMENT) as server:
         yield server
@@ -53,7 +55,7 @@ def descendants() -> set[int]:
         ("slow second call", FailureReason.RUN_TIMEOUT, "running for more than"),
         ("eat memory", FailureReason.OUT_OF_MEMORY, "MemoryError"),
         ("eat memory while building", FailureReason.OUT_OF_MEMORY, "MemoryError"),
-        ("loop while building", FailureReason.BUILD_TIMEOUT, "of the processor"),
+        ("loop while building", FailureReason.BUILD_TIMEOUT, "are allowed"),
     ],
 )
 def test_a_misdeed_is_a_typed_failure_and_the_next_candidate_is_fine(

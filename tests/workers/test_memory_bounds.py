@@ -32,21 +32,21 @@ def refusal_of(result: Result) -> str:
 
 @pytest.mark.parametrize("name", ["reads one element beyond", "reads before the first", "declares a longer view"])
 def test_verification_refuses_what_leaves_a_buffer_before_it_is_called(running: RunningFarm, name: str) -> None:
-    module, buffer = OUTSIDE[name]
-    (result,) = compared(running, module)
+    make, buffer = OUTSIDE[name]
+    (result,) = compared(running, make())
     assert f"out of bounds: buffer {buffer} has memory for 64 elements; {buffer}[" in refusal_of(result)
 
 
 def test_verification_refuses_an_access_through_a_pointer(running: RunningFarm) -> None:
-    module, part = OPAQUE["hands a pointer out"]
-    (result,) = compared(running, module)
+    make, part = OPAQUE["hands a pointer out"]
+    (result,) = compared(running, make())
     assert part in refusal_of(result)
 
 
 @pytest.mark.parametrize("name", OPEN)
 def test_verification_runs_what_is_not_proven_with_checks(running: RunningFarm, name: str) -> None:
-    module, strays = OPEN[name]
-    (result,) = compared(running, module)
+    make, strays = OPEN[name]
+    (result,) = compared(running, make())
     if strays:
         assert "which lies outside" in refusal_of(result)
     else:
@@ -63,7 +63,7 @@ def test_a_lookup_is_checked_in_parallel_and_vectorised_loops(running: RunningFa
 
 
 def test_a_stray_in_one_thread_is_noticed(running: RunningFarm) -> None:
-    module = OPEN["looks every other row up"][0]
+    module = OPEN["looks every other row up"][0]()
     schedule = tvm.s_tir.Schedule(module)
     schedule.parallel(schedule.get_loops(schedule.get_sblock("B"))[0])
     (result,) = compared(running, module, trace_of(schedule))

@@ -35,7 +35,7 @@ with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as zygote:
     assert zygote.ready(120), zygote.failure
     farm = LocalFarm(zygote, scratch=Path(sys.argv[1]), settings=SETTINGS)
     try:
-        measure_while_others_reach(RunningFarm(farm))
+        measure_while_others_reach(RunningFarm(farm), rounds=int(sys.argv[2]))
     finally:
         farm.close()
 """
@@ -54,10 +54,13 @@ def reaching(root: int | None = None) -> Iterator[None]:
             process.kill()
 
 
-def measure_while_others_reach(running: RunningFarm) -> None:
+ROUNDS = [1, pytest.param(4, marks=pytest.mark.faults)]
+
+
+def measure_while_others_reach(running: RunningFarm, rounds: int) -> None:
     module = workloads.matmul(256)
     with reaching():
-        for _ in range(3):
+        for _ in range(rounds):
             opened = running.open(module)
             right = [running.submit(opened, workloads.tiled(module), Purpose.VERIFY) for _ in range(2)]
             constant = running.submit(opened, misdeed("give a constant"), Purpose.VERIFY)
@@ -69,11 +72,13 @@ def measure_while_others_reach(running: RunningFarm) -> None:
         assert all(isinstance(result, Timing) for result in running.farm.compare(order).results)
 
 
-def test_no_process_of_the_same_user_decides_what_is_right(running: RunningFarm) -> None:
-    measure_while_others_reach(running)
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_no_process_of_the_same_user_decides_what_is_right(running: RunningFarm, rounds: int) -> None:
+    measure_while_others_reach(running, rounds)
 
 
-def test_no_process_of_the_same_ordinary_user_decides_what_is_right() -> None:
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_no_process_of_the_same_ordinary_user_decides_what_is_right(rounds: int) -> None:
     def become_ordinary() -> None:
         if os.geteuid() == 0:
             # The interpreter of these tests may lie below a folder that only root can enter.
@@ -82,7 +87,7 @@ def test_no_process_of_the_same_ordinary_user_decides_what_is_right() -> None:
     with tempfile.TemporaryDirectory(prefix="reaching-user-") as home:
         Path(home).chmod(0o777)
         ran = subprocess.run(
-            [sys.executable, "-B", "-W", "ignore::DeprecationWarning", "-c", SCRIPT, home],
+            [sys.executable, "-B", "-W", "ignore::DeprecationWarning", "-c", SCRIPT, home, str(rounds)],
             cwd=Path(__file__).parents[2],
             preexec_fn=become_ordinary,
             env={**os.environ, "HOME": home},

@@ -1,0 +1,144 @@
+"""Forks ``tunefarm`` commands from a process that has loaded their code: loading takes a second, a fork milliseconds.
+
+What a command does is what it does from a shell: it has a process and a session of its own, its own arguments,
+environment, folder and files, and the zygotes that it starts are started anew.
+"""
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).parents[2]
+LOADED: Final = (
+    "tunefarm.machine",
+    "tunefarm.report.job_report",
+    "tunefarm.confined.artifact_run",
+    "tunefarm_services.tuner.supervisor",
+    "tunefarm_workers.local_farm",
+    "httpx",
+    "tunefarm.client",
+)
+"""What commands import when they get to it."""
+_MESSAGE_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """Its standard output, where it went well."""
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+def run_command(
+    *words: str, environment: Mapping[str, str], folder: Path, timeout_s: float, warnings_are_errors: bool = False
+) -> Ended:
+    """Run ``tunefarm`` with ``words`` and wait for its end. Raises ``TimeoutError`` after killing it."""
+    request = {
+        "words": words,
+        "environment": dict(environment),
+        "folder": str(folder),
+        "warnings_are_errors": warnings_are_errors,
+    }
+    channel = _server()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        socket.send_fds(channel, [json.dumps(request).encode()], [out.fileno(), err.fileno()])
+        pid = _number(channel, None)
+        try:
+            code = _number(channel, timeout_s)
+        except TimeoutError:
+            os.kill(pid, signal.SIGKILL)  # its server waits for it, so that the number is still its own
+            _number(channel, None)
+            raise
+        return Ended(code, _text(out), _text(err))
+
+
+@cache
+def _server() -> socket.socket:
+    """Where to send requests. The process behind it ends when this one does."""
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with there:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.servers.command_server", str(there.fileno())],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[there.fileno()],
+            start_new_session=True,
+        )
+
+    def end() -> None:
+        here.close()
+        process.wait()
+
+    atexit.register(end)
+    return here
+
+
+def _number(channel: socket.socket, timeout_s: float | None) -> int:
+    channel.settimeout(timeout_s)
+    return int(channel.recv(_MESSAGE_BYTES))
+
+
+def _text(file: Any) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
+def serve(channel: socket.socket) -> list[str]:
+    """Answer requests until there are no more; in a command's own process return its words."""
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(channel, _MESSAGE_BYTES, 2)
+        if not message:
+            os._exit(0)
+        pid = os.fork()
+        if pid == 0:
+            channel.close()
+            return _become(json.loads(message), descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        channel.send(b"%d" % pid)
+        _, status = os.waitpid(pid, 0)
+        channel.send(b"%d" % os.waitstatus_to_exitcode(status))
+
+
+def _become(request: dict[str, Any], descriptors: Sequence[int]) -> list[str]:
+    os.setsid()
+    for number, descriptor in enumerate(descriptors, start=1):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    if request["warnings_are_errors"]:
+        warnings.simplefilter("error")
+    return list(request["words"])
+
+
+if __name__ == "__main__":
+    from tunefarm.command_line import application, main
+
+    application()
+    for module in LOADED:
+        importlib.import_module(module)
+    gc.freeze()
+    sys.argv = ["tunefarm", *serve(socket.socket(fileno=int(sys.argv[1])))]
+    sys.exit(main())
