@@ -29,6 +29,8 @@ class Progress(Frozen):
     model_rank_accuracy: float | None = None
     untuned_is_rough: bool = False
     """Whether the untuned latency was seen once, beside other work, and not yet timed side by side."""
+    waits_for: str = ""
+    """What its device waits for, for people; empty while it works, and where that is not known."""
 
 
 class Improvement(Frozen):
