@@ -59,7 +59,8 @@ def interval_text(task: TaskSummary) -> str:
     if task.interval_s is None:
         return ""
     low_s, high_s = task.interval_s
-    return f" ({latency_text(low_s)} to {latency_text(high_s)} over fresh processes)"
+    busy = "; taken while the host was busy" if task.was_busy else ""
+    return f" ({latency_text(low_s)} to {latency_text(high_s)} over fresh processes{busy})"
 
 
 def gain_text(task: TaskSummary) -> str:

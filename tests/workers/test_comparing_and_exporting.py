@@ -1,8 +1,10 @@
 """Schedules side by side, and libraries in fresh processes."""
 
 import json
+import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
+from tunefarm_schemas.record import BUSY
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import TensorArgument
 from tunefarm_workers import export
@@ -194,3 +197,15 @@ def test_an_artifact_runs_from_its_folder_and_a_changed_one_does_not(running: Ru
     refused = run_artifact(tmp_path)
     assert refused.returncode == 2
     assert "not the library its manifest describes" in refused.stderr
+
+
+def test_an_export_tells_for_how_much_of_the_time_others_had_its_cores(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    with ExitStack() as stack:
+        for _ in range(3 * len(os.sched_getaffinity(0))):
+            spinner = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            stack.callback(spinner.kill)
+        beside = running.farm.export(ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=2))
+    assert isinstance(beside, Exported)
+    assert beside.foreign_load >= BUSY

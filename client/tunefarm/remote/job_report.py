@@ -37,12 +37,13 @@ def job_text(summary: Mapping[str, Any]) -> str:
 def _task_text(task: Mapping[str, Any]) -> str:
     best_s, untuned_s = task.get("best_latency_s"), task.get("untuned_latency_s")
     gain = f", {ratio_text(untuned_s, best_s)} faster" if untuned_s and best_s else ""
+    busy = ", taken while the host was busy" if task.get("was_busy") else ""
     failures = failures_text(dict(task.get("failures") or {}))
     trials = "answered from the store, 0" if task.get("answered_from_store") else task.get("trials")
     lines = [
         visible_line(str(task.get("name"))),
         f"  untuned  {latency_text(untuned_s)}",
-        f"  tuned    {latency_text(best_s)}{gain}",
+        f"  tuned    {latency_text(best_s)}{gain}{busy}",
         f"  {trials} trials, failures {failures}",
     ]
     if task.get("record_id"):

@@ -165,10 +165,10 @@ class JobRun:
         return f"No valid kernel was found ({counted or 'nothing was measured'}). The first failure: {shown}"
 
     def what_stands(self) -> str:
-        """What a job's message says where a record of an earlier one stays, for nothing newer could be verified."""
+        """What a job's message says where a record of an earlier one stays, or was timed anew."""
         failures = [end.failure for end in self.finished.values() if end.failure is not None]
         if not failures:
-            return ""
+            return next((end.note for end in self.finished.values() if end.note), "")
         kept = "The record of an earlier search stands; the trials are kept."
         return f"What was found could not be verified: {failures[0].message} {kept}"
 
@@ -191,5 +191,6 @@ def _task_summary(run: ExplorationRun, end: Finished | None, answered: bool) -> 
         failures=dict(run.failures),
         first_failure_message=run.first_failure_message,
         answered_from_store=answered,
+        was_busy=record is not None and record.was_busy,
         samples_s=run.samples_s,
     )

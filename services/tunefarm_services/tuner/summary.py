@@ -60,6 +60,8 @@ class TaskSummary(Frozen):
     failures: dict[str, int]
     first_failure_message: str
     answered_from_store: bool
+    was_busy: bool = False
+    """Whether its record was taken while other processes had the device as well."""
     samples_s: tuple[float, ...] = ()
     """Seconds per call of a schedule that was measured as given."""
 
