@@ -20,9 +20,12 @@ from tunefarm_workers.artifact_check import check_artifact
 from tunefarm_workers.child_answer import ChildFailed
 from tunefarm_workers.example_files import read_examples
 from tunefarm_workers.fresh_process import package_folders
+from tunefarm_workers.host_turn import own_turn
 from tunefarm_workers.sealed_library import sealed
 
 TIMEOUT_S: Final = 120.0
+TURN_S: Final = 10.0
+"""For which other processes of the host do not measure: longer than a kernel of some tens of milliseconds takes."""
 LIMITS: Final = Limits(memory_bytes=8 << 30, cpu_s=TIMEOUT_S)
 PRINTED_BYTES: Final = 1 << 16
 LARGEST_ERROR: Final = 1e300
@@ -84,6 +87,7 @@ def try_artifact(folder: Path, library: bytes, callees: Collection[str] = ()) ->
     try:
         with (
             ForkServer.start(()) as server,
+            own_turn(TURN_S),
             server.fork(ENTRY, order, limits=LIMITS, confinement=confinement, descriptors=[held]) as child,
         ):
             ended = child.exit(TIMEOUT_S)

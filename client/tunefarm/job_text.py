@@ -38,7 +38,10 @@ def task_text(task: Mapping[str, Any], numpy_latency_s: float | None = None) -> 
     """One task: untuned, tuned, numpy, what else was timed, and what it took."""
     best_s, untuned_s = task.get("best_latency_s"), task.get("untuned_latency_s")
     lines = [visible_line(str(task.get("name"))), f"  untuned  {latency_text(untuned_s)}"]
-    spread, gain = interval_text(task.get("interval_s")), gain_text(untuned_s, best_s)
+    spread, gain = (
+        interval_text(task.get("interval_s"), was_busy=bool(task.get("was_busy"))),
+        gain_text(untuned_s, best_s),
+    )
     lines.append(f"  tuned    {latency_text(best_s)}{spread}{gain}")
     lines += [f"    {name:<16}  {time_text(time)}" for name, time in named_times(task)]
     if numpy_latency_s is not None:
@@ -86,12 +89,14 @@ def trials_text(task: Mapping[str, Any]) -> str:
     return text if in_store is None else f"{text} ({in_store} in the store)"
 
 
-def interval_text(interval_s: Sequence[float] | None) -> str:
+def interval_text(interval_s: Sequence[float] | None, *, was_busy: bool = False) -> str:
     """The spread over fresh processes, in parentheses; empty where it was not taken."""
+    busy = "taken while the host was busy" if was_busy else ""
     if interval_s is None:
-        return ""
+        return f" ({busy})" if busy else ""
     low_s, high_s = interval_s
-    return f" ({latency_text(low_s)} to {latency_text(high_s)} over fresh processes)"
+    spread = f"{latency_text(low_s)} to {latency_text(high_s)} over fresh processes"
+    return f" ({'; '.join(filter(None, (spread, busy)))})"
 
 
 def gain_text(untuned_s: float | None, best_s: float | None) -> str:

@@ -199,13 +199,14 @@ class Machine(AbstractContextManager["Machine"]):
         from tunefarm_services.tuner.owner import owner_name
         from tunefarm_services.tuner.supervisor import Supervisor
 
+        farm = self.farm
         return Supervisor(
             self.store,
-            self.farm,
+            farm,
             self.zygote,
             owner=owner_name(),
             started_at_s=started_at_s,
-            on_progress=on_progress,
+            on_progress=lambda progress: on_progress(progress.model_copy(update={"waits_for": farm.waits_for})),
             on_search_child=self._keep_search_child,
         )
 

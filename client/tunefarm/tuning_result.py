@@ -39,7 +39,7 @@ class TuningResult:
         """One line: what was tuned, how fast it is, and the record that says so."""
         task = self.task
         record = "no record" if task.record_id is None else f"record {task.record_id}"
-        latency = f"{latency_text(task.best_latency_s)}{interval_text(task.interval_s)}"
+        latency = f"{latency_text(task.best_latency_s)}{interval_text(task.interval_s, was_busy=task.was_busy)}"
         latency += gain_text(task.untuned_latency_s, task.best_latency_s)
         threads = "" if self.manifest is None else f", {counted(self.manifest.num_cores, 'thread')}"
         following = f"tunefarm report {self.summary.job_id}" if self.library is None else ".compile() or .write(folder)"

@@ -15,7 +15,7 @@ from tunefarm_schemas.lane import Lane, LaneRequest
 from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Dispatch, ExportOrder, Measurement
 from tunefarm_schemas.workload import TensorArgument
 
-MESSAGE_VERSION: Final = 1
+MESSAGE_VERSION: Final = 2
 """Raised when an old lane could misread a new order, or an old tuner a new reply. Lanes of another version get no
 work. Heartbeats and answers keep ``version``, ``lane_id`` and ``reason`` as they are for ever, so that each side can
 say why."""
@@ -161,6 +161,8 @@ class ExportEnded(Frozen):
     pack_entry: str | None = None
     packed_arguments: tuple[TensorArgument, ...] = ()
     process_latencies_s: tuple[float, ...] = ()
+    untuned_latencies_s: tuple[float, ...] = ()
+    foreign_load: float = 0.0
 
 
 Reply = Annotated[

@@ -202,20 +202,24 @@ class Comparison(Frozen):
 class ExportOrder(Frozen):
     """Compile one schedule to a shared library and time that library in several fresh processes.
 
-    ``likely_s`` is what one call took elsewhere; a process in which it takes longer looks again a few times.
+    ``likely_s`` is what one call took elsewhere; a process in which it takes longer looks again a few times. With
+    ``beside_untuned`` the untuned function is timed in the same processes, in turn with the schedule.
     """
 
     exploration_id: str
     trace: Trace | None
     processes: int = Field(default=7, gt=0)
     likely_s: float | None = Field(default=None, gt=0)
+    beside_untuned: bool = False
 
 
 class Exported(Frozen):
     """A shared library and its latency, in seconds, in each fresh process.
 
     ``entry`` and ``pack_entry`` are the functions it exports; ``packed_arguments`` replace the plain ones of ``entry``
-    when the ABI is packed.
+    when the ABI is packed. ``untuned_latencies_s`` is what the untuned function took in the same processes, where that
+    was asked for and could be done. ``foreign_load`` is the share of the time for which others kept the kernel's
+    threads from a core while they were timed.
     """
 
     kind: Literal["exported"] = "exported"
@@ -224,6 +228,8 @@ class Exported(Frozen):
     pack_entry: str | None = None
     packed_arguments: tuple[TensorArgument, ...] = ()
     process_latencies_s: tuple[Seconds, ...]
+    untuned_latencies_s: tuple[Seconds, ...] = ()
+    foreign_load: float = Field(default=0.0, ge=0, le=1)
 
 
 ExportResult = Annotated[Exported | Failed, Field(discriminator="kind")]

@@ -1,7 +1,7 @@
 """Knowledge worth keeping: a schedule, its time, and how sure that is."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -52,10 +52,18 @@ class RecordKey(Frozen):
         return tuple(part for part, mine, theirs in pairs if mine != theirs)
 
 
+BUSY: Final = 0.1
+"""Other processes that had a kernel's core for this share of the time count; less is what every host does."""
+_UNLIKELY: Final = 1.5
+"""Fresh processes on a quiet host are rarely so many times apart."""
+
+
 class TuningRecord(Frozen):
     """A trace with its measured latency.
 
     ``interval_s`` is the spread of the exported artifact's latency over fresh processes; None until that was taken.
+    ``foreign_load`` is the share of the time for which other processes kept its threads from a core meanwhile; None
+    where that is not known, as for claims and for what was recorded before it was looked at.
     """
 
     record_id: str
@@ -72,6 +80,20 @@ class TuningRecord(Frozen):
     exploration_id: str | None
     created_at: str
     """RFC 3339, UTC."""
+    foreign_load: float | None = Field(default=None, ge=0, le=1)
+
+    @property
+    def was_busy(self) -> bool:
+        """Whether it was taken while other processes had the device as well."""
+        return self.foreign_load is not None and self.foreign_load >= BUSY
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it is timed anew before it is an answer again: it was taken beside others, or looks so."""
+        if self.was_busy or self.status is not RecordStatus.VERIFIED:
+            return self.was_busy
+        low_s, high_s = self.interval_s or (1.0, 1.0)
+        return self.foreign_load is None and high_s > _UNLIKELY * low_s
 
 
 class RecordMatch(Frozen):

@@ -5,7 +5,14 @@ import pty
 
 import pyte
 
-from tunefarm.progress_display import LivePanel, PlainLines, panel_lines, progress_display, resumption_line
+from tunefarm.progress_display import (
+    LivePanel,
+    PlainLines,
+    panel_lines,
+    progress_display,
+    progress_line,
+    resumption_line,
+)
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.job import Effort, Job, JobSpec, JobState
 from tunefarm_schemas.workload import Task
@@ -41,6 +48,13 @@ def test_the_panel_tells_rate_best_speedup_failures_and_time_left() -> None:
     text = "\n".join(panel_lines(progress()))
     for part in ("32/128", "8.0/s", "10 us", "1 ms", "100x", "crash 1", "0:12 left", "0.75"):
         assert part in text
+
+
+def test_the_display_says_what_the_device_waits_for() -> None:
+    waiting = progress().model_copy(update={"waits_for": "another process that measures on this host"})
+    assert "waits for another process that measures on this host" in panel_lines(waiting)
+    assert progress_line(waiting).endswith("(waits for another process that measures on this host)")
+    assert not any("waits" in line for line in [*panel_lines(progress()), progress_line(progress())])
 
 
 def test_lines_go_where_no_terminal_is() -> None:

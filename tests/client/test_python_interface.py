@@ -116,6 +116,12 @@ def test_a_summary_says_why_the_search_stopped(reason: StopReason | None) -> Non
     assert "  1 trial (" in text
 
 
+def test_a_summary_says_that_a_record_was_taken_while_the_host_was_busy() -> None:
+    text = summary_text(summary_of(trials=1, was_busy=True), None)
+    assert "(36 us to 37.2 us over fresh processes; taken while the host was busy)" in text
+    assert "busy" not in summary_text(summary_of(trials=1), None)
+
+
 def test_a_result_prints_as_one_short_line() -> None:
     summary = summary_of()
     result = TuningResult(

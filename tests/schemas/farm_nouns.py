@@ -52,6 +52,8 @@ def farm_nouns(nouns: tuple[Frozen, ...], failure: TrialFailure, argument: Tenso
             pack_entry="pack",
             packed_arguments=(argument,),
             process_latencies_s=(0.00012, 0.00013),
+            untuned_latencies_s=(0.0002, 0.0003),
+            foreign_load=0.25,
         ),
         Cancellation(farm_id="20", epoch=2, order_ids=("22",)),
         Heartbeat(lane_id="host/0", instance="24", lane=lane),

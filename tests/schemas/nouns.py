@@ -155,6 +155,7 @@ _RECORD = TuningRecord(
     source="tuned",
     exploration_id="0d",
     created_at=_AT,
+    foreign_load=0.25,
 )
 
 NOUNS: tuple[Frozen, ...] = (
@@ -243,13 +244,15 @@ NOUNS: tuple[Frozen, ...] = (
     ),
     ComparisonOrder(exploration_id="0d", traces=(None, _TRACE), seconds_each=0.5),
     Comparison(results=(_TIMING, _STOPPED, _FAILED)),
-    ExportOrder(exploration_id="0d", trace=_TRACE, processes=5, likely_s=0.00012),
+    ExportOrder(exploration_id="0d", trace=_TRACE, processes=5, likely_s=0.00012, beside_untuned=True),
     Exported(
         library=b"ELF bytes",
         entry="main",
         pack_entry="pack",
         packed_arguments=(_PACKED,),
         process_latencies_s=(0.00012, 0.00013),
+        untuned_latencies_s=(0.0002, 0.0003),
+        foreign_load=0.25,
     ),
     _EFFORT,
     _SPENT,

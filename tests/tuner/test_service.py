@@ -13,8 +13,8 @@ from tunefarm_schemas.job import JobOutcome, JobState
 from tunefarm_services.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.telemetry.traces import configure_traces
-from tunefarm_services.tuner.finish import UNTUNED
 from tunefarm_services.tuner.no_device import NoDevice
+from tunefarm_services.tuner.ranking import UNTUNED
 
 Tuner = Callable[..., object]
 

@@ -27,7 +27,7 @@ from tunefarm_schemas.record import RecordStatus
 from tunefarm_schemas.trace import Trace
 from tunefarm_services.store import Store
 from tunefarm_services.tuner import verifying
-from tunefarm_services.tuner.finish import UNTUNED
+from tunefarm_services.tuner.ranking import UNTUNED
 from tunefarm_services.tuner.zygotes import Zygotes
 
 Tuner = Callable[..., object]
@@ -73,7 +73,12 @@ class TimingFarm(InstantFarm):
         exported = super().export(order, on_wait)
         assert isinstance(exported, Exported)
         took_s = tuple(islice(self._latencies_s, order.processes))
-        return exported.model_copy(update={"process_latencies_s": took_s})
+        untuned_s = self.untuned_beside(took_s) if order.beside_untuned else ()
+        return exported.model_copy(update={"process_latencies_s": took_s, "untuned_latencies_s": untuned_s})
+
+    def untuned_beside(self, took_s: tuple[float, ...]) -> tuple[float, ...]:
+        """What the untuned function takes in the same processes."""
+        return tuple(9 * each_s for each_s in took_s)
 
 
 OF_THE_SECOND_S = [9.0] * 15
@@ -108,6 +113,10 @@ class BriefFarm(TimingFarm):
         brief_s = [300e-9 + 1e-9 * place for place in range(len(timed))]
         brief = [Timing(latency_s=each_s, samples_s=(each_s,)) for each_s in brief_s]
         return Comparison(results=(*brief, Timing(latency_s=330e-9, samples_s=(330e-9,))))
+
+    def untuned_beside(self, took_s: tuple[float, ...]) -> tuple[float, ...]:
+        """A farm that cannot have both in one process."""
+        return ()
 
 
 @pytest.mark.parametrize(("untuned_s", "is_untuned"), [(335e-9, True), (345e-9, False)])

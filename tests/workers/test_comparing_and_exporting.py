@@ -1,8 +1,10 @@
 """Schedules side by side, and libraries in fresh processes."""
 
 import json
+import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,12 @@ from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
+from tunefarm_schemas.record import BUSY
 from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import TensorArgument
 from tunefarm_workers import export
 
+ONE_CORE = '{"kind":"llvm","num-cores":1}'
 ROUNDS = 5
 """Other work on the host disturbs one side or the other. A farm that times something else does so in every round."""
 
@@ -194,3 +198,56 @@ def test_an_artifact_runs_from_its_folder_and_a_changed_one_does_not(running: Ru
     refused = run_artifact(tmp_path)
     assert refused.returncode == 2
     assert "not the library its manifest describes" in refused.stderr
+
+
+def test_an_export_tells_for_how_much_of_the_time_others_had_its_cores(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    with ExitStack() as stack:
+        for _ in range(3 * len(os.sched_getaffinity(0))):
+            spinner = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            stack.callback(spinner.kill)
+        beside = running.farm.export(ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=2))
+    assert isinstance(beside, Exported)
+    assert beside.foreign_load >= BUSY
+
+
+def test_the_untuned_function_is_timed_in_the_same_fresh_processes_where_that_is_asked_for(
+    running: RunningFarm,
+) -> None:
+    module = workloads.matmul()
+    opened = running.open(module, target=ONE_CORE)
+    order = ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3)
+    alone = running.farm.export(order)
+    beside = running.farm.export(order.model_copy(update={"beside_untuned": True}))
+    assert isinstance(alone, Exported)
+    assert isinstance(beside, Exported), beside
+    assert alone.untuned_latencies_s == ()
+    assert len(beside.process_latencies_s) == len(beside.untuned_latencies_s) == 3
+    assert beside.library == alone.library, "what ships is the schedule's library alone"
+    assert min(beside.process_latencies_s) < min(beside.untuned_latencies_s)
+
+
+def test_the_untuned_function_takes_as_long_as_itself(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    ratios = []
+    for _ in range(ROUNDS):
+        order = ExportOrder(exploration_id=opened, trace=Trace(text="[[],[]]"), processes=1, beside_untuned=True)
+        exported = running.farm.export(order)
+        assert isinstance(exported, Exported), exported
+        pairs = zip(exported.process_latencies_s, exported.untuned_latencies_s, strict=True)
+        ratios += [own_s / untuned_s for own_s, untuned_s in pairs]
+    assert min(ratios) < 1.25, ratios
+    assert max(ratios) > 0.8, ratios
+
+
+def test_a_schedule_with_packed_weights_is_timed_beside_the_untuned_function(running: RunningFarm) -> None:
+    module = workloads.dense()
+    opened = running.open(module, abi="packed")
+    trace = workloads.with_packed_weight(module)
+    order = ExportOrder(exploration_id=opened, trace=trace, processes=1, beside_untuned=True)
+    exported = running.farm.export(order)
+    assert isinstance(exported, Exported), exported
+    assert exported.pack_entry is not None
+    assert len(exported.untuned_latencies_s) == 1

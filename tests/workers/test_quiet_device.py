@@ -1,7 +1,9 @@
 """While the clock runs, everything else on the device is held still, but not for ever."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -14,11 +16,12 @@ from tunefarm_sandbox.child import Child
 from tunefarm_sandbox.confinement import Confinement
 from tunefarm_sandbox.fork_server import ForkServer
 from tunefarm_sandbox.limits import Limits
-from tunefarm_schemas.measurement import Exported, ExportOrder, Purpose, Timing
+from tunefarm_schemas.measurement import Exported, ExportOrder, Purpose, Stopped, Timing
 from tunefarm_workers.attempt import Attempt
 from tunefarm_workers.company import Company
 from tunefarm_workers.device_watch import DeviceWatch
 from tunefarm_workers.fresh_runner import FreshRunner
+from tunefarm_workers.host_turn import HostTurn
 from tunefarm_workers.local_farm import LocalFarm
 from tunefarm_workers.quiet_device import TURN_S, QuietDevice
 
@@ -72,6 +75,65 @@ def test_bystanders_are_held_still_while_a_candidate_is_timed(
         assert farm.statistics.still_s > 0.05
     finally:
         farm.close()
+
+
+def test_while_another_process_measures_all_is_held_still_and_nothing_is_timed(
+    zygote: ForkServer, bystander: Child, tmp_path: Path
+) -> None:
+    other = HostTurn(os.sched_getaffinity(0))
+    farm = LocalFarm(zygote, scratch=tmp_path, bystanders=lambda: [bystander], settings=SETTINGS)
+    try:
+        running = RunningFarm(farm)
+        opened = running.open(workloads.matmul(64))
+        with other.held(LONG_S):
+            assert becomes(lambda: is_still(bystander), LONG_S)
+            running.submit(opened, workloads.tiled(workloads.matmul(64)), Purpose.VERIFY)
+            assert farm.collect(1.0) == []
+            assert is_still(bystander)
+            assert farm.waits_for == "another process that measures on this host"
+        assert isinstance(running.collect(1).popitem()[1].result, Timing)
+        assert becomes(lambda: not is_still(bystander), LONG_S)
+        assert becomes(lambda: farm.waits_for == "", LONG_S)
+    finally:
+        farm.close()
+        other.close()
+
+
+def test_two_farms_of_one_host_time_their_candidates_in_turn(
+    zygote: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed: list[tuple[float, float, int]] = []
+    began_s: dict[int, float] = {}
+
+    def go(attempt: Attempt) -> None:
+        began_s[id(attempt)] = time.monotonic()
+        went(attempt)
+
+    def release(device: QuietDevice, claimant: Attempt | DeviceWatch) -> None:
+        if id(claimant) in began_s:
+            timed.append((began_s.pop(id(claimant)), time.monotonic(), id(device)))
+        released(device, claimant)
+
+    went, released = Attempt.go, QuietDevice.release
+    monkeypatch.setattr(Attempt, "go", go)
+    monkeypatch.setattr(QuietDevice, "release", release)
+    farms = [LocalFarm(zygote, scratch=tmp_path / name, settings=SETTINGS) for name in ("first", "second")]
+    try:
+        running = [RunningFarm(farm) for farm in farms]
+        opened = [one.open(workloads.matmul(64)) for one in running]
+        for one, exploration_id in zip(running, opened, strict=True):
+            for _ in range(6):
+                one.submit(exploration_id, workloads.tiled(workloads.matmul(64)))
+        for one in running:
+            assert all(isinstance(measured.result, Timing | Stopped) for measured in one.collect(6).values())
+    finally:
+        for farm in farms:
+            farm.close()
+    timed.sort()
+    assert len({device for _, _, device in timed}) == 2
+    assert all(end_s <= begin_s for (_, end_s, _), (begin_s, _, _) in pairwise(timed))
+    order = [device for _, _, device in timed]
+    assert order not in (sorted(order), sorted(order, reverse=True)), "neither waits for the other's end"
 
 
 def test_the_watchdog_lets_bystanders_go_after_two_seconds(bystander: Child) -> None:

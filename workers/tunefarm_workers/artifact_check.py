@@ -18,6 +18,7 @@ from tunefarm_workers.artifact_order import artifact_order
 from tunefarm_workers.deadlines import Deadlines
 from tunefarm_workers.fresh_inputs import FreshInputs
 from tunefarm_workers.fresh_runner import FreshRunner
+from tunefarm_workers.host_turn import own_turn
 from tunefarm_workers.inputs import Distribution
 from tunefarm_workers.messages import InputsOrder
 from tunefarm_workers.near_cores import NearCores
@@ -27,6 +28,7 @@ from tunefarm_workers.thread_cores import cores_for
 
 _REFERENCE_S: Final = 300.0
 _TURN_S: Final = 1.0
+_TIMED_S: Final = 10.0
 _REBUILD: Final = "Build it again: tunefarm artifact build RECORD --output DIR"
 
 
@@ -69,7 +71,8 @@ def check_artifact(
             runner.wait_until_ready()
             error = task.referee.error_of(runner.outputs(artifact_order(manifest, library, inputs.tensors)))
             NearCores(cores_for(manifest.num_cores)).wait(manifest.latency_s, runner.is_on_near_cores)
-            return ArtifactCheck(worst_error=error, timing=runner.time())
+            with own_turn(_TIMED_S):
+                return ArtifactCheck(worst_error=error, timing=runner.time())
     finally:
         task.close()
 

@@ -82,6 +82,11 @@ class EventLoop:
         self._calls.append(call)
         os.eventfd_write(self._wakeup, 1)
 
+    def wake(self) -> None:
+        """Have the owner called soon, from any thread; nothing once the loop is being closed."""
+        if not self._closing:
+            os.eventfd_write(self._wakeup, 1)
+
     def ask(self, call: Callable[[], Given]) -> Given:
         """Have ``call`` made on the loop's thread and give what it gives, or raise what it raises."""
         answer: Future[Given] = Future()

@@ -2,8 +2,10 @@
 
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -23,9 +25,10 @@ from tunefarm_workers.company import Company
 from tunefarm_workers.fresh_inputs import FreshInputs
 from tunefarm_workers.fresh_runner import FreshRunner
 from tunefarm_workers.library_inputs import tensor_order
-from tunefarm_workers.library_order import LibraryOrder
+from tunefarm_workers.library_order import LibraryOrder, RivalOrder
 from tunefarm_workers.messages import Broken, HostOrder, InputsOrder, Linked, LinkOrder, from_linker
 from tunefarm_workers.near_cores import NearCores
+from tunefarm_workers.processor_clock import queueing_time_s
 from tunefarm_workers.tolerance import Array
 
 _LINK_S = 120.0
@@ -39,6 +42,19 @@ _KILLS_BORNE = 2
 
 
 Given = TypeVar("Given")
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """What one fresh process took, and the untuned function in it.
+
+    ``queueing_s`` is for how long of ``took_s`` others kept its slowest thread from a core.
+    """
+
+    latency_s: float
+    untuned_s: float | None
+    took_s: float
+    queueing_s: float
 
 
 class Quiet(Protocol):
@@ -106,8 +122,13 @@ class Exporter:
         with ExitStack() as stack:
             folder = Path(tempfile.mkdtemp(prefix="export-", dir=self._scratch))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            linking = stack.enter_context(self._begin_link(order, host, folder))
+            linking = stack.enter_context(self._begin_link(order, host, folder / "link"))
             stack.enter_context(self._company.of(linking))
+            linking_untuned = None
+            if order.beside_untuned:
+                untuned = order.model_copy(update={"trace": None})
+                linking_untuned = stack.enter_context(self._begin_link(untuned, host, folder / "untuned"))
+                stack.enter_context(self._company.of(linking_untuned))
             inputs = stack.enter_context(FreshInputs(self._zygote, InputsOrder.of(host, arguments), self._limits))
             stack.enter_context(self._company.of(inputs.child))
             runners = [
@@ -128,19 +149,21 @@ class Exporter:
                 num_cores=host.num_cores,
                 cold_cache=PROTOCOLS[protocol_id].cold_cache,
                 likely_s=order.likely_s,
+                rival=None if linking_untuned is None else self._rival(linking_untuned, host, folder),
             )
             inputs.wait(self._on_wait)
-            latencies_s = self._time_in_turn(runners, fresh)
+            timed = self._time_in_turn(runners, fresh)
         return Exported(
             library=library,
             entry=linked.entry,
             pack_entry=linked.pack_entry,
             packed_arguments=linked.packed_arguments,
-            process_latencies_s=latencies_s,
+            process_latencies_s=tuple(each.latency_s for each in timed),
+            untuned_latencies_s=tuple(each.untuned_s for each in timed if each.untuned_s is not None),
+            foreign_load=_load_of(timed),
         )
 
-    def _begin_link(self, order: ExportOrder, host: HostOrder, folder: Path) -> Child:
-        own = folder / "link"
+    def _begin_link(self, order: ExportOrder, host: HostOrder, own: Path) -> Child:
         own.mkdir(mode=0o777)
         trace = None if order.trace is None else order.trace.text
         return self._zygote.fork(
@@ -155,6 +178,18 @@ class Exporter:
             raise canceled()
         return FreshRunner(self._zygote, inputs, num_cores, folder, self._limits, self._on_wait)
 
+    def _rival(self, linking: Child, host: HostOrder, folder: Path) -> RivalOrder | None:
+        """The untuned function's library; None where there can be none, which is no fault of the schedule."""
+        try:
+            linked, library = self._linked(linking)
+            checked_library(library, host.target, host.callees)
+        except ChildFailed as failed:
+            if failed.failure.reason is FailureReason.CANCELED:
+                raise
+            return None
+        (folder / "rival.so").write_bytes(library)
+        return RivalOrder(library=str(folder / "rival.so"), digest=digest(library), entry=linked.entry)
+
     def _linked(self, linking: Child) -> tuple[Linked, bytes]:
         with linking:
             said = from_linker.validate_json(answer_of(linking, _LINK_S, "building", self._on_wait))
@@ -162,14 +197,14 @@ class Exporter:
                 raise ChildFailed(TrialFailure(reason=said.reason, message=said.message[:4000]))
             return said, answer_of(linking, _LINK_S, "building", self._on_wait)
 
-    def _time_in_turn(self, runners: Sequence[FreshRunner], order: LibraryOrder) -> tuple[float, ...]:
+    def _time_in_turn(self, runners: Sequence[FreshRunner], order: LibraryOrder) -> tuple["_Timed", ...]:
         """They start side by side; then each loads, runs, is timed and ends before the next one loads."""
         for runner in runners:
             runner.wait_until_ready()
         last = runners[-1]
         return tuple(self._time(runner, order, is_last=runner is last) for runner in runners)
 
-    def _time(self, runner: FreshRunner, order: LibraryOrder, *, is_last: bool) -> float:
+    def _time(self, runner: FreshRunner, order: LibraryOrder, *, is_last: bool) -> "_Timed":
         with runner:
             self._company.leave(runner.child)
             error = self._error_of(runner.outputs(order))
@@ -178,13 +213,13 @@ class Exporter:
                 raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
             likely_s = order.likely_s or 0.0
             self._near_cores.wait(likely_s, lambda: self._quiet(runner.is_on_near_cores), self._on_wait)
-            latency_s = self._quiet(lambda: runner.time().latency_s)
-            doubt = self._doubt_of(latency_s)
+            timed = self._quiet(lambda: _timed(runner, has_rival=order.rival is not None))
+            doubt = self._doubt_of(timed.latency_s)
             if doubt is not None:
                 raise ChildFailed(doubt)
             if is_last:
-                self._use_on(runner, order, latency_s)
-            return latency_s
+                self._use_on(runner, order, timed.latency_s)
+            return timed
 
     def _use_on(self, runner: FreshRunner, order: LibraryOrder, latency_s: float) -> None:
         """A kernel that is right while it is checked has to stay so. Raises ``ChildFailed`` where it does not."""
@@ -196,3 +231,19 @@ class Exporter:
                 message = f"The library's output is right at first and wrong later: its error is then {error:.3g} times"
                 message += " what is allowed."
                 raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
+
+
+def _timed(runner: FreshRunner, *, has_rival: bool) -> _Timed:
+    began_s, queued_s = time.monotonic(), queueing_time_s(runner.child.pid)
+    own, rival = runner.time_both() if has_rival else (runner.time(), None)
+    return _Timed(
+        latency_s=own.latency_s,
+        untuned_s=None if rival is None else rival.latency_s,
+        took_s=time.monotonic() - began_s,
+        queueing_s=max(queueing_time_s(runner.child.pid) - queued_s, 0.0),
+    )
+
+
+def _load_of(timed: Sequence[_Timed]) -> float:
+    """The share of the time for which others had a core that the kernel wanted."""
+    return min(sum(each.queueing_s for each in timed) / max(sum(each.took_s for each in timed), 1e-9), 1.0)

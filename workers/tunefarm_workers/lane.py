@@ -20,7 +20,7 @@ from tunefarm_workers.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.inputs import Distribution
 from tunefarm_workers.open_task import OpenTask
 from tunefarm_workers.quarantine import SLOWER, UNTRUSTED, Quarantine
-from tunefarm_workers.quiet_device import QuietDevice
+from tunefarm_workers.quiet_device import QuietDevice, Turns
 from tunefarm_workers.referee import Doubt, Referee
 from tunefarm_workers.task_opening import MOST_HOSTS_LOST, opened_task
 from tunefarm_workers.thread_watch import ThreadWatch
@@ -45,6 +45,7 @@ class Lane:
         deliver: Callable[[Measurement], None],
         refuse: Callable[[BadInput], None],
         on_crash: Callable[[], None],
+        turns: Turns | None = None,
     ) -> None:
         """``deliver`` takes measurements; ``refuse`` takes the news that a task cannot be verified."""
         self._zygote = zygote
@@ -57,7 +58,7 @@ class Lane:
         self._over: list[Attempt] = []
         self._others: list[ChildConversation] = []
         self._comparisons: list[RunningComparison] = []
-        self.quiet_device = QuietDevice(self._busy_children, bystanders)
+        self.quiet_device = QuietDevice(self._busy_children, bystanders, turns)
         self.loop = EventLoop(self._tick, on_crash)
         self._watch: DeviceWatch | None = None
         self._quarantine = Quarantine()

@@ -113,9 +113,13 @@ class LaneFarm(Generic[LaneT]):
         """How many attempts it wants queued or running at once, to be kept busy."""
         return 3 * self._settings.build_lanes + 4
 
+    @property
+    def _is_closed(self) -> bool:
+        return self._outbox.fileno() < 0
+
     def close(self) -> None:
         """End every child and the lane's thread; harmless when repeated."""
-        if self._outbox.fileno() < 0:
+        if self._is_closed:
             return
         self._lane.loop.close()
         self._lane.close()

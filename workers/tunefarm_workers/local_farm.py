@@ -1,5 +1,6 @@
 """One machine's device, offered to a tuner in the same process."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -24,6 +25,7 @@ from tunefarm_workers.device_watch import DeviceWatch
 from tunefarm_workers.environment import present_environment
 from tunefarm_workers.export import Exporter
 from tunefarm_workers.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.host_turn import HostTurn
 from tunefarm_workers.lane import Lane
 from tunefarm_workers.lane_farm import LaneFarm
 from tunefarm_workers.near_cores import NearCores
@@ -33,6 +35,7 @@ from tunefarm_workers.thread_cores import cores_for
 from tunefarm_workers.tolerance import Array
 
 _ENVIRONMENT_FRESH_S = 1.0
+_IDENTIFY_S = 10.0
 _REFERENCE_POLL_S = 0.02
 
 
@@ -60,12 +63,17 @@ class LocalFarm(LaneFarm[Lane]):
         self._environment_s = -_ENVIRONMENT_FRESH_S
         watch = DeviceWatch(zygote, self._settings.child_limits(), usable_cores(), self._settings.drift_check_s)
         self.code_generator = watch.code_generator
-        self.device = watch.identify(known)
+        self._turn = HostTurn(os.sched_getaffinity(0))
+        with self._turn.held(_IDENTIFY_S):
+            self.device = watch.identify(known)
         self.processor = own_processor()
         self._near_cores = NearCores(cores_for(2))
         self._company = Company(lambda child: self._lane.loop.ask(lambda: self._lane.quiet_device.hold(child)))
         self._bystanders = bystanders
-        self._lane = Lane(zygote, self._settings, self._others, self._deliver, self._outbox.put, self._outbox.wake)
+        self._lane = Lane(
+            zygote, self._settings, self._others, self._deliver, self._outbox.put, self._outbox.wake, self._turn
+        )
+        self._turn.on_turn = self._lane.loop.wake
         self._lane.loop.start()
         self._lane.loop.ask(lambda: self._lane.watch(watch))
 
@@ -101,6 +109,18 @@ class LocalFarm(LaneFarm[Lane]):
             on_wait,
         )
         return exporter.export(order, task.host_order(), task.arguments, task.order.protocol_id)
+
+    @property
+    def waits_for(self) -> str:
+        """What the device waits for, for people; empty while it works."""
+        return "another process that measures on this host" if self._turn.waits else ""
+
+    def close(self) -> None:
+        """End every child and the lane's thread, and take no more turns; harmless when repeated."""
+        if not self._is_closed:
+            self._lane.loop.post(self._turn.close)  # on the thread that takes turns
+        super().close()
+        self._turn.close()
 
     def _others(self) -> tuple[Child, ...]:
         """All children that are not the lane's and may be held still."""

@@ -108,6 +108,7 @@ def show(record_id: RecordId, api: Api = None, remote: Remote = False, as_json: 
         print_json({"record": record.model_dump(mode="json"), "view": view.model_dump(mode="json")})
         return ExitCode.FINE
     print_rows(HEADINGS, [_row(record, name)], empty="")
+    say(visible_line(f"{record.status.value}: {record.status_reason}"))
     for title, text in (("Scheduled", view.script), ("Trace", view.trace_python), ("Changes", view.difference)):
         say(f"\n# {title}\n{text}")
     if record.status is RecordStatus.VERIFIED:

@@ -21,6 +21,7 @@ class RemoteProgress:
     seconds_left: float | None
     failures: dict[str, int] = field(default_factory=dict)
     model_rank_accuracy: float | None = None
+    waits_for: str = ""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "RemoteProgress":
@@ -38,4 +39,5 @@ class RemoteProgress:
             seconds_left=data.get("seconds_left"),
             failures=dict(data.get("failures") or {}),
             model_rank_accuracy=data.get("model_rank_accuracy"),
+            waits_for=str(data.get("waits_for") or ""),
         )

@@ -305,6 +305,8 @@ class FarmState:
             pack_entry=message.pack_entry,
             packed_arguments=message.packed_arguments,
             process_latencies_s=message.process_latencies_s,
+            untuned_latencies_s=message.untuned_latencies_s,
+            foreign_load=message.foreign_load,
         )
         self._answer(message.order_id, exported)
 

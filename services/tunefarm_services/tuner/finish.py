@@ -7,17 +7,28 @@ from uuid import uuid4
 
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.artifact import ArtifactManifest
-from tunefarm_schemas.bad_input import REFERENCE_IN_DOUBT, BadInput
 from tunefarm_schemas.clock import utc_now
-from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, ExportResult, Failed, Result, Timing
-from tunefarm_schemas.record import MatchKind, RecordKey, RecordStatus, TuningRecord
+from tunefarm_schemas.record import BUSY, MatchKind, RecordKey, RecordStatus, TuningRecord
 from tunefarm_schemas.trace import Trace
 from tunefarm_services.store.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.exploration_run import ExplorationRun
 from tunefarm_services.tuner.ports import Farm
+from tunefarm_services.tuner.ranking import (
+    UNTUNED,
+    Ranking,
+    beats_untuned,
+    beside_untuned,
+    both,
+    fault_of,
+    is_scattered,
+    leaves_doubt,
+    require_right_untuned,
+    stands,
+)
 from tunefarm_services.tuner.stored_library import checked_export, usable_artifact
 
 FINALISTS, MOST_FINALISTS = 3, 6
@@ -25,28 +36,11 @@ CLOSE = 1.06
 """Within so many times the fastest, which of them is the fastest shows only side by side."""
 COMPARE_S = 0.1
 """Seconds of timing for each schedule that is compared."""
-DISTURBED = 1.05
-"""So many times what it took side by side: then something else ran beside the fresh processes."""
-SCATTERED = 1.10
-"""So far apart, but for the fastest and the slowest, or from the best time of the search, fresh processes say little
-about the next one."""
 MORE_PROCESSES = 8
+STILL_BUSY = "The record was taken while the host was busy, as it is now: the next job times it again."
+TIMED_ANEW = "The record was taken while the host was busy, and was timed anew."
 REFUSAL_S = 1.0
 """A farm cancels what it had been asked about a function just before it says what is wrong with it."""
-UNTUNED = Trace(text="[[],[]]")
-"""The schedule that changes nothing; what ships when tuning found nothing faster."""
-_BRIEF_S = 1e-6
-"""Of a kernel that takes no longer, what it takes to call it is a part that counts."""
-_SAYS_NOTHING = frozenset(
-    {
-        FailureReason.BUILD_TIMEOUT,
-        FailureReason.RUN_TIMEOUT,
-        FailureReason.OUT_OF_MEMORY,
-        FailureReason.DEVICE_LOST,
-        FailureReason.CANCELED,
-    }
-)
-"""Why a schedule may have no time beside others although it works."""
 
 
 @dataclass(frozen=True)
@@ -56,25 +50,20 @@ class Finished:
     record: TuningRecord | None
     artifact_id: str | None
     failure: TrialFailure | None = None
+    note: str = ""
+    """What a person is told of it."""
     is_new: bool = False
     """Whether the record was written just now."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the record has to be timed anew before it is an answer."""
+        return self.record is not None and self.record.is_doubtful
 
     @property
     def may_fare_better(self) -> bool:
         """Whether nothing was verified for a reason that may be gone later."""
         return self.failure is not None and self.failure.may_be_tried_again
-
-
-@dataclass(frozen=True)
-class _Ranking:
-    """Schedules by what they took side by side, in seconds, the fastest first; and why others took nothing."""
-
-    timed: list[tuple[float, Trace]]
-    failures: dict[Trace, TrialFailure]
-
-    @property
-    def first_failure(self) -> TrialFailure | None:
-        return next(iter(self.failures.values()), None)
 
 
 def standing_record(store: Store, run: ExplorationRun) -> TuningRecord | None:
@@ -129,10 +118,10 @@ class Finisher:
             return self._kept(run, standing, ranking.first_failure)
         kept = self._kept(run, standing)
         whole = standing if kept.artifact_id is not None else None  # one without its library is made anew
-        if whole is not None and _stands(whole, ranking):
+        if whole is not None and stands(whole, ranking) and not whole.is_doubtful:
             return kept
-        trace, exported = self._at_least_untuned(run, *self._shipped(run, ranking.timed, standing))
-        if whole is not None and trace == whole.trace:
+        trace, exported = self._at_least_untuned(run, *self._shipped(run, ranking, standing), ranking)
+        if whole is not None and trace == whole.trace and not _is_better_known(whole, exported):
             return kept
         return self._record(run, trace, exported, standing, ranking, is_rebuilt=whole is None)
 
@@ -149,6 +138,13 @@ class Finisher:
         """Note that of all that was tried until now nothing is left to verify."""
         self._store.set_verified(self._lease, run.exploration_id)
 
+    def known(self, run: ExplorationRun) -> Finished | None:
+        """The answer of the store for a run that measured nothing new; None where one has to be verified."""
+        if run.trials_done or not run.exploration.is_verified:
+            return None
+        answer = stored_answer(self._store, run)
+        return None if answer is None or answer.is_doubtful else answer
+
     def claim(self, run: ExplorationRun) -> TuningRecord | None:
         """Keep the incumbent of an interrupted run as a claim, which seeds later searches."""
         if run.best_latency_s is None or not run.improvements:
@@ -164,82 +160,105 @@ class Finisher:
     ) -> Finished:
         """The end of a run that leaves no new record."""
         artifact = None if standing is None else usable_artifact(self._store, standing, run.target, run.callees)
-        return Finished(standing, None if artifact is None else artifact.artifact_id, failure)
+        note = STILL_BUSY if standing is not None and standing.is_doubtful else ""
+        return Finished(standing, None if artifact is None else artifact.artifact_id, failure, note)
 
-    def _rank(self, run: ExplorationRun, finalists: Sequence[Trace]) -> _Ranking:
+    def _rank(self, run: ExplorationRun, finalists: Sequence[Trace]) -> Ranking:
         order = ComparisonOrder(exploration_id=run.exploration_id, traces=(*finalists, None), seconds_each=COMPARE_S)
         results = self._farm.compare(order, self._on_wait).results
-        timed: list[tuple[float, Trace]] = []
+        timings: dict[Trace, Timing] = {}
         failures: dict[Trace, TrialFailure] = {}
         for trace, result in zip(order.traces, results, strict=True):
             failure = _failure_of(run, result)
             if failure is not None:
                 failures[trace or UNTUNED] = failure
             elif isinstance(result, Timing):
-                timed.append((result.latency_s, trace or UNTUNED))
+                timings[trace or UNTUNED] = result
                 run.compared_s[trace or UNTUNED] = result.latency_s
                 if trace is None:
                     run.untuned_latency_s = result.latency_s
-        _require_right_untuned(results[-1])
-        return _Ranking(sorted(timed, key=lambda pair: pair[0]), failures)
+        require_right_untuned(results[-1])
+        timed = [(timing.latency_s, trace) for trace, timing in timings.items()]
+        return Ranking(sorted(timed, key=lambda pair: pair[0]), failures, timings)
 
     def _shipped(
-        self, run: ExplorationRun, ranked: Sequence[tuple[float, Trace]], standing: TuningRecord | None
+        self, run: ExplorationRun, ranking: Ranking, standing: TuningRecord | None
     ) -> tuple[Trace, ExportResult]:
         """The fastest schedule and its library; or the second, where the first is fast in some processes only.
 
         What decides between them is the mean, for the median of times of two kinds may be of either.
         """
-        first, exported = ranked[0][1], self._export(run, *ranked[0])
-        if len(ranked) == 1 or not isinstance(exported, Exported) or not _is_scattered(exported.process_latencies_s):
+        ranked = ranking.timed
+        first = ranked[0][1]
+        exported = self._export(run, *ranked[0], beside_untuned=ranking.may_lose_to_untuned(first))
+        if len(ranked) == 1 or not isinstance(exported, Exported) or not is_scattered(exported.process_latencies_s):
             return first, exported
         compared_s, second = ranked[1]
         mean_s = statistics.fmean(exported.process_latencies_s)
         if compared_s >= mean_s or (standing is not None and second == standing.trace):
             return first, exported
-        instead = self._export(run, compared_s, second, worth_s=mean_s)
+        is_close = ranking.may_lose_to_untuned(second)
+        instead = self._export(run, compared_s, second, worth_s=mean_s, beside_untuned=is_close)
         if isinstance(instead, Exported) and statistics.fmean(instead.process_latencies_s) < mean_s:
             return second, instead
         return first, exported
 
     def _at_least_untuned(
-        self, run: ExplorationRun, trace: Trace, exported: ExportResult
+        self, run: ExplorationRun, trace: Trace, exported: ExportResult, ranking: Ranking
     ) -> tuple[Trace, ExportResult]:
         """``trace``, or the untuned function where that is as fast in fresh processes as well.
 
-        A call from outside takes some nanoseconds more than one among others, and of small kernels that is most.
+        Side by side it lost: but there a call from outside takes less, other memory is used, and another moment is
+        judged. A farm that cannot time both in one process times one after the other.
         """
-        untuned_s = run.untuned_latency_s
-        if untuned_s is None or untuned_s > _BRIEF_S or not isinstance(exported, Exported):
+        compared_s = run.untuned_latency_s
+        if compared_s is None or not isinstance(exported, Exported) or not ranking.may_lose_to_untuned(trace):
+            if trace == UNTUNED and isinstance(exported, Exported):
+                run.untuned_latency_s = statistics.median(exported.process_latencies_s)
             return trace, exported
         took_s = statistics.median(exported.process_latencies_s)
-        if took_s < untuned_s:
+        if exported.untuned_latencies_s:
+            run.untuned_latency_s = statistics.median(exported.untuned_latencies_s)
+            if beats_untuned(exported):
+                return trace, exported
+        elif took_s < compared_s:
             return trace, exported
-        untuned = exported if trace == UNTUNED else self._export(run, untuned_s, UNTUNED)
+        untuned = self._export(run, compared_s, UNTUNED)
         if not isinstance(untuned, Exported):
             return trace, exported
-        run.untuned_latency_s = statistics.median(untuned.process_latencies_s)
-        return (UNTUNED, untuned) if run.untuned_latency_s <= took_s else (trace, exported)
+        latency_s = statistics.median(untuned.process_latencies_s)
+        if not exported.untuned_latencies_s and latency_s > took_s:
+            run.untuned_latency_s = latency_s
+            return trace, exported
+        run.untuned_latency_s = latency_s
+        return UNTUNED, untuned
 
     def _export(
-        self, run: ExplorationRun, compared_s: float, trace: Trace, worth_s: float = float("inf")
+        self,
+        run: ExplorationRun,
+        compared_s: float,
+        trace: Trace,
+        worth_s: float = float("inf"),
+        *,
+        beside_untuned: bool = False,
     ) -> ExportResult:
         """The library of ``trace``, timed in more processes where a few of them leave doubt.
 
         A few are enough where their mean is not below ``worth_s``.
         """
         likely_s = min([compared_s, *run.latencies_of(trace)])
-        order = ExportOrder(exploration_id=run.exploration_id, trace=trace, likely_s=likely_s)
+        order = ExportOrder(
+            exploration_id=run.exploration_id, trace=trace, likely_s=likely_s, beside_untuned=beside_untuned
+        )
         exported = self._exported(run, order)
         if not isinstance(exported, Exported) or statistics.fmean(exported.process_latencies_s) >= worth_s:
             return exported
-        if not _leaves_doubt(exported.process_latencies_s, compared_s, likely_s):
+        if not leaves_doubt(exported.process_latencies_s, compared_s, likely_s):
             return exported
         more = self._exported(run, order.model_copy(update={"processes": MORE_PROCESSES}))
         if not isinstance(more, Exported):
             return exported
-        latencies_s = exported.process_latencies_s + more.process_latencies_s
-        return exported.model_copy(update={"process_latencies_s": latencies_s})
+        return both(exported, more)
 
     def _exported(self, run: ExplorationRun, order: ExportOrder) -> ExportResult:
         """What the farm made, where its library and its times may be believed."""
@@ -255,7 +274,7 @@ class Finisher:
         trace: Trace,
         exported: ExportResult,
         standing: TuningRecord | None,
-        ranking: _Ranking,
+        ranking: Ranking,
         *,
         is_rebuilt: bool,
     ) -> Finished:
@@ -269,17 +288,19 @@ class Finisher:
             (min(latencies_s), max(latencies_s)),
             RecordStatus.VERIFIED,
             f"correct on three inputs{_as_given(run)}; timed in {len(latencies_s)} fresh processes"
-            f"{_beside_untuned(ranking)}",
+            f"{beside_untuned(ranking)}{_busy_text(exported)}",
+            exported.foreign_load,
         )
         self._store.put_record(self._tenant, self._lease, record)
-        fault = None if standing is None else _fault_of(standing, record, ranking)
+        fault = None if standing is None else fault_of(standing, record, ranking)
         if standing is not None and is_rebuilt:
             fault = f"its library was missing, damaged or refused; built again as record {record.record_id}"
         if standing is not None and fault is not None:  # only once there is another to take
             self._store.retract(self._tenant, standing.record_id, fault)
         manifest = self._manifest(run, record, exported)
         self._store.put_artifact(self._tenant, manifest, exported.library)
-        return Finished(record=record, artifact_id=manifest.artifact_id, is_new=True)
+        note = TIMED_ANEW if standing is not None and standing.is_doubtful else ""
+        return Finished(record=record, artifact_id=manifest.artifact_id, note=note, is_new=True)
 
     def _new_record(
         self,
@@ -289,6 +310,7 @@ class Finisher:
         interval_s: tuple[float, float] | None,
         status: RecordStatus,
         reason: str,
+        foreign_load: float | None = None,
     ) -> TuningRecord:
         return TuningRecord(
             record_id=uuid4().hex,
@@ -303,6 +325,7 @@ class Finisher:
             source="tuned",
             exploration_id=run.exploration_id,
             created_at=utc_now(),
+            foreign_load=foreign_load,
         )
 
     def _manifest(self, run: ExplorationRun, record: TuningRecord, exported: Exported) -> ArtifactManifest:
@@ -333,17 +356,6 @@ class Finisher:
         )
 
 
-def _require_right_untuned(untuned: Result) -> None:
-    """Raise ``BadInput`` where the untuned function was found wrong: then nothing that was compared says anything."""
-    if isinstance(untuned, Failed) and untuned.failure.reason is FailureReason.WRONG_RESULT:
-        said = untuned.failure.message
-        raise BadInput(
-            REFERENCE_IN_DOUBT,
-            f"the untuned function itself was found wrong, so its reference cannot be trusted: {said}",
-            "Nothing was recorded or retracted. Check the host and the device, then tune again, or on another device.",
-        )
-
-
 def _failure_of(run: ExplorationRun, result: Result) -> TrialFailure | None:
     """Why a schedule has no time, or none that any of its function can have."""
     if isinstance(result, Failed):
@@ -351,47 +363,23 @@ def _failure_of(run: ExplorationRun, result: Result) -> TrialFailure | None:
     return run.disbelief(result.latency_s) if isinstance(result, Timing) else None
 
 
-def _stands(standing: TuningRecord, ranking: _Ranking) -> bool:
-    """Whether it won side by side; where it could not be timed there, whether none took less than it did before."""
-    fastest_s, fastest = ranking.timed[0]
-    failure = ranking.failures.get(standing.trace)
-    could_not_be_timed = failure is not None and failure.reason in _SAYS_NOTHING
-    return fastest == standing.trace or (could_not_be_timed and standing.latency_s <= fastest_s)
+def _is_better_known(standing: TuningRecord, exported: ExportResult) -> bool:
+    """Whether a record that was taken while the host was busy has now been timed while it was not."""
+    return standing.is_doubtful and isinstance(exported, Exported) and exported.foreign_load < BUSY
 
 
-def _fault_of(standing: TuningRecord, record: TuningRecord, ranking: _Ranking) -> str | None:
-    """Why ``standing`` gives way to ``record``; None where it is slower on record anyway, or nothing is known of it."""
-    failure = ranking.failures.get(standing.trace)
-    if failure is None:
-        slower = f"slower than record {record.record_id} when both were timed side by side"
-        return slower if standing.latency_s <= record.latency_s else None
-    if failure.reason in _SAYS_NOTHING:
-        return None
-    return f"failed when it was timed beside record {record.record_id}: {failure.reason.value}: {failure.message}"
-
-
-def _beside_untuned(ranking: _Ranking) -> str:
-    """What the comparison could not say."""
-    failure = ranking.failures.get(UNTUNED)
-    return "" if failure is None else f"; the untuned function could not be timed beside it ({failure.reason.value})"
+def _busy_text(exported: Exported) -> str:
+    """What a record says of a host that others used meanwhile."""
+    if exported.foreign_load < BUSY:
+        return ""
+    low_us, high_us = (1e6 * edge(exported.process_latencies_s) for edge in (min, max))
+    return f"; taken while the host was busy: {low_us:.4g} - {high_us:.4g} us"
 
 
 def _finalists(run: ExplorationRun) -> list[Trace]:
     close_s = CLOSE * (run.best_latency_s or 0.0)
     close = sum(latency_s <= close_s for latency_s in run.latencies_s.values())
     return run.fastest(min(max(FINALISTS, close), MOST_FINALISTS))
-
-
-def _leaves_doubt(latencies_s: Sequence[float], compared_s: float, least_s: float) -> bool:
-    """Whether they are slower than side by side, or than the schedule ever was, or far apart."""
-    median_s = statistics.median(latencies_s)
-    return median_s > DISTURBED * compared_s or median_s > SCATTERED * least_s or _is_scattered(latencies_s)
-
-
-def _is_scattered(latencies_s: Sequence[float]) -> bool:
-    """Whether all but the fastest and the slowest are far apart."""
-    inner_s = sorted(latencies_s)[1:-1] or latencies_s
-    return max(inner_s) > SCATTERED * min(inner_s)
 
 
 def _as_given(run: ExplorationRun) -> str:

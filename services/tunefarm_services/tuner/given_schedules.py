@@ -7,11 +7,11 @@ from tunefarm_schemas.measurement import Candidate, CandidateOrigin, Dispatch, M
 from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.dispatching import dispatch_of
 from tunefarm_services.tuner.exploration_run import ExplorationRun
-from tunefarm_services.tuner.finish import UNTUNED
 from tunefarm_services.tuner.given_results import result_of, take_results
 from tunefarm_services.tuner.job_run import JobRun
 from tunefarm_services.tuner.job_watch import JobWatch
 from tunefarm_services.tuner.ports import Farm
+from tunefarm_services.tuner.ranking import UNTUNED
 from tunefarm_services.tuner.search_orders import unfinished_attempts
 from tunefarm_services.tuner.search_session import SearchSession
 

@@ -174,6 +174,7 @@ class JobRun:
             failures=dict(run.failures_of_job),
             first_failure_message=run.first_failure_message,
             answered_from_store=answered,
+            was_busy=record is not None and record.was_busy,
             samples_s=run.samples_s,
             run_best=own_best,
             store_best=store_best(run, record) if own_best is not None and record is not None else None,
@@ -219,10 +220,10 @@ class JobRun:
         return f"No valid kernel was found ({counted or 'nothing was measured'}). The first failure: {shown}"
 
     def what_stands(self) -> str:
-        """What the message of a job that has records says: what could not be verified, or who ended it."""
+        """What the message of a job with records says: what was not verified, what was timed anew, who ended it."""
         failures = [end.failure for end in self.finished.values() if end.failure is not None]
         if not failures:
-            return self._as_asked()
+            return self._as_asked() or next((end.note for end in self.finished.values() if end.note), "")
         kept = "The record of an earlier search stands; the trials are kept."
         return f"What was found could not be verified: {failures[0].message} {kept}"
 

@@ -30,6 +30,8 @@ class Progress(Frozen):
     """Share of pairs, of a recent trial and an earlier one, that the model ordered right; 0.5 is chance."""
     untuned_is_rough: bool = False
     """Whether the untuned latency was seen once, beside other work, and not yet timed side by side."""
+    waits_for: str = ""
+    """What its device waits for, for people; empty while it works, and where that is not known."""
 
 
 class Improvement(Frozen):
@@ -91,6 +93,8 @@ class TaskSummary(Frozen):
     """How often each reason occurred, over all runs of the job."""
     first_failure_message: str
     answered_from_store: bool
+    was_busy: bool = False
+    """Whether its record was taken while other processes had the device as well."""
     samples_s: tuple[float, ...] = ()
     """Seconds per call of a schedule that was measured as given."""
     trials_in_run: int | None = None

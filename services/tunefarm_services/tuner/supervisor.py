@@ -249,11 +249,12 @@ class Supervisor:
     def _has_answers(self, job_run: JobRun) -> bool:
         """Take records and artifacts of earlier jobs for this one's; False unless each exploration has both.
 
-        What was killed before it verified what it found has trials that may be faster than any record.
+        What was killed before it verified what it found has trials that may be faster than any record; what was taken
+        while the host was busy is timed anew.
         """
         for run in job_run.explorations:
             answer = stored_answer(self._store, run) if run.exploration.is_verified else None
-            if answer is None:
+            if answer is None or answer.is_doubtful:
                 job_run.finished.clear()
                 return False
             job_run.finished[run.exploration_id] = answer

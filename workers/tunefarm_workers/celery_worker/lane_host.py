@@ -211,6 +211,8 @@ class LaneHost(OrderKeeper):
             pack_entry=result.pack_entry,
             packed_arguments=result.packed_arguments,
             process_latencies_s=result.process_latencies_s,
+            untuned_latencies_s=result.untuned_latencies_s,
+            foreign_load=result.foreign_load,
         )
 
     def _goes_on(self, ident: str) -> bool:

@@ -43,3 +43,4 @@ class RecordTable(Table):
     source: Mapped[str] = mapped_column(Text)
     exploration_id: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[str] = mapped_column(Text)
+    foreign_load: Mapped[float | None] = mapped_column(Double)

@@ -1,0 +1,28 @@
+"""Which records are timed anew before they are answers again."""
+
+import pytest
+
+from tests.store.sample import record
+from tunefarm_schemas.record import BUSY, RecordStatus
+
+
+@pytest.mark.parametrize(
+    ("foreign_load", "interval_s", "is_doubtful"),
+    [
+        pytest.param(0.0, (1e-4, 3e-4), False, id="nobody else was there, however far apart the processes are"),
+        pytest.param(BUSY, (1e-4, 1.01e-4), True, id="others were there"),
+        pytest.param(None, (1e-4, 1.2e-4), False, id="not known, and close together"),
+        pytest.param(None, (1.5e-4, 2.94e-4), True, id="not known, and far apart"),
+        pytest.param(None, None, False, id="nothing is known"),
+    ],
+)
+def test_what_was_taken_beside_others_or_looks_so_is_doubtful(
+    foreign_load: float | None, interval_s: tuple[float, float] | None, is_doubtful: bool
+) -> None:
+    taken = record("0e", 1e-4).model_copy(update={"foreign_load": foreign_load, "interval_s": interval_s})
+    assert taken.is_doubtful is is_doubtful
+
+
+def test_a_claim_is_never_timed_anew_for_its_interval() -> None:
+    claimed = record("0e", 1e-4).model_copy(update={"status": RecordStatus.CLAIMED, "interval_s": (1e-4, 9e-4)})
+    assert not claimed.is_doubtful
