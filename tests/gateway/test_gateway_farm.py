@@ -123,6 +123,9 @@ def test_a_kernel_that_hangs_is_ended_and_the_board_comes_back(farm_of: FarmOf) 
     running = farm_of(first_run_s=1.0, run_allowance_s=0.5, session_s=6.0, reach_s=40.0)
     endless, small = workloads.matmul(2048), workloads.matmul()
     hung = running.measure(running.open(endless), workloads.slow(endless))
+    while reason_of(hung) is FailureReason.DEVICE_LOST:  # a host so busy that the session ends before the kernel runs
+        assert "session has expired" in message_of(hung)
+        hung = running.measure(running.open(endless), workloads.slow(endless))
     assert reason_of(hung) is FailureReason.RUN_TIMEOUT, message_of(hung)
     measured = running.measure(running.open(small), workloads.tiled(small))
     assert isinstance(measured.result, Timing), measured.result
