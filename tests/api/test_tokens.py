@@ -54,6 +54,9 @@ def test_every_operation_needs_its_scope(app, store):
             bodies = {"post": {"json": {}}, "patch": {"content": b"x"}}
             answer = powerless.request(method, path.replace("{", "").replace("}", ""), **bodies.get(method, {}))
             assert answer.status_code == 403, (method, path, answer.status_code, answer.text)
+            if path != "/metrics" and method != "head":
+                scope = answer.json()["detail"].rstrip(".").rpartition(" ")[2]
+                assert f"Scope of the token: `{scope}`." in operations[method]["description"], (method, path)
 
 
 def test_a_token_is_told_once_and_can_be_revoked(app, alice):

@@ -16,6 +16,9 @@ STATE_KEY: Final = "tunefarm_token"
 
 LONGEST_TOKEN: Final = 200
 
+SCOPES_OF: Final[dict[object, tuple[Scope, ...]]] = {}
+"""The scopes that each dependency on a caller asks for, so that the OpenAPI document can name them."""
+
 _BEARER: Final = HTTPBearer(
     auto_error=False,
     scheme_name="token",
@@ -59,6 +62,7 @@ def caller_with(*scopes: Scope) -> Any:
         return Caller(token)
 
     check: Callable[..., Awaitable[Caller]] = caller
+    SCOPES_OF[check] = scopes
     return Depends(check)
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from tunefarm_services.api.caller import SCOPES_OF
 from tunefarm_services.api.problem import Problem
 
 DESCRIPTION: Final = """
@@ -54,13 +55,27 @@ def _document(app: FastAPI) -> dict[str, Any]:
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= problem.pop("$defs", {}) | {"Problem": problem}
+    scopes = _scopes(app)
     for path, operations in document["paths"].items():
-        for operation in operations.values():
+        for method, operation in operations.items():
             # FastAPI takes the function's name, which is "Get" for many.
             for status, response in operation["responses"].items():
                 if status.startswith("2") and "security" in operation:
                     response["headers"] = {**response.get("headers", {}), **_RATE_HEADERS}
             operation["summary"] = re.split(r"[.:;](?:\s|$)", operation["description"])[0]
+            if named := scopes.get((method.upper(), path)):
+                operation["description"] += f"\n\nScope of the token: {named}."
         if path.startswith("/v1/") and "post" in operations:
             operations["post"].setdefault("parameters", []).append(_KEY_HEADER)
     return document
+
+
+def _scopes(app: FastAPI) -> dict[tuple[str, str], str]:
+    """The scopes that each operation asks for, by its method and path."""
+    return {
+        (method, route.path): ", ".join(f"`{scope.value}`" for scope in scopes)
+        for route in app.state.routes
+        for dependency in route.dependant.dependencies
+        if (scopes := SCOPES_OF.get(dependency.call))
+        for method in route.methods
+    }
