@@ -37,7 +37,10 @@ def open_store(settings: Settings, *, create: bool = True, upgrade: bool = False
 def has_store(settings: Settings) -> bool:
     """Whether there may be a store: not where its database is a file that does not exist."""
     file = database_file(settings)
-    return file is None or file.exists()
+    try:
+        return file is None or file.exists()
+    except OSError:  # opening it says what is wrong
+        return True
 
 
 def private_folder(settings: Settings, name: str) -> Path:

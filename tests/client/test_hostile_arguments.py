@@ -151,7 +151,7 @@ def test_a_monstrous_argument_is_one_short_error(words, tmp_path: Path):
 )
 def test_nonsense_in_the_environment_is_one_error_that_names_it(name: str, value: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    told = refused(tmp_path / "home", "report", **{name: value})
+    told = refused(tmp_path / "home", "db", "stats", **{name: value})
     assert "\x1b" not in told
     assert any(word in told for word in (name, "TUNEFARM_HOME", value[-20:] or name))
     assert not {each.name for each in tmp_path.iterdir()} - {"home"}

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +11,13 @@ from tests.tuner.conftest import instant_farms, state_of, wait_finished, wait_fo
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.test_searching import TARGET, matmul, measured_numbers, tune_job
 from tests.tuner.test_service import summary_of
+from tunefarm.output_folder import NAMES, write_outputs
 from tunefarm_schemas.job import Job, JobOutcome, JobState, StopReason
 from tunefarm_schemas.measurement import Dispatch
 from tunefarm_schemas.record import RecordStatus
 from tunefarm_schemas.workload import Task
 from tunefarm_services.store import Store
+from tunefarm_services.tuner.summary import JobSummary
 from tunefarm_services.tuner.supervisor import Supervisor
 from tunefarm_services.tuner.zygotes import Zygotes
 
@@ -100,11 +103,11 @@ class HalfHeld(InstantFarm):
             super().submit(dispatch)
 
 
-def test_of_several_tasks_those_are_shipped_that_have_something(store: Store, tuner: Tuner) -> None:
+def test_of_several_tasks_those_are_shipped_that_have_something(store: Store, tuner: Tuner, tmp_path: Path) -> None:
     found, missing = matmul(52), matmul(56).model_copy(update={"name": "the other"})
     store.put_workload(TENANT, missing)
     tasks = tuple(
-        Task(workload_id=each.workload_id, target_id=TARGET.target_id, name=each.name) for each in (found, missing)
+        Task(workload_id=each.workload_id, target_id=TARGET.target_id, name=each.name) for each in (missing, found)
     )
     job = tune_job(store, found, ENDLESS, tasks=tasks)
     with tuner(lambda lease, job: HalfHeld(missing.workload_id)):
@@ -114,9 +117,12 @@ def test_of_several_tasks_those_are_shipped_that_have_something(store: Store, tu
     ended = store.job(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.SUCCEEDED
     assert ended.message == "finished on request; nothing was found for the other"
-    first, second = summary_of(store, job.job_id)["tasks"]
-    assert bool(first["artifact_id"]) is True
-    assert (second["artifact_id"], second["best_latency_s"]) == (None, None)
+    summary = JobSummary.model_validate(summary_of(store, job.job_id))
+    first, second = summary.tasks
+    assert (first.artifact_id, first.best_latency_s) == (None, None)
+    assert second.artifact_id is not None
+    write_outputs(store, summary, tmp_path / "out", None)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"task-2", *NAMES}
 
 
 def test_the_same_again_searches_on_from_what_is_known(store: Store, tuner: Tuner) -> None:

@@ -144,7 +144,7 @@ def _wait(job: "RemoteJob", folder: Path | None, api: str | None, *, as_json: bo
     from tunefarm.artifact_folder import task_folder
     from tunefarm.remote.job_report import tell_end, tell_next_of
 
-    complain(f"job {job.job_id}; Ctrl-C leaves it running")
+    complain(f"job {job.job_id}; Ctrl-C leaves it running, tunefarm finish {job.job_id} ends its search")
     job.wait()
     code = tell_end(job, as_json=as_json)
     if code != ExitCode.FINE or folder is None:

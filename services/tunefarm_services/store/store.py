@@ -92,8 +92,8 @@ class Store(
         """
         database = Database(url, busy_timeout_s=busy_timeout_s)
         try:
-            # An object store that cannot be used is refused before a database is made; a folder is made with it.
-            blobs = BlobStore(blob_root) if isinstance(blob_root, str) else None
+            # An object store that cannot be used is refused before a database is made; a folder is made after it.
+            blobs = BlobStore(blob_root) if "://" in str(blob_root) else None
             _prepare_file(database, create=create, busy_timeout_s=busy_timeout_s)
             require_current(database, create=create, upgrade=upgrade)
             return cls(database, blobs or BlobStore(blob_root))

@@ -207,7 +207,7 @@ class JobRun:
         if lost is not None:
             kept = "The trials are kept; ask for the same again."
             return f"The fastest kernel could not be verified: {lost.message} {kept}"
-        if all(run.was_left_untried for run in self.explorations):
+        if self._was_asked_to_finish and all(run.was_left_untried for run in self.explorations):
             return f"{FINISHED} before anything was measured. Ask for the same again to search."
         first = next((run.first_failure_message for run in self.explorations if run.first_failure_message), "")
         counted = ", ".join(f"{reason} {count}" for reason, count in self.failures().most_common())
