@@ -79,6 +79,7 @@ bench-service: $(STAMP)  ## load the API with 200 clients, follow events through
 	$(BIN)/python -m benchmarks.load --output benchmarks/results/service $(BENCH_ARGUMENTS)
 	$(BIN)/python -m benchmarks.load.event_stream --output benchmarks/results/service
 	$(BIN)/python -m benchmarks.footprint --output benchmarks/results/service
+	$(BIN)/python -m benchmarks.load.under_attack
 
 bench-farm: $(STAMP)  ## what a candidate costs on the farm, how far it scales, and one worker against none
 	$(BIN)/python -m benchmarks.farm_overhead
