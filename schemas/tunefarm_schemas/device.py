@@ -71,5 +71,8 @@ class Protocol(Frozen):
 
 
 HOT_CACHE = Protocol(name="cpu-hot-cache", version=1)
-COLD_CACHE = Protocol(name="cpu-cold-cache", version=1, cold_cache=True)
-PROTOCOLS = {protocol.protocol_id: protocol for protocol in (HOT_CACHE, COLD_CACHE)}
+COLD_CACHE = Protocol(name="cpu-cold-cache", version=2, cold_cache=True)
+"""Version 1 counted what a call from Python takes, which was tens of microseconds in fresh processes."""
+_FORMER_COLD_CACHE = Protocol(name="cpu-cold-cache", version=1, cold_cache=True)
+PROTOCOLS = {protocol.protocol_id: protocol for protocol in (HOT_CACHE, COLD_CACHE, _FORMER_COLD_CACHE)}
+"""Those that records, artifacts and jobs may name."""

@@ -31,7 +31,7 @@ from tunefarm.resume_option import with_resume_value
         (["report"], "JOB", "tunefarm tune"),
         (["report", "nonsense"], "JOB", "nonsense"),
         (["records", "retract", "nonsense", "--reason", "x"], "RECORD", "records list"),
-        (["records", "best", "builtin:matmul", "--protocol", "lukewarm"], "--protocol", "cpu-cold-cache/1"),
+        (["records", "best", "builtin:matmul", "--protocol", "lukewarm"], "--protocol", "cpu-cold-cache/2"),
         (["jobs", "list", "--label", "nonsense"], "--label", "NAME=VALUE"),
         (["artifact", "build", "nonsense", "--output", "out"], "RECORD", "records list"),
         (["artifact", "run", "."], "DIR", "artifact build"),

@@ -4,14 +4,12 @@ import resource
 import time
 from contextlib import suppress
 
-import tvm_ffi
-
 from tunefarm_sandbox.channel import Channel, ChannelClosed
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.measurement import Result, Stopped, Timing
-from tunefarm_workers.call_timer import EVALUATOR, CallTimer
+from tunefarm_workers.call_timer import CallTimer
 from tunefarm_workers.inputs import INPUT_SETS
-from tunefarm_workers.kernel import Kernel
+from tunefarm_workers.kernel import Kernel, cache_flush
 from tunefarm_workers.messages import Broken, Built, CandidateOrder, Checked, Go, Ran, Warm
 from tunefarm_workers.output_layout import FIRST_SLOT, LAST_SLOT
 from tunefarm_workers.scheduled_module import build_in_place, replay
@@ -81,13 +79,7 @@ class _Attempt:
         place_threads(self._held.order.num_cores)
         seal_with_threads()
         kernel = Kernel(self._held, shipped, runtime_module)
-        timer = CallTimer(
-            runtime_module,
-            shipped.entry,
-            kernel.arguments,
-            tvm_ffi.get_global_func(EVALUATOR),
-            cold_cache=self._order.cold_cache,
-        )
+        timer = kernel.timer(cache_flush(cold_cache=self._order.cold_cache))
         first_s = timer.call()
         kernel.send_outputs(self._channel, FIRST_SLOT)
         hopeless = self._hopeless(timer, first_s)

@@ -7,16 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import tvm_ffi
-
 from tunefarm_sandbox.channel import Channel
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_search.memory_bounds import Bounds, bounds_of
 from tunefarm_workers.bounds_check import checked_call, refusal
-from tunefarm_workers.call_timer import EVALUATOR, CallTimer
+from tunefarm_workers.call_timer import CacheFlush, CallTimer
 from tunefarm_workers.candidate import broken
 from tunefarm_workers.inputs import INPUT_SETS
-from tunefarm_workers.kernel import Kernel
+from tunefarm_workers.kernel import Kernel, cache_flush
 from tunefarm_workers.messages import Broken, ComparisonPlan, Compiled, Round, RoundOrder
 from tunefarm_workers.scheduled_module import build_in_place, replay
 from tunefarm_workers.shipped_module import ShippedModule, ship
@@ -39,9 +37,10 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
     libraries = _libraries(plan)
     place_threads(held_task().order.num_cores)  # not before: threads that compile may run where this one may
     seal_with_threads()
+    flush = cache_flush(cold_cache=plan.cold_cache)
     entrants: list[_Entrant | None] = []
     for index, library in enumerate(libraries):
-        entrant, failure = _enter(library, index, channel, plan)
+        entrant, failure = _enter(library, index, channel, flush)
         entrants.append(entrant)
         channel.send(Compiled(index=index, failure=failure).model_dump_json().encode())
     turn = 0
@@ -94,7 +93,7 @@ def _compile(trace: str | None) -> _Library | Broken:
 
 
 def _enter(
-    library: _Library | Broken, index: int, channel: Channel, plan: ComparisonPlan
+    library: _Library | Broken, index: int, channel: Channel, flush: CacheFlush | None
 ) -> tuple[_Entrant | None, Broken | None]:
     if isinstance(library, Broken):
         return None, library
@@ -104,13 +103,7 @@ def _enter(
             return None, outside
         kernel = Kernel(held_task(), library.shipped, library.module)
         failure = _check(kernel, index, channel)
-        timer = CallTimer(
-            library.module,
-            library.shipped.entry,
-            kernel.arguments,
-            tvm_ffi.get_global_func(EVALUATOR),
-            cold_cache=plan.cold_cache,
-        )
+        timer = kernel.timer(flush)
         timer.call()
     except Exception as error:  # noqa: BLE001 - whatever a schedule raises is its result
         return None, broken(FailureReason.RUN_ERROR, error)

@@ -1,14 +1,23 @@
 """A compiled schedule with tensors to call it on."""
 
+from functools import partial
 from typing import Any
+
+import tvm_ffi
 
 from tunefarm_sandbox.channel import Channel
 from tunefarm_schemas.failure import FailureReason
+from tunefarm_workers.call_timer import EVALUATOR, CacheFlush, CallTimer
 from tunefarm_workers.guarded_tensor import GuardedTensor
 from tunefarm_workers.messages import Broken
 from tunefarm_workers.output_transfer import send_outputs
 from tunefarm_workers.shipped_module import ShippedModule, packed_inputs
 from tunefarm_workers.task_host import HeldTask, input_tensor
+
+
+def cache_flush(*, cold_cache: bool) -> CacheFlush | None:
+    """What empties caches in a process with TVM, where they are to be cold."""
+    return CacheFlush(partial(tvm_ffi.register_global_func, override=True)) if cold_cache else None
 
 
 class Kernel:
@@ -26,6 +35,11 @@ class Kernel:
         }
         self.arguments: list[Any] = []
         self.feed(0)
+
+    def timer(self, flush: CacheFlush | None) -> CallTimer:
+        """What takes the time of its calls; with ``flush``, with cold caches."""
+        evaluator = tvm_ffi.get_global_func(EVALUATOR)
+        return CallTimer(self._module, self._shipped.entry, self.arguments, evaluator, flush)
 
     def feed(self, set_number: int) -> None:
         """Put in one set of inputs, and clear the outputs."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from math import prod
 
-from tunefarm_workers.call_timer import EVALUATOR, CallTimer
+from tunefarm_workers.call_timer import EVALUATOR, CacheFlush, CallTimer
 from tunefarm_workers.core_distance import CoreDistance
 from tunefarm_workers.core_sharing import doze
 from tunefarm_workers.library_order import LibraryOrder, TensorOrder
@@ -62,6 +62,7 @@ class LoadedLibrary:
         self._order = order
         self._module = runtime.load(order.library)
         runtime.function("runtime.NumThreads")()  # makes the threads where nothing has; sealed, it could not
+        self._flush = CacheFlush(runtime.register) if order.cold_cache else None
         on_loaded()
         self._distance = CoreDistance(runtime.library) if order.num_cores > 1 else None
         self._inputs = inputs
@@ -126,7 +127,7 @@ class LoadedLibrary:
             self._order.entry,
             self._packed(),
             self._runtime.function(EVALUATOR),
-            cold_cache=self._order.cold_cache,
+            self._flush,
         )
 
     def _filled(self, tensor: TensorOrder, inputs: memoryview, shift: int = 0) -> Held:

@@ -6,6 +6,7 @@ second of the processor, loading the two libraries a hundredth. The layouts are 
 
 import ctypes
 import os
+from collections.abc import Callable
 from typing import Any, Final
 
 _NONE: Final = 0
@@ -52,6 +53,10 @@ class _TensorFields(ctypes.Structure):
         ("lanes", ctypes.c_uint16),
         ("shape", ctypes.POINTER(ctypes.c_int64)),
     )
+
+
+_CALLBACK: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
+"""``TVMFFISafeCallType``."""
 
 
 class RuntimeFailed(Exception):
@@ -103,6 +108,7 @@ class Runtime:
         self._call = self._ffi.TVMFFIFunctionCall
         self._call.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
         self._functions: dict[str, Held] = {}
+        self._callbacks: list[object] = []
 
     def function(self, name: str) -> Held:
         """A function that the runtime has under ``name``. Raises ``RuntimeFailed``."""
@@ -113,6 +119,19 @@ class Runtime:
                 raise RuntimeFailed(f"TVM's runtime has no function {name}")
             self._functions[name] = Held(self, _FUNCTION, handle.value)
         return self._functions[name]
+
+    def register(self, name: str, function: Callable[[], None]) -> None:
+        """Let the runtime call ``function`` under ``name``, whatever with and for nothing. Raises ``RuntimeFailed``."""
+
+        def call(*_: object) -> int:
+            function()
+            return 0
+
+        callback = _CALLBACK(call)
+        self._callbacks.append(callback)
+        handle = ctypes.c_void_p()
+        self._require(self._ffi.TVMFFIFunctionCreate(None, callback, None, ctypes.byref(handle)))
+        self._require(self._ffi.TVMFFIFunctionSetGlobal(ctypes.byref(_bytes_of(name)), handle, 1))
 
     def load(self, path: str) -> Held:
         """The compiled library at ``path``, whatever its name, as a module. Raises ``RuntimeFailed``."""

@@ -1,0 +1,76 @@
+"""One protocol is timed alike wherever time is taken: in the search, side by side, in fresh processes."""
+
+import statistics
+
+import pytest
+import tvm
+from tvm import te
+
+from tests.workers import workloads
+from tests.workers.measuring import RunningFarm
+from tunefarm_schemas.device import COLD_CACHE, HOT_CACHE
+from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Purpose, Timing
+from tunefarm_schemas.trace import Trace
+
+ROUNDS = 3
+"""Other work on the host disturbs one side or the other. What is timed otherwise is so in every round."""
+ALIKE = 3.0
+UNCHANGED = Trace(text="[[],[]]")
+ONE_CORE = '{"kind":"llvm","num-cores":1}'
+
+
+def tiny() -> tvm.IRModule:
+    """A function that takes less than a call from Python does."""
+    source = te.placeholder((16,), name="A")
+    return tvm.IRModule({"main": te.create_prim_func([source, te.compute((16,), lambda i: source[i] + 1.0)])})
+
+
+def wide() -> tvm.IRModule:
+    """A function that reads a megabyte, which is in a cache or not."""
+    source = te.placeholder((1 << 18,), name="A")
+    return tvm.IRModule({"main": te.create_prim_func([source, te.compute((1 << 18,), lambda i: source[i] + 1.0)])})
+
+
+def opened(running: RunningFarm, module: tvm.IRModule, protocol_id: str, name: str) -> str:
+    task = workloads.task(module, name, target=ONE_CORE).model_copy(update={"protocol_id": protocol_id})
+    running.farm.open_task(task)
+    return name
+
+
+@pytest.mark.parametrize("protocol_id", [COLD_CACHE.protocol_id, HOT_CACHE.protocol_id])
+def test_a_brief_kernel_takes_the_same_wherever_it_is_timed(running: RunningFarm, protocol_id: str) -> None:
+    exploration_id = opened(running, tiny(), protocol_id, f"tiny {protocol_id}")
+    ratios = []
+    for _ in range(ROUNDS):
+        measured = running.measure(exploration_id, UNCHANGED, Purpose.VERIFY).result
+        order = ComparisonOrder(exploration_id=exploration_id, traces=(UNCHANGED,), seconds_each=0.02)
+        (compared,) = running.farm.compare(order).results
+        exported = running.farm.export(ExportOrder(exploration_id=exploration_id, trace=UNCHANGED, processes=2))
+        assert isinstance(measured, Timing)
+        assert isinstance(compared, Timing)
+        assert isinstance(exported, Exported), exported
+        least_s = (min(measured.samples_s), min(compared.samples_s), min(exported.process_latencies_s))
+        ratios.append(max(least_s) / min(least_s))
+        if ratios[-1] < ALIKE:
+            break
+    assert min(ratios) < ALIKE, f"a call from Python takes ten times as long as this kernel: {ratios}"
+
+
+def test_caches_are_cold_wherever_time_is_taken(running: RunningFarm) -> None:
+    took_s: dict[str, list[list[float]]] = {}
+    for protocol_id in (HOT_CACHE.protocol_id, COLD_CACHE.protocol_id):
+        exploration_id = opened(running, wide(), protocol_id, f"wide {protocol_id}")
+        took_s[protocol_id] = [[], [], []]
+        for _ in range(ROUNDS):
+            measured = running.measure(exploration_id, UNCHANGED, Purpose.VERIFY).result
+            order = ComparisonOrder(exploration_id=exploration_id, traces=(UNCHANGED,), seconds_each=0.02)
+            (compared,) = running.farm.compare(order).results
+            exported = running.farm.export(ExportOrder(exploration_id=exploration_id, trace=UNCHANGED, processes=1))
+            assert isinstance(measured, Timing)
+            assert isinstance(compared, Timing)
+            assert isinstance(exported, Exported), exported
+            latencies_s = (measured.latency_s, compared.latency_s, min(exported.process_latencies_s))
+            for taken, latency_s in zip(took_s[protocol_id], latencies_s, strict=True):
+                taken.append(latency_s)
+    pairs = zip(took_s[HOT_CACHE.protocol_id], took_s[COLD_CACHE.protocol_id], strict=True)
+    assert all(statistics.median(hot_s) < statistics.median(cold_s) for hot_s, cold_s in pairs), took_s
