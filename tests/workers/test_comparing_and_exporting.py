@@ -209,3 +209,44 @@ def test_an_export_tells_for_how_much_of_the_time_others_had_its_cores(running: 
         beside = running.farm.export(ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=2))
     assert isinstance(beside, Exported)
     assert beside.foreign_load >= BUSY
+
+
+def test_the_untuned_function_is_timed_in_the_same_fresh_processes_where_that_is_asked_for(
+    running: RunningFarm,
+) -> None:
+    module = workloads.matmul()
+    opened = running.open(module)
+    order = ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3)
+    alone = running.farm.export(order)
+    beside = running.farm.export(order.model_copy(update={"beside_untuned": True}))
+    assert isinstance(alone, Exported)
+    assert isinstance(beside, Exported), beside
+    assert alone.untuned_latencies_s == ()
+    assert len(beside.process_latencies_s) == len(beside.untuned_latencies_s) == 3
+    assert beside.library == alone.library, "what ships is the schedule's library alone"
+    assert min(beside.process_latencies_s) < min(beside.untuned_latencies_s)
+
+
+def test_the_untuned_function_takes_as_long_as_itself(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    ratios = []
+    for _ in range(ROUNDS):
+        order = ExportOrder(exploration_id=opened, trace=Trace(text="[[],[]]"), processes=1, beside_untuned=True)
+        exported = running.farm.export(order)
+        assert isinstance(exported, Exported), exported
+        pairs = zip(exported.process_latencies_s, exported.untuned_latencies_s, strict=True)
+        ratios += [own_s / untuned_s for own_s, untuned_s in pairs]
+    assert min(ratios) < 1.25, ratios
+    assert max(ratios) > 0.8, ratios
+
+
+def test_a_schedule_with_packed_weights_is_timed_beside_the_untuned_function(running: RunningFarm) -> None:
+    module = workloads.dense()
+    opened = running.open(module, abi="packed")
+    trace = workloads.with_packed_weight(module)
+    order = ExportOrder(exploration_id=opened, trace=trace, processes=1, beside_untuned=True)
+    exported = running.farm.export(order)
+    assert isinstance(exported, Exported), exported
+    assert exported.pack_entry is not None
+    assert len(exported.untuned_latencies_s) == 1

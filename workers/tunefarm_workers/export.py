@@ -25,7 +25,7 @@ from tunefarm_workers.company import Company
 from tunefarm_workers.fresh_inputs import FreshInputs
 from tunefarm_workers.fresh_runner import FreshRunner
 from tunefarm_workers.library_inputs import tensor_order
-from tunefarm_workers.library_order import LibraryOrder
+from tunefarm_workers.library_order import LibraryOrder, RivalOrder
 from tunefarm_workers.messages import Broken, HostOrder, InputsOrder, Linked, LinkOrder, from_linker
 from tunefarm_workers.near_cores import NearCores
 from tunefarm_workers.processor_clock import queueing_time_s
@@ -46,9 +46,13 @@ Given = TypeVar("Given")
 
 @dataclass(frozen=True)
 class _Timed:
-    """What one fresh process took, and for how long of that others kept its slowest thread from a core."""
+    """What one fresh process took, and the untuned function in it.
+
+    ``queueing_s`` is for how long of ``took_s`` others kept its slowest thread from a core.
+    """
 
     latency_s: float
+    untuned_s: float | None
     took_s: float
     queueing_s: float
 
@@ -118,8 +122,13 @@ class Exporter:
         with ExitStack() as stack:
             folder = Path(tempfile.mkdtemp(prefix="export-", dir=self._scratch))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            linking = stack.enter_context(self._begin_link(order, host, folder))
+            linking = stack.enter_context(self._begin_link(order, host, folder / "link"))
             stack.enter_context(self._company.of(linking))
+            linking_untuned = None
+            if order.beside_untuned:
+                untuned = order.model_copy(update={"trace": None})
+                linking_untuned = stack.enter_context(self._begin_link(untuned, host, folder / "untuned"))
+                stack.enter_context(self._company.of(linking_untuned))
             inputs = stack.enter_context(FreshInputs(self._zygote, InputsOrder.of(host, arguments), self._limits))
             stack.enter_context(self._company.of(inputs.child))
             runners = [
@@ -140,6 +149,7 @@ class Exporter:
                 num_cores=host.num_cores,
                 cold_cache=PROTOCOLS[protocol_id].cold_cache,
                 likely_s=order.likely_s,
+                rival=None if linking_untuned is None else self._rival(linking_untuned, host, folder),
             )
             inputs.wait(self._on_wait)
             timed = self._time_in_turn(runners, fresh)
@@ -149,11 +159,11 @@ class Exporter:
             pack_entry=linked.pack_entry,
             packed_arguments=linked.packed_arguments,
             process_latencies_s=tuple(each.latency_s for each in timed),
+            untuned_latencies_s=tuple(each.untuned_s for each in timed if each.untuned_s is not None),
             foreign_load=_load_of(timed),
         )
 
-    def _begin_link(self, order: ExportOrder, host: HostOrder, folder: Path) -> Child:
-        own = folder / "link"
+    def _begin_link(self, order: ExportOrder, host: HostOrder, own: Path) -> Child:
         own.mkdir(mode=0o777)
         trace = None if order.trace is None else order.trace.text
         return self._zygote.fork(
@@ -167,6 +177,18 @@ class Exporter:
         if not self._on_wait():
             raise canceled()
         return FreshRunner(self._zygote, inputs, num_cores, folder, self._limits, self._on_wait)
+
+    def _rival(self, linking: Child, host: HostOrder, folder: Path) -> RivalOrder | None:
+        """The untuned function's library; None where there can be none, which is no fault of the schedule."""
+        try:
+            linked, library = self._linked(linking)
+            checked_library(library, host.target, host.callees)
+        except ChildFailed as failed:
+            if failed.failure.reason is FailureReason.CANCELED:
+                raise
+            return None
+        (folder / "rival.so").write_bytes(library)
+        return RivalOrder(library=str(folder / "rival.so"), digest=digest(library), entry=linked.entry)
 
     def _linked(self, linking: Child) -> tuple[Linked, bytes]:
         with linking:
@@ -191,7 +213,7 @@ class Exporter:
                 raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
             likely_s = order.likely_s or 0.0
             self._near_cores.wait(likely_s, lambda: self._quiet(runner.is_on_near_cores), self._on_wait)
-            timed = self._quiet(lambda: _timed(runner))
+            timed = self._quiet(lambda: _timed(runner, has_rival=order.rival is not None))
             doubt = self._doubt_of(timed.latency_s)
             if doubt is not None:
                 raise ChildFailed(doubt)
@@ -211,11 +233,12 @@ class Exporter:
                 raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
 
 
-def _timed(runner: FreshRunner) -> _Timed:
+def _timed(runner: FreshRunner, *, has_rival: bool) -> _Timed:
     began_s, queued_s = time.monotonic(), queueing_time_s(runner.child.pid)
-    latency_s = runner.time().latency_s
+    own, rival = runner.time_both() if has_rival else (runner.time(), None)
     return _Timed(
-        latency_s=latency_s,
+        latency_s=own.latency_s,
+        untuned_s=None if rival is None else rival.latency_s,
         took_s=time.monotonic() - began_s,
         queueing_s=max(queueing_time_s(runner.child.pid) - queued_s, 0.0),
     )

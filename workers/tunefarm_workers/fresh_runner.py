@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from math import prod
 from pathlib import Path
 from statistics import median
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 from pydantic import PositiveFloat, TypeAdapter
@@ -23,14 +23,17 @@ from tunefarm_workers.element_type import numpy_type
 from tunefarm_workers.fresh_inputs import FreshInputs
 from tunefarm_workers.fresh_process import package_folders
 from tunefarm_workers.library_order import LibraryOrder, TensorOrder
-from tunefarm_workers.library_runner import AGAIN, GO, NEAR, WHERE
+from tunefarm_workers.library_runner import AGAIN, BOTH, GO, NEAR, WHERE
 from tunefarm_workers.sealed_library import sealed
 from tunefarm_workers.tolerance import Array
 
 _LOAD_S = 60.0
 _TIME_S = 60.0
 _GONE_S = 2.0
-_samples: TypeAdapter[tuple[PositiveFloat, ...]] = TypeAdapter(tuple[PositiveFloat, ...])
+_NO_TIME = "The library's process sent something that is no time."
+_Samples: TypeAlias = tuple[PositiveFloat, ...]
+_samples: TypeAdapter[_Samples] = TypeAdapter(_Samples)
+_samples_of_both: TypeAdapter[tuple[_Samples, _Samples]] = TypeAdapter(tuple[_Samples, _Samples])
 
 
 class FreshRunner:
@@ -59,14 +62,15 @@ class FreshRunner:
 
     def outputs(self, order: LibraryOrder) -> list[Array]:
         """Load the library and call it once: what it gives for the first set of inputs."""
-        try:
-            library = sealed(Path(order.library).read_bytes())
-        except OSError as error:
-            raise _crashed(f"The library cannot be read: {error}.") from error
-        try:
-            self._say(order.to_json(), [library])
-        finally:
-            os.close(library)
+        with ExitStack() as stack:
+            libraries = []
+            for path in (order.library, *(() if order.rival is None else (order.rival.library,))):
+                try:
+                    libraries.append(sealed(Path(path).read_bytes()))
+                except OSError as error:
+                    raise _crashed(f"The library cannot be read: {error}.") from error
+                stack.callback(os.close, libraries[-1])
+            self._say(order.to_json(), libraries)
         return self._outputs(order)
 
     def outputs_again(self, order: LibraryOrder) -> list[Array]:
@@ -83,10 +87,18 @@ class FreshRunner:
         """Take the time of the library that was loaded."""
         self._say(GO)
         try:
-            samples_s = _samples.validate_json(answer_of(self.child, _TIME_S, "running", self._on_wait))
-            return Timing(latency_s=median(samples_s), samples_s=samples_s)
+            return _timing(_samples.validate_json(answer_of(self.child, _TIME_S, "running", self._on_wait)))
         except ValueError as error:  # statistics' own error for no samples is one as well
-            raise _crashed("The library's process sent something that is no time.") from error
+            raise _crashed(_NO_TIME) from error
+
+    def time_both(self) -> tuple[Timing, Timing]:
+        """Take the time of the library and of its rival, in turn."""
+        self._say(BOTH)
+        try:
+            own_s, rival_s = _samples_of_both.validate_json(answer_of(self.child, _TIME_S, "running", self._on_wait))
+            return _timing(own_s), _timing(rival_s)
+        except ValueError as error:
+            raise _crashed(_NO_TIME) from error
 
     def close(self) -> None:
         """End the child and wait until it is gone; harmless when repeated."""
@@ -113,6 +125,10 @@ class FreshRunner:
     def _say(self, message: bytes, descriptors: Sequence[int] = ()) -> None:
         with suppress(ChannelClosed, TimeoutError):  # then it is dead, and its answer tells
             self.child.channel.send(message, descriptors, timeout_s=_LOAD_S)
+
+
+def _timing(samples_s: _Samples) -> Timing:
+    return Timing(latency_s=median(samples_s), samples_s=samples_s)
 
 
 def _crashed(message: str) -> ChildFailed:

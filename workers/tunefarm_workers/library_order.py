@@ -14,6 +14,14 @@ class TensorOrder(NamedTuple):
     input_offset_bytes: int | None
 
 
+class RivalOrder(NamedTuple):
+    """Another library for the same tensors, none of them packed, that is timed in turn with the one of an order."""
+
+    library: str
+    digest: str
+    entry: str
+
+
 class LibraryOrder(NamedTuple):
     """Load the library at the path ``library``, whose SHA-256 is ``digest``, and time it.
 
@@ -30,6 +38,7 @@ class LibraryOrder(NamedTuple):
     num_cores: int
     cold_cache: bool
     likely_s: float | None = None
+    rival: RivalOrder | None = None
 
     def to_json(self) -> bytes:
         """As bytes for another process."""
@@ -39,7 +48,8 @@ class LibraryOrder(NamedTuple):
     def of_json(cls, text: bytes) -> "LibraryOrder":
         """What ``to_json`` wrote."""
         order = cls(*json.loads(text))
-        return order._replace(tensors=_tensors(order.tensors), packed=_tensors(order.packed))
+        rival = None if order.rival is None else RivalOrder(*order.rival)
+        return order._replace(tensors=_tensors(order.tensors), packed=_tensors(order.packed), rival=rival)
 
 
 def _tensors(written: object) -> tuple[TensorOrder, ...]:

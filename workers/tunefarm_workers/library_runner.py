@@ -20,6 +20,7 @@ from tunefarm_workers.sealed_library import path_of
 READY = b"ready"
 WHERE = b"where"
 GO = b"go"
+BOTH = b"both"
 AGAIN = b"again"
 NEAR, DISTANT = b"near", b"distant"
 
@@ -27,12 +28,14 @@ NEAR, DISTANT = b"near", b"distant"
 def serve(channel: Channel, inputs: int, runtime: Runtime, seal: str) -> None:
     """Say that all is loaded; then run one order: load, call once, send the outputs, and answer until the channel ends.
 
-    What is asked for is whether the threads are on cores that are near to each other, the time, or the outputs after
-    other use.
+    What is asked for is whether the threads are on cores that are near to each other, the time, that of a rival as
+    well, or the outputs after other use.
     """
     channel.send(READY)
     message, descriptors = channel.receive_with_descriptors()
     order = LibraryOrder.of_json(message)._replace(library=path_of(descriptors[0]))
+    if order.rival is not None:
+        order = order._replace(rival=order.rival._replace(library=path_of(descriptors[1])))
     contents = memoryview(mmap.mmap(inputs, 0, prot=mmap.PROT_READ))
     library = LoadedLibrary(runtime, order, contents, on_loaded=lambda: seal_with(seal))
     library.call()
@@ -44,6 +47,8 @@ def serve(channel: Channel, inputs: int, runtime: Runtime, seal: str) -> None:
             channel.send(NEAR if library.is_on_near_cores() else DISTANT)
         elif asked == GO:
             channel.send(json.dumps(list(library.samples_s())).encode())
+        elif asked == BOTH:
+            channel.send(json.dumps([list(samples_s) for samples_s in library.samples_of_both_s()]).encode())
         else:
             library.be_used_otherwise()
             for output in library.outputs():

@@ -9,7 +9,7 @@ from math import prod
 from tunefarm_workers.call_timer import EVALUATOR, CacheFlush, CallTimer
 from tunefarm_workers.core_distance import CoreDistance
 from tunefarm_workers.core_sharing import doze
-from tunefarm_workers.library_order import LibraryOrder, TensorOrder
+from tunefarm_workers.library_order import LibraryOrder, RivalOrder, TensorOrder
 from tunefarm_workers.runtime_library import Held, Runtime
 from tunefarm_workers.sampling import calm_samples, middle
 from tunefarm_workers.thread_cores import place_on_cores
@@ -29,7 +29,7 @@ class WrongLibrary(Exception):
     """Raised for a library that is not the one that was meant."""
 
 
-def require_digest(contents: bytes, order: LibraryOrder) -> None:
+def require_digest(contents: bytes, order: LibraryOrder | RivalOrder) -> None:
     """Raise ``WrongLibrary`` unless ``contents`` are those of the library that ``order`` names."""
     if sha256(contents).hexdigest() != order.digest:
         raise WrongLibrary(f"{os.path.basename(order.library)} is not the library its manifest describes")  # noqa: PTH119
@@ -53,14 +53,13 @@ class LoadedLibrary:
             WrongLibrary: its digest is not the expected one.
             RuntimeFailed: it does not load.
         """
-        with open(order.library, "rb") as file:  # noqa: PTH123 - pathlib takes longer to import than this to run
-            contents = file.read()
-        require_digest(contents, order)
+        _require_whole(order)
         os.environ["TVM_NUM_THREADS"] = str(order.num_cores)
         place_on_cores(order.num_cores, runtime.function("runtime.config_threadpool"))
         self._runtime = runtime
         self._order = order
         self._module = runtime.load(order.library)
+        rival = self._rival_module(order.rival)
         runtime.function("runtime.NumThreads")()  # makes the threads where nothing has; sealed, it could not
         self._flush = CacheFlush(runtime.register) if order.cold_cache else None
         on_loaded()
@@ -69,6 +68,9 @@ class LoadedLibrary:
         self._spare: list[Held] = []
         self._tensors = [self._filled(tensor, inputs) for tensor in order.tensors]
         self._bind()
+        self._rival = None if order.rival is None else self._timer_of(rival, order.rival.entry, self._tensors)
+        if self._rival is not None:
+            self._rival.call()
 
     def call(self) -> None:
         """Call it once."""
@@ -117,18 +119,35 @@ class LoadedLibrary:
             rounds.append(self._round())
         return min(rounds, key=middle)
 
+    def samples_of_both_s(self) -> tuple[Sequence[float], Sequence[float]]:
+        """The same for this library and its rival, of rounds in turn, every other one begun by the rival.
+
+        It takes another round for as long as one of the two has not been twice about as fast as it ever was, so that
+        neither is judged by a state of the processor that the other one met only once.
+        """
+        assert self._rival is not None, "there is a rival"
+        timers, rounds = (self._timer, self._rival), ([self._round()], [_round_of(self._rival)])
+        while len(rounds[0]) < ROUNDS and not (len(rounds[0]) > 1 and all(map(_is_settled, rounds))):
+            doze()
+            for side in (1, 0) if len(rounds[0]) % 2 else (0, 1):
+                rounds[side].append(_round_of(timers[side]))
+        return min(rounds[0], key=middle), min(rounds[1], key=middle)
+
     def _round(self) -> Sequence[float]:
-        return calm_samples(self._timer.seconds_per_call, self._timer.seconds_per_call(1))
+        return _round_of(self._timer)
+
+    def _rival_module(self, rival: RivalOrder | None) -> Held | None:
+        if rival is None:
+            return None
+        _require_whole(rival)
+        return self._runtime.load(rival.library)
+
+    def _timer_of(self, module: Held | None, entry: str, tensors: list[Held]) -> CallTimer:
+        return CallTimer(module, entry, tensors, self._runtime.function(EVALUATOR), self._flush)
 
     def _bind(self) -> None:
         """Call with the present tensors from now on."""
-        self._timer = CallTimer(
-            self._module,
-            self._order.entry,
-            self._packed(),
-            self._runtime.function(EVALUATOR),
-            self._flush,
-        )
+        self._timer = self._timer_of(self._module, self._order.entry, self._packed())
 
     def _filled(self, tensor: TensorOrder, inputs: memoryview, shift: int = 0) -> Held:
         """A new tensor with its contents, which begin ``shift`` elements later and go on at their beginning.
@@ -155,3 +174,19 @@ class LoadedLibrary:
         pairs = list(zip(order.tensors, self._tensors, strict=True))
         self._module[order.pack_entry](*(held for tensor, held in pairs if tensor.name in packed), *packed.values())
         return [packed.get(tensor.name, held) for tensor, held in pairs]
+
+
+def _require_whole(order: LibraryOrder | RivalOrder) -> None:
+    """Raise ``WrongLibrary`` unless the file holds the library that ``order`` names."""
+    with open(order.library, "rb") as file:  # noqa: PTH123 - pathlib takes longer to import than this to run
+        require_digest(file.read(), order)
+
+
+def _round_of(timer: CallTimer) -> Sequence[float]:
+    return calm_samples(timer.seconds_per_call, timer.seconds_per_call(1))
+
+
+def _is_settled(rounds: Sequence[Sequence[float]]) -> bool:
+    """Whether two of the rounds are about as fast as the fastest."""
+    medians_s = sorted(map(middle, rounds))
+    return medians_s[1] <= AS_LIKELY * medians_s[0]
