@@ -1,8 +1,7 @@
 """A device that is lost while the winner is verified costs neither the trials nor, if it comes back, the job."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any
 
 import pytest
 
@@ -132,108 +131,6 @@ def test_a_schedule_that_loses_in_fresh_processes_is_timed_against_the_untuned_f
     assert (record.trace == UNTUNED) is is_untuned
     assert record.latency_s == min(340e-9, untuned_s)
     assert record.untuned_latency_s == untuned_s
-
-
-class CloseFarm(InstantFarm):
-    """Side by side the untuned function takes ``ratio`` times as long; in fresh processes what ``ratios`` say."""
-
-    def __init__(self, ratios: Sequence[float], ratio: float = 1.5) -> None:
-        super().__init__()
-        self._ratios = ratios
-        self._ratio = ratio
-        self._untuned_s = 0.0
-        self.beside: list[bool] = []
-
-    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
-        *timed, _ = super().compare(order, on_wait).results
-        self._untuned_s = self._ratio * max(each.latency_s for each in timed if isinstance(each, Timing))
-        return Comparison(results=(*timed, Timing(latency_s=self._untuned_s, samples_s=(self._untuned_s,))))
-
-    def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
-        self.beside.append(order.beside_untuned)
-        exported = super().export(order, on_wait)
-        assert isinstance(exported, Exported)
-        if order.trace == UNTUNED:
-            return exported.model_copy(update={"process_latencies_s": (self._untuned_s,) * 7})
-        pairs = zip(exported.process_latencies_s, self._ratios, strict=False)
-        return exported.model_copy(update={"untuned_latencies_s": tuple(own_s * ratio for own_s, ratio in pairs)})
-
-
-@pytest.mark.parametrize(
-    ("ratios", "is_untuned"),
-    [
-        pytest.param([1.05] * 7, False, id="slower"),
-        pytest.param([1.05] * 5 + [0.95] * 2, False, id="slower in most processes"),
-        pytest.param([1.05] * 4 + [0.95] * 3, True, id="slower in about half of them"),
-        pytest.param([1.0] * 7, True, id="as fast"),
-        pytest.param([0.95] * 7, True, id="faster"),
-    ],
-)
-def test_the_untuned_function_ships_where_it_is_as_fast_in_the_same_processes_whatever_its_size(
-    store: Store, tuner: Tuner, ratios: list[float], is_untuned: bool
-) -> None:
-    job, farm = tune_job(store, matmul(56), TRIALS), CloseFarm(ratios)
-    with tuner(lambda lease, job: farm):
-        wait_finished(store, job)
-    (record,) = store.records(TENANT)
-    assert (record.trace == UNTUNED) is is_untuned
-    assert farm.beside == ([True, False] if is_untuned else [True])
-    assert record.untuned_latency_s == pytest.approx(record.latency_s * (1.0 if is_untuned else 1.05))
-
-
-def test_an_untuned_function_that_cannot_be_as_fast_costs_nothing(store: Store, tuner: Tuner) -> None:
-    job, farm = tune_job(store, matmul(56), TRIALS), CloseFarm([], ratio=7.0)
-    with tuner(lambda lease, job: farm):
-        wait_finished(store, job)
-    assert farm.beside == [False]
-
-
-class BusyFarm(InstantFarm):
-    """Others have the device for ``load`` of the time, and fresh processes take up to twice as long."""
-
-    def __init__(self, load: float) -> None:
-        super().__init__()
-        self._load = load
-
-    def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
-        exported = super().export(order, on_wait)
-        assert isinstance(exported, Exported)
-        slower_s = tuple(each_s * (2 if self._load else 1) for each_s in exported.process_latencies_s[1:])
-        latencies_s = (exported.process_latencies_s[0], *slower_s)
-        return exported.model_copy(update={"process_latencies_s": latencies_s, "foreign_load": self._load})
-
-
-def test_a_record_that_was_taken_while_the_host_was_busy_says_so_and_is_timed_anew(store: Store, tuner: Tuner) -> None:
-    def told(load: float) -> tuple[dict[str, Any], str]:
-        job = tune_job(store, matmul(56), TRIALS)
-        with tuner(lambda lease, job: BusyFarm(load)):
-            wait_finished(store, job)
-        summary = summary_of(store, job.job_id)
-        return summary["tasks"][0], summary["message"]
-
-    first, _ = told(load=0.5)
-    (busy,) = store.records(TENANT)
-    assert (busy.foreign_load, busy.was_busy, first["was_busy"]) == (0.5, True, True)
-    assert busy.interval_s is not None
-    low_us, high_us = (1e6 * edge_s for edge_s in busy.interval_s)
-    assert f"taken while the host was busy: {low_us:.4g} - {high_us:.4g} us" in busy.status_reason
-
-    again, message = told(load=0.5)
-    assert (again["record_id"], again["trials"], again["was_busy"]) == (busy.record_id, 0, True)
-    assert "as it is now" in message
-
-    anew, message = told(load=0.0)
-    assert (anew["trials"], anew["answered_from_store"], anew["was_busy"]) == (0, False, False)
-    assert anew["best_latency_s"] < busy.latency_s
-    assert anew["artifact_id"]
-    assert "was timed anew" in message
-    retracted = store.record(TENANT, busy.record_id)
-    assert retracted.status is RecordStatus.RETRACTED
-    assert retracted.status_reason == f"taken while the host was busy; timed anew as record {anew['record_id']}"
-
-    last, message = told(load=0.5)
-    assert (last["record_id"], last["answered_from_store"]) == (anew["record_id"], True)
-    assert message == "answered from the store"
 
 
 TWO_KINDS_S = [1.0] * 7 + [2.0] * 8

@@ -1,7 +1,5 @@
 """One protocol is timed alike wherever time is taken: in the search, side by side, in fresh processes."""
 
-import statistics
-
 import pytest
 import tvm
 from tvm import te
@@ -69,8 +67,8 @@ def test_caches_are_cold_wherever_time_is_taken(running: RunningFarm) -> None:
             assert isinstance(measured, Timing)
             assert isinstance(compared, Timing)
             assert isinstance(exported, Exported), exported
-            latencies_s = (measured.latency_s, compared.latency_s, min(exported.process_latencies_s))
+            latencies_s = (min(measured.samples_s), min(compared.samples_s), min(exported.process_latencies_s))
             for taken, latency_s in zip(took_s[protocol_id], latencies_s, strict=True):
                 taken.append(latency_s)
     pairs = zip(took_s[HOT_CACHE.protocol_id], took_s[COLD_CACHE.protocol_id], strict=True)
-    assert all(statistics.median(hot_s) < statistics.median(cold_s) for hot_s, cold_s in pairs), took_s
+    assert all(min(hot_s) < min(cold_s) for hot_s, cold_s in pairs), took_s

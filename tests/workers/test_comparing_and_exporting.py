@@ -21,6 +21,7 @@ from tunefarm_schemas.trace import Trace
 from tunefarm_schemas.workload import TensorArgument
 from tunefarm_workers import export
 
+ONE_CORE = '{"kind":"llvm","num-cores":1}'
 ROUNDS = 5
 """Other work on the host disturbs one side or the other. A farm that times something else does so in every round."""
 
@@ -215,7 +216,7 @@ def test_the_untuned_function_is_timed_in_the_same_fresh_processes_where_that_is
     running: RunningFarm,
 ) -> None:
     module = workloads.matmul()
-    opened = running.open(module)
+    opened = running.open(module, target=ONE_CORE)
     order = ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3)
     alone = running.farm.export(order)
     beside = running.farm.export(order.model_copy(update={"beside_untuned": True}))
