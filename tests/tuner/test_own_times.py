@@ -9,17 +9,19 @@ from tests.store.sample import TENANT, leased
 from tests.tuner import instant_farm
 from tests.tuner.conftest import instant_farms, state_of, wait_finished, wait_for
 from tests.tuner.instant_farm import InstantFarm, latency_of
-from tests.tuner.test_effort_left import run_that_spent
+from tests.tuner.test_effort_left import SEED, candidate, run_that_spent
 from tests.tuner.test_exploration_run import take, timing
 from tests.tuner.test_searching import matmul, tune_job, without_postprocessors
 from tests.tuner.test_service import summary_of
 from tunefarm.job_text import job_text, task_text
 from tunefarm_schemas.job import JobState
-from tunefarm_schemas.measurement import Measurement
+from tunefarm_schemas.measurement import Measurement, Stages
 from tunefarm_schemas.trace import Trace
 from tunefarm_services.store import Store
+from tunefarm_services.tuner.dispatching import dispatch_of
 from tunefarm_services.tuner.exploration_run import ROUGH_GRAIN_S
 from tunefarm_services.tuner.job_run import JobRun
+from tunefarm_services.tuner.search_messages import KnownTrial
 from tunefarm_services.tuner.zygotes import Zygotes
 
 Tuner = Callable[..., object]
@@ -62,8 +64,18 @@ def test_a_resumed_job_counts_the_trials_of_all_its_runs(store: Store, watcher: 
     text = job_text(summary)
     assert f"40 trials over all runs, {last['trials_in_run']} in the latest (40 in the store)" in text
     assert "in the latest run of it" in text
-    looks = [event.data for event in watcher.events(TENANT, job.job_id) if event.kind == "progress"]
-    assert looks[-1]["trials_budget"] == 40
+
+
+def test_progress_counts_the_trials_of_earlier_runs(store: Store) -> None:
+    run = run_that_spent(3)
+    for number in range(3):
+        dispatch = dispatch_of(candidate(run, number, SEED), fence=1)
+        measured = Measurement.answering(dispatch, timing(1e-5), Stages())
+        run.remember(KnownTrial(candidate=dispatch.candidate, measurement=measured), is_of_job=number > 0)
+    job = tune_job(store, matmul(16), 10)
+    progress = JobRun(job, leased(store, job), [run], time.time()).progress("searching")
+    # Two of the three were this job's; the third was another's, and is spent as well.
+    assert (progress.trials_done, progress.trials_budget) == (2, 9)
 
 
 def test_trials_of_another_job_are_not_counted(store: Store, tuner: Tuner) -> None:
