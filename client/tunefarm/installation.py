@@ -16,7 +16,7 @@ def open_store(settings: Settings, *, create: bool = True, upgrade: bool = False
     A home that was made for a store which cannot be opened does not stay.
     """
     home = settings.home.expanduser()
-    was_there = home.exists()
+    was_there = _exists(home)
     if create or was_there:
         private_folder(settings, ".")
     try:
@@ -37,9 +37,14 @@ def open_store(settings: Settings, *, create: bool = True, upgrade: bool = False
 def has_store(settings: Settings) -> bool:
     """Whether there may be a store: not where its database is a file that does not exist."""
     file = database_file(settings)
+    return file is None or _exists(file)
+
+
+def _exists(path: Path) -> bool:
+    """Whether a path may lead somewhere. What cannot be looked at may: opening it says what is wrong."""
     try:
-        return file is None or file.exists()
-    except OSError:  # opening it says what is wrong
+        return path.exists()
+    except OSError:
         return True
 
 
