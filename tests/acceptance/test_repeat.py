@@ -5,6 +5,7 @@ from collections import Counter
 from contextlib import closing
 
 from tests.acceptance.command import Tunefarm
+from tests.quiet_records import as_on_a_quiet_host
 
 WORDS = ("builtin:matmul:64x64x64", "--target", "host:1")
 
@@ -14,6 +15,7 @@ def test_the_same_again_costs_nothing_more_costs_the_difference_and_fresh_costs_
     assert first["trials"] == 6
     assert not first["answered_from_store"]
 
+    as_on_a_quiet_host(tunefarm.home)
     orders = orders_sent(tunefarm)
     repeat = tunefarm.tune(*WORDS, "--trials", "6")
     task = repeat["tasks"][0]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.client.programs import special_functions
+from tests.quiet_records import as_on_a_quiet_host
 from tunefarm.input_option import inputs_of_python, inputs_of_texts
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.input_spec import InputExample, InputSpec
@@ -123,7 +124,7 @@ def test_bad_inputs_are_refused_before_there_is_a_job(tunefarm: Run, programs: P
 
 @pytest.mark.faults
 def test_a_function_is_tuned_on_its_own_inputs_and_its_artifact_is_checked_on_them(
-    tunefarm: Run, programs: Path, tmp_path: Path
+    tunefarm: Run, programs: Path, home: Path, tmp_path: Path
 ) -> None:
     np.save(tmp_path / "example.npy", np.full((64, 64), 7.5, np.float32))
     module = str(programs / "special_functions.py:logarithm")
@@ -140,6 +141,7 @@ def test_a_function_is_tuned_on_its_own_inputs_and_its_artifact_is_checked_on_th
     assert run.code == 0, run.err
     assert json.loads(run.out)["worst_error"] <= 1.0
     # The same function on other inputs is the same question.
+    as_on_a_quiet_host(home)
     again = tunefarm("tune", module, "--input", "A=uniform:6:9", "--trials", "4", "--json")
     assert again.code == 0, again.err
     assert json.loads(again.out)["tasks"][0]["answered_from_store"]

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.quiet_records import as_on_a_quiet_host
+
 TARGET = ("--target", "host:1")
 PROGRAM = """
 @I.ir_module
@@ -28,11 +30,14 @@ def written(path: Path, *, between: str, row: str, column: str) -> str:
     return str(path)
 
 
-def test_a_renamed_function_is_answered_from_the_store(tunefarm: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_renamed_function_is_answered_from_the_store(
+    tunefarm: Callable[..., Any], home: Path, tmp_path: Path
+) -> None:
     first = written(tmp_path / "first.py", between="B", row="i", column="j")
     second = written(tmp_path / "second.py", between="tripled", row="row", column="column")
     ended = tunefarm("tune", first, "--trials", "2", *TARGET, "--json")
     assert ended.code == 0, ended.err
+    as_on_a_quiet_host(home)
     before = json.loads(tunefarm("records", "best", first, *TARGET, "--json").out)
     assert before[0]["match"] == "exact"
     ended = tunefarm("tune", second, "--trials", "2", *TARGET, "--json")

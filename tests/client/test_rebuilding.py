@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.libraries.hostile import MARKED, linked
+from tests.quiet_records import as_on_a_quiet_host
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.kernel_library.check import refusal_of
 
@@ -76,5 +77,6 @@ def test_the_same_tune_builds_a_spoilt_library_again(tunefarm: Run, home: Path, 
         assert refusal_of(library.read_bytes()) is None, spoil
     ran = tunefarm("artifact", "run", str(tmp_path / "link_as_before"), "--json")
     assert ran.code == 0, ran.err
+    as_on_a_quiet_host(home)
     last = tunefarm(*TUNE)
     assert json.loads(last.out)["tasks"][0]["answered_from_store"], last.out

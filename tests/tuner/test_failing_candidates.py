@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.search.test_workload import OutputsReadAgain
+from tests.search.test_workload import outputs_read_again
 from tests.store.sample import TENANT
 from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm
@@ -57,7 +57,7 @@ def test_the_reasons_are_counted_and_the_first_is_shown(store: Store, tuner: Tun
 def test_a_job_whose_schedules_are_all_refused_says_which_postprocessor_refuses_them(
     store: Store, tuner: Tuner
 ) -> None:
-    job = tune_job(store, workload_of(OutputsReadAgain, "decomposed"), TRIALS)
+    job = tune_job(store, workload_of(outputs_read_again(), "decomposed"), TRIALS)
     with tuner(lambda lease, job: InstantFarm()):
         wait_finished(store, job)
     ended = store.job(TENANT, job.job_id)

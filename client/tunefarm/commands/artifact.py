@@ -61,7 +61,9 @@ def run(
     """Check an artifact's library, compare what it computes with the untuned function, and time it."""
     from tunefarm.artifact_folder import library_name, read_artifact, read_workload
     from tunefarm.artifact_trial import try_and_compare, try_artifact
+    from tunefarm_services.telemetry.logs import warn_on_standard_error
 
+    warn_on_standard_error()
     manifest, library, place = read_artifact(folder, callee)
     module_json = read_workload(place, manifest)
     if module_json is None:
