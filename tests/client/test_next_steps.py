@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.command import HANG_S
+from tests.quiet_records import as_on_a_quiet_host
 from tunefarm.artifact_folder import MANIFEST_NAME
 from tunefarm.next_step import at_service, building, loading, watching
 from tunefarm_schemas.artifact import ArtifactManifest
@@ -44,6 +45,7 @@ def test_the_closing_lines_lead_from_a_program_to_its_kernel(
 ) -> None:
     ended = tunefarm("tune", "builtin:matmul:64x64x64", "--trials", "4")
     assert ended.code == 0, ended.err
+    as_on_a_quiet_host(Path(environment["TUNEFARM_HOME"]))
     assert "next:" not in ended.out
     said, commands = ended.err, []
     for _ in range(2):

@@ -3,6 +3,7 @@
 import base64
 import json
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -171,14 +172,16 @@ def test_a_full_disk_is_told(environment: dict[str, str], tmp_path: Path) -> Non
     assert "Traceback" not in ended.stderr
 
 
-def test_a_second_ctrl_c_ends_at_once_and_leaves_no_process(environment: dict[str, str], tmp_path: Path) -> None:
+def test_ctrl_c_on_a_command_that_stops_ends_it_at_once_and_leaves_no_process(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
     environment["TUNEFARM_HOME"] = str(tmp_path / "ended")
     words = ["-m", "tunefarm.command_line", "tune", "builtin:matmul:96x96x96", "--trials", "4000"]
     command = pexpect.spawn(sys.executable, words, env=environment, timeout=HANG_S)
     command.expect(r"best \d")
     family = psutil.Process(command.pid).children(recursive=True)
     assert family
-    command.sendintr()
+    command.kill(signal.SIGTERM)
     command.expect("stopping")
     command.sendintr()
     command.expect(pexpect.EOF)
@@ -198,6 +201,8 @@ def test_ctrl_c_in_a_terminal_keeps_everything_and_resume_goes_on(
     shell.expect("prompt> ")
     shell.sendline(command)
     shell.expect(r"best \d")
+    shell.sendintr()
+    shell.expect("ending the search")
     shell.sendintr()
     shell.expect("stopping")
     shell.expect(r"tune --resume (\w+)")

@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from tests.store.sample import DEVICE, TENANT, leased, put_job, put_task, spec
 from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.farm_message import MESSAGE_VERSION
 from tunefarm_schemas.job import JobOutcome, JobState
 from tunefarm_schemas.lane import Lane, LaneRequest, LaneState
 from tunefarm_schemas.processor import Processor
@@ -25,7 +26,7 @@ def lane(lane_id: str = "host/0", state: LaneState = LaneState.READY, **changes:
         "code_generator": "tvm+llvm",
         "kind": "cpu",
         "tvm_version": "0.27.0",
-        "protocol_version": 1,
+        "protocol_version": MESSAGE_VERSION,
         "software_version": "0.1.0",
         "state": state,
         "reason": "",

@@ -14,6 +14,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.quiet_records import as_on_a_quiet_host
 from tests.servers.command_server import ROOT, Ended, run_command
 from tests.servers.processes import assert_gone
 from tests.service.conftest import Service, module_json
@@ -47,6 +48,7 @@ def test_a_job_is_tuned_over_http_from_module_to_library(service: Service) -> No
     lanes = service.get("/v1/devices")["items"]
     assert len(lanes) == 1
     # The same again is answered from the store.
+    as_on_a_quiet_host(service.home)
     (again,) = service.finish(service.submit(module_json(64), 8, target="host:1"))
     assert (again["outcome"], again["message"]) == ("succeeded", "answered from the store")
     measured = service.post("/v1/jobs", {"kind": "measure", "modules": [{"module": module_json(n)} for n in (32, 48)]})
@@ -81,7 +83,9 @@ def test_all_threads_share_one_heap_so_that_a_service_of_months_does_not_grow(se
 def test_garbage_is_collected_although_nothing_is_asked() -> None:
     program = """
 import gc, time, weakref
+from tests.quiet_records import as_on_a_quiet_host
 from tunefarm.serving.api_server import collect_now_and_then
+from tests.quiet_records import as_on_a_quiet_host
 
 class Cycle:
     def __init__(self):

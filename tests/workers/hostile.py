@@ -15,6 +15,7 @@ import numpy as np
 
 import tunefarm_workers.candidate as candidate
 import tunefarm_workers.comparison_child as comparison_child
+import tunefarm_workers.kernel as kernel
 import tunefarm_workers.link_child as link_child
 import tunefarm_workers.reference as reference
 from tests.sandbox.attacks import tried
@@ -42,7 +43,7 @@ def arm() -> None:
 
     preload()
     candidate.replay = comparison_child.replay = replay
-    candidate.CallTimer = comparison_child.CallTimer = HostileTimer
+    kernel.CallTimer = HostileTimer
     GuardedTensor.contents = contents
     reference._Form.run = run_and_damage
     reference._seconds_of = seconds_of_sealed

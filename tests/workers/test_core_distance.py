@@ -14,7 +14,7 @@ from tunefarm_workers.near_cores import NearCores
 
 SHORT_S = 20e-6
 APART = """
-import ctypes, os, statistics, sys
+import ctypes, os, statistics, sys, time
 os.environ["TVM_NUM_THREADS"] = "2"
 from tunefarm_workers.core_distance import CoreDistance
 from tunefarm_workers.runtime_library import Runtime
@@ -23,7 +23,10 @@ from tunefarm_workers.thread_cores import place_on_cores
 runtime = Runtime(*runtime_paths())
 place_on_cores(2, runtime.function("runtime.config_threadpool"))
 distance = CoreDistance(runtime.library)
-looks = [distance.ratio() for _ in range(10)]
+looks = []
+until_s = time.monotonic() + 20.0
+while len(looks) < 10 or (min(looks) >= 1000 and time.monotonic() < until_s):
+    looks.append(distance.ratio())
 print(statistics.median(looks), min(looks))
 """
 
