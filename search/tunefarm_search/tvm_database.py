@@ -143,9 +143,10 @@ class DatabaseReader:
     def _applied(self, known: _Known, target: Target, steps: Any) -> Trace:
         try:
             trace = Trace.from_json(steps)
+            trace_id = trace.trace_id  # of UTF-8, which halves of surrogate pairs have no form in
         except (ValueError, TypeError, RecursionError) as error:
             raise LineRefused("its trace is not one") from error
-        key = (known.workload.workload_id, f"{target.kind} {triple_of(target)}", trace.trace_id)
+        key = (known.workload.workload_id, f"{target.kind} {triple_of(target)}", trace_id)
         if key not in self._traces:
             self.before_tvm(None)
             self._traces[key] = self._reason_against(known, target, steps)

@@ -264,6 +264,7 @@ def lines() -> Iterator[Hostile]:
     yield Hostile("two megabytes", "[0," + " " * (2 << 20) + "[]]")
     yield Hostile("an empty line", "")
     yield Hostile("a trace that is a number", record_line(7))
+    yield Hostile("half a surrogate pair", record_line([[["GetSBlock", [], ["\ud800", "main"], ["b0"]]], []]))
     yield Hostile("an index map that holds itself", record_line(_layout_trace(CYCLE, None)))
     yield Hostile("a trace of numbers", record_line([[1, 2], [3]]))
 
