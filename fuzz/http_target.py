@@ -122,11 +122,7 @@ class HttpTarget:
     def _known_ids(self) -> dict[bytes, bytes]:
         """What the service has after a job and a record were sent, by the names that paths give them."""
         found: dict[bytes, bytes] = {}
-        for path, names in {
-            "/v1/jobs": ("job_id",),
-            "/v1/records": ("record_id",),
-            "/v1/uploads": ("upload_id",),
-        }.items():
+        for path, name in {"/v1/jobs": "job_id", "/v1/records": "record_id", "/v1/uploads": "upload_id"}.items():
             body = self._bodies[path].encode()
             headers = ("Authorization: Bearer " + self._token, "Content-Type: application/json")
             head = self._head("POST", path, *headers, f"Content-Length: {len(body)}")
@@ -134,9 +130,8 @@ class HttpTarget:
             if status not in {200, 201, 202}:
                 raise RuntimeError(f"{path} answered {status}: {answer[:500]!r}")
             told = json.loads(answer)
-            found |= {f"KNOWN-{name}".encode(): str(told[name]).encode() for name in names}
-            for name, value in told.get("key", {}).items():
-                found[f"KNOWN-{name}".encode()] = str(value).encode()
+            ids = {name: told[name], **told.get("key", {})}
+            found |= {f"KNOWN-{each}".encode(): str(value).encode() for each, value in ids.items()}
         return found
 
     def _harm(self) -> str | None:

@@ -22,12 +22,14 @@ USERS: Final = (ROOT, ORDINARY) if os.geteuid() == 0 else (ORDINARY,)
 ORDINARY_ID: Final = 12345 if os.geteuid() == 0 else os.geteuid()
 
 # The interpreter of these tests may lie below a folder that only root can enter: reading it is the capability kept.
-_BECOMING_ORDINARY: Final = """
+BECOME_ORDINARY: Final = f"""
 import os, sys
 from tunefarm_sandbox.process_user import CAP_DAC_READ_SEARCH, give_up_root
-give_up_root(int(sys.argv[1]), kept_capabilities=(CAP_DAC_READ_SEARCH,), across_exec=True)
-os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
+if os.geteuid() == 0:
+    give_up_root({ORDINARY_ID}, kept_capabilities=(CAP_DAC_READ_SEARCH,), across_exec=True)
 """
+"""Python that lets the process that runs it go on as an ordinary user, and the programs that it starts."""
+_AND_RUN: Final = "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
 
 
 def start_server(preload: Sequence[str], user: str, environment: Mapping[str, str]) -> ForkServer:
@@ -42,7 +44,7 @@ def start_server(preload: Sequence[str], user: str, environment: Mapping[str, st
     output = CapturedOutput()
     server = ["-P", "-m", "tunefarm_sandbox.server", str(far), str(os.getpid()), *preload]
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", _BECOMING_ORDINARY, str(ORDINARY_ID), *server],
+        [sys.executable, "-P", "-c", BECOME_ORDINARY + _AND_RUN, *server],
         stdin=subprocess.DEVNULL,
         stdout=output.fileno(),
         stderr=output.fileno(),

@@ -19,8 +19,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -101,26 +101,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{'':24}{'':16}{'requests':>9}{'failed':>8}{'p50 ms':>8}{'p99 ms':>8}{'longest':>9}")
             failed = _watched("nobody else", attacked.port, secrets["alice"], options.seconds)
             for name in options.attacks:
-                attackers = [
-                    multiprocessing.Process(target=_attack, args=(name, attacked), daemon=True)
-                    for _ in range(_ATTACKERS)
-                ]
-                for attacker in attackers:
-                    attacker.start()
-                try:
+                with _attack(name, attacked):
                     time.sleep(2.0)
                     failed += _watched(name, attacked.port, secrets["alice"], options.seconds)
-                finally:
-                    for attacker in attackers:
-                        attacker.kill()
-                        attacker.join()
                 time.sleep(3.0)
         finally:
             service.stop()
     return 0 if failed == 0 else 1
 
 
-def _attack(name: str, attacked: Attacked) -> None:
+@contextmanager
+def _attack(name: str, attacked: Attacked) -> Iterator[None]:
+    attackers = [
+        multiprocessing.Process(target=_attack_behind_others, args=(name, attacked), daemon=True)
+        for _ in range(_ATTACKERS)
+    ]
+    for attacker in attackers:
+        attacker.start()
+    try:
+        yield
+    finally:
+        for attacker in attackers:
+            attacker.kill()
+            attacker.join()
+
+
+def _attack_behind_others(name: str, attacked: Attacked) -> None:
     os.nice(19)
     ATTACKS[name](attacked)
 

@@ -38,11 +38,8 @@ def task_text(task: Mapping[str, Any], numpy_latency_s: float | None = None) -> 
     """One task: untuned, tuned, numpy, what else was timed, and what it took."""
     best_s, untuned_s = task.get("best_latency_s"), task.get("untuned_latency_s")
     lines = [visible_line(str(task.get("name"))), f"  untuned  {latency_text(untuned_s)}"]
-    spread, gain = (
-        interval_text(task.get("interval_s"), was_busy=bool(task.get("was_busy"))),
-        gain_text(untuned_s, best_s),
-    )
-    lines.append(f"  tuned    {latency_text(best_s)}{spread}{gain}")
+    spread = interval_text(task.get("interval_s"), was_busy=bool(task.get("was_busy")))
+    lines.append(f"  tuned    {latency_text(best_s)}{spread}{gain_text(untuned_s, best_s)}")
     lines += [f"    {name:<16}  {time_text(time)}" for name, time in named_times(task)]
     if numpy_latency_s is not None:
         faster = ratio_text(numpy_latency_s, best_s)

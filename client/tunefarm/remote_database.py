@@ -214,13 +214,14 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
     def _as_tvm(self, records: Iterable[ours.TuningRecord], workload: Any) -> Iterator[TuningRecord]:
         """TVM's records on TVM's workload; without those whose traces do not apply to it."""
         arguments = ArgInfo.from_entry_func(workload.mod, False)
-        normalised = next((tvm.ir.load_json(each.module_json) for each in workloads_of(workload.mod)), workload.mod)
+        normalised = next(workloads_of(workload.mod), None)
+        module_json = str(tvm.ir.save_json(workload.mod)) if normalised is None else normalised.module_json
         for record in records:
             target = self._target(record.key.target_id)
             if TENSORIZES in record.trace.text:
                 # Takes seconds, and registers the intrinsics that such a trace names.
                 importlib.import_module("tvm.s_tir.tensor_intrin")
-            if not self._is_permitted(str(tvm.ir.save_json(normalised)), record):
+            if not self._is_permitted(module_json, record):
                 continue
             try:
                 schedule = Schedule(workload.mod)

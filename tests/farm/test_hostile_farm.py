@@ -11,7 +11,7 @@ import pytest
 from tests.farm.conftest import PATIENT
 from tests.farm.workers import PATIENT_S, START, Worker, await_ready, gather, lane_of, registrar
 from tests.foreign import corpus
-from tests.server_of_user import ORDINARY, ORDINARY_ID, ROOT, USERS, give_to
+from tests.server_of_user import BECOME_ORDINARY, ORDINARY, ORDINARY_ID, ROOT, USERS, give_to
 from tests.servers.redis_server import RedisServer
 from tests.workers import workloads
 from tests.workers.measuring import message_of, misdeed, reason_of
@@ -33,13 +33,6 @@ from tunefarm_services.tuner.celery_farm import CeleryFarm
 from tunefarm_services.tuner.celery_farm_pool import LanePool
 
 LANE = "tests.farm.hostile_lane:build"
-# The interpreter of these tests may lie below a folder that only root can enter: reading it is the capability kept.
-BECOME_ORDINARY = f"""
-import os
-from tunefarm_sandbox.process_user import CAP_DAC_READ_SEARCH, give_up_root
-if os.geteuid() == 0:
-    give_up_root({ORDINARY_ID}, kept_capabilities=(CAP_DAC_READ_SEARCH,), across_exec=True)
-"""
 WITHIN_S = 180.0
 SLOW = {ROOT: pytest.mark.faults}
 """Whose lane is left to the slower suite."""

@@ -35,19 +35,24 @@ def opened(running: RunningFarm, module: tvm.IRModule, protocol_id: str, name: s
     return name
 
 
+def least_times_s(running: RunningFarm, exploration_id: str, processes: int) -> tuple[float, float, float]:
+    """The least that was seen of the unchanged function as a candidate, beside others, and in fresh processes."""
+    measured = running.measure(exploration_id, UNCHANGED, Purpose.VERIFY).result
+    order = ComparisonOrder(exploration_id=exploration_id, traces=(UNCHANGED,), seconds_each=0.02)
+    (compared,) = running.farm.compare(order).results
+    exported = running.farm.export(ExportOrder(exploration_id=exploration_id, trace=UNCHANGED, processes=processes))
+    assert isinstance(measured, Timing)
+    assert isinstance(compared, Timing)
+    assert isinstance(exported, Exported), exported
+    return min(measured.samples_s), min(compared.samples_s), min(exported.process_latencies_s)
+
+
 @pytest.mark.parametrize("protocol_id", [COLD_CACHE.protocol_id, HOT_CACHE.protocol_id])
 def test_a_brief_kernel_takes_the_same_wherever_it_is_timed(running: RunningFarm, protocol_id: str) -> None:
     exploration_id = opened(running, tiny(), protocol_id, f"tiny {protocol_id}")
     ratios = []
     for _ in range(ROUNDS):
-        measured = running.measure(exploration_id, UNCHANGED, Purpose.VERIFY).result
-        order = ComparisonOrder(exploration_id=exploration_id, traces=(UNCHANGED,), seconds_each=0.02)
-        (compared,) = running.farm.compare(order).results
-        exported = running.farm.export(ExportOrder(exploration_id=exploration_id, trace=UNCHANGED, processes=2))
-        assert isinstance(measured, Timing)
-        assert isinstance(compared, Timing)
-        assert isinstance(exported, Exported), exported
-        least_s = (min(measured.samples_s), min(compared.samples_s), min(exported.process_latencies_s))
+        least_s = least_times_s(running, exploration_id, processes=2)
         ratios.append(max(least_s) / min(least_s))
         if ratios[-1] < ALIKE:
             break
@@ -60,14 +65,7 @@ def test_caches_are_cold_wherever_time_is_taken(running: RunningFarm) -> None:
         exploration_id = opened(running, wide(), protocol_id, f"wide {protocol_id}")
         took_s[protocol_id] = [[], [], []]
         for _ in range(ROUNDS):
-            measured = running.measure(exploration_id, UNCHANGED, Purpose.VERIFY).result
-            order = ComparisonOrder(exploration_id=exploration_id, traces=(UNCHANGED,), seconds_each=0.02)
-            (compared,) = running.farm.compare(order).results
-            exported = running.farm.export(ExportOrder(exploration_id=exploration_id, trace=UNCHANGED, processes=1))
-            assert isinstance(measured, Timing)
-            assert isinstance(compared, Timing)
-            assert isinstance(exported, Exported), exported
-            latencies_s = (min(measured.samples_s), min(compared.samples_s), min(exported.process_latencies_s))
+            latencies_s = least_times_s(running, exploration_id, processes=1)
             for taken, latency_s in zip(took_s[protocol_id], latencies_s, strict=True):
                 taken.append(latency_s)
     pairs = zip(took_s[HOT_CACHE.protocol_id], took_s[COLD_CACHE.protocol_id], strict=True)

@@ -7,9 +7,8 @@ from typing import Any
 
 from tunefarm.artifact_folder import write_artifact
 from tunefarm.kernel_loading import load_kernel
-from tunefarm.named_id import RECORD_ID_LENGTH
 from tunefarm.remote.paging import listed
-from tunefarm.remote.record_calls import record
+from tunefarm.remote.record_calls import whole_record_id
 from tunefarm.remote.request import Flow, Reply, Request
 from tunefarm.remote.workload_calls import workload_module
 from tunefarm_schemas.artifact import ArtifactManifest
@@ -78,8 +77,7 @@ def artifact_of_record(record_id: str) -> Flow[RemoteArtifact]:
     Raises:
         BadInput: the record has none, because it was never verified.
     """
-    if len(record_id) < RECORD_ID_LENGTH:
-        record_id = (yield from record(record_id)).record_id
+    record_id = yield from whole_record_id(record_id)
     found = yield from artifacts(record_id, limit=1)
     if not found:
         raise BadInput("record", f"{record_id} was never built.", "Tune its workload: tunefarm submit MODULE")

@@ -32,6 +32,13 @@ def _record(record_id: str) -> Flow[TuningRecord]:
     return reply.read(TuningRecord)
 
 
+def whole_record_id(record_id: str) -> Flow[str]:
+    """The id that begins with ``record_id``; a whole one costs no request."""
+    if len(record_id) >= RECORD_ID_LENGTH:
+        return record_id
+    return (yield from record(record_id)).record_id
+
+
 def records(
     workload_id: str | None = None,
     target_id: str | None = None,
@@ -127,8 +134,8 @@ def database_export(
     """The named records, or all verified ones of the stable ABI, as the text of a TVM database's two files."""
     whole_ids = []
     for record_id in record_ids:
-        is_whole = len(record_id) >= RECORD_ID_LENGTH
-        whole_ids.append(record_id if is_whole else (yield from record(record_id)).record_id)
+        whole_id = yield from whole_record_id(record_id)
+        whole_ids.append(whole_id)
     body: dict[str, Any] = {"record_ids": whole_ids, "include_claimed": include_claimed}
     if workload_id is not None:
         body["workload_id"] = workload_id
