@@ -13,15 +13,15 @@ from typing import Any
 
 from benchmarks.farm_tuning import tune_on
 from benchmarks.workload_module import workload_module
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.device import HOT_CACHE
+from tunefarm_schemas.farm.device import HOT_CACHE
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_search.tvm_loading import LOAD_TVM
+from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.cuda.cuda_farm import CudaFarm
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
 from tunefarm_workers.cuda.gpu_target import target_of_gpu
-from tunefarm_workers.device_session.preload import PRELOAD
+from tunefarm_workers.session.device.preload import PRELOAD
 
 _READY_S = 300.0
 _MATMUL_EXTENT = 1024
@@ -74,7 +74,7 @@ def main() -> int:
 
 def run(settings: CudaSettings, trials: int, extent: int) -> CudaCheck:
     """Tune both functions. Raises ``BadInput`` when the device cannot be used."""
-    from tunefarm_search.target import canonical_target, host_target
+    from tunefarm_search.tvm.target import canonical_target, host_target
 
     with ForkServer.start([LOAD_TVM, PRELOAD]) as zygote, tempfile.TemporaryDirectory(prefix="cuda-check-") as folder:
         if not zygote.ready(_READY_S):
@@ -104,7 +104,7 @@ def run(settings: CudaSettings, trials: int, extent: int) -> CudaCheck:
 def _checked(
     farm: CudaFarm, zygote: ForkServer, name: str, module: Any, target: Any, trials: int, library_s: float | None
 ) -> CheckedWorkload:
-    from tunefarm_search.workload import workload_of
+    from tunefarm_search.tvm.workload import workload_of
 
     began_s = time.monotonic()
     workload = workload_of(module, name=name)

@@ -26,20 +26,20 @@ from benchmarks.farm_servers import running_redis
 from benchmarks.farm_tuning import tune_on
 from benchmarks.machine import this_machine
 from benchmarks.workload_module import workload_module
-from tunefarm.zygote import start_zygote
-from tunefarm_sandbox.fork_server import Child, ForkServer
-from tunefarm_schemas.device import HOT_CACHE, Device
+from tunefarm.startup.zygote import start_zygote
+from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
+from tunefarm_schemas.farm.device import HOT_CACHE, Device
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.workload import Workload
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.tuner.celery_farm import CeleryFarm
-from tunefarm_services.tuner.celery_farm_pool import LanePool
-from tunefarm_services.tuner.lane_registrar import LaneRegistrar
-from tunefarm_services.tuner.ports import Farm
-from tunefarm_services.tuner.summary import JobSummary
-from tunefarm_workers.local_farm import LocalFarm
+from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
+from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
+from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
+from tunefarm_services.tuner.farm.ports import Farm
+from tunefarm_services.tuner.job.summary import JobSummary
+from tunefarm_workers.lane.local_farm import LocalFarm
 
 ROOT: Final = Path(__file__).parents[1]
 READY_S: Final = 60.0
@@ -211,8 +211,8 @@ def main() -> None:
 
 def _job(name: str, cores: int) -> tuple[Workload, Target]:
     from benchmarks.host_target import host_target
-    from tunefarm_search.target import canonical_target
-    from tunefarm_search.workload import workload_of
+    from tunefarm_search.tvm.target import canonical_target
+    from tunefarm_search.tvm.workload import workload_of
 
     return workload_of(workload_module(name), name=name), canonical_target(host_target(cores)).target
 

@@ -5,12 +5,12 @@ from uuid import uuid4
 
 from benchmarks.simulated_lane import CODE_GENERATOR, simulated_device
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.job import Effort, ExplorationKey, JobSpec
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.workload import Task, Workload
+from tunefarm_schemas.tuning.job import Effort, ExplorationKey, JobSpec
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.workload import Task, Workload
 from tunefarm_services.store import LOCAL_TENANT, Store
-from tunefarm_services.store.lease import Lease
-from tunefarm_services.tuner.exploration_run import ExplorationRun
+from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 
 MODULE_BYTES: Final = 20_000
 """Of a usual module of one function as JSON."""

@@ -28,22 +28,22 @@ from benchmarks.farm_scaling_meter import Meter, TimedStore
 from benchmarks.farm_servers import empty_database, running_redis
 from benchmarks.simulated_lane import CODE_GENERATOR, ROOM, SECONDS, simulated_device
 from tunefarm_schemas.frozen import canonical_json
-from tunefarm_schemas.measurement import Candidate, CandidateOrigin, Dispatch
-from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Dispatch
+from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.store.lease import Lease
-from tunefarm_services.tuner.celery_farm import CeleryFarm
-from tunefarm_services.tuner.celery_farm_pool import LanePool
-from tunefarm_services.tuner.dispatching import dispatch_of
-from tunefarm_services.tuner.lane_registrar import LaneRegistrar
-from tunefarm_services.tuner.search_session import COMMITS_APART_S
+from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
+from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
+from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
+from tunefarm_services.tuner.search.dispatching import dispatch_of
+from tunefarm_services.tuner.search.search_session import COMMITS_APART_S
 
 ROOT: Final = Path(__file__).parents[1]
 WARM_UP: Final = 256
 START: Final = """
 import sys
-from tunefarm.worker_start import start_worker
+from tunefarm.server.worker_start import start_worker
 sys.exit(start_worker({}, keep_trying=False))
 """
 

@@ -9,7 +9,7 @@ import psutil
 import redis
 
 from benchmarks.simulated_search import SimulatedSearch
-from tunefarm_schemas.measurement import Failed, Measurement
+from tunefarm_schemas.tuning.measurement import Failed, Measurement
 from tunefarm_services.store import Store
 
 SAMPLE_S: Final = 0.25

@@ -20,17 +20,17 @@ from benchmarks.farm_servers import running_redis
 from benchmarks.recorded_times import recorded_seconds
 from benchmarks.simulated_lane import CODE_GENERATOR, simulated_device
 from benchmarks.simulated_search import SimulatedSearch
-from tunefarm_sandbox.fork_server import Child
-from tunefarm_schemas.broker import Broker
-from tunefarm_schemas.farm_message import HEARTBEATS, queue_name, replies_key
+from tunefarm_sandbox.fork_server.fork_server import Child
+from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.farm_message import HEARTBEATS, queue_name, replies_key
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.measurement import Failed, Measurement
+from tunefarm_schemas.tuning.measurement import Failed, Measurement
 from tunefarm_services.store import LOCAL_TENANT, Store
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.tuner.celery_farm import CeleryFarm
-from tunefarm_services.tuner.celery_farm_pool import LanePool
-from tunefarm_services.tuner.lane_registrar import LaneRegistrar
-from tunefarm_services.tuner.search_session import SearchSession
+from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
+from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
+from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
+from tunefarm_services.tuner.search.search_session import SearchSession
 
 ROOT: Final = Path(__file__).parents[1]
 LANES_A_PROCESS: Final = 32

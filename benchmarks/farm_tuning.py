@@ -5,15 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
-from tunefarm_sandbox.fork_server import Child, ForkServer
+from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.job import Effort, JobSpec
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.workload import Task, Workload
+from tunefarm_schemas.tuning.job import Effort, JobSpec
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.workload import Task, Workload
 from tunefarm_services.store import LOCAL_TENANT, Store
-from tunefarm_services.tuner.ports import Farm
-from tunefarm_services.tuner.summary import JobSummary
-from tunefarm_services.tuner.supervisor import LEASE_S, Supervisor
+from tunefarm_services.tuner.farm.ports import Farm
+from tunefarm_services.tuner.job.summary import JobSummary
+from tunefarm_services.tuner.job.supervisor import LEASE_S, Supervisor
 
 
 def tune_on(

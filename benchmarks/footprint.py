@@ -23,7 +23,7 @@ from benchmarks.worker_command import started_worker
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.lane_registrar import LaneRegistrar
+from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
 
 _READS: Final = ("/v1/jobs", "/v1/records", "/v1/devices", "/v1/targets", "/v1/usage", "/v1/events")
 _AT_ONCE: Final = 8

@@ -4,7 +4,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from tunefarm_workers.linker import link, link_kernel, linker_command
+from tunefarm_workers.builder.linker import link, link_kernel, linker_command
 
 SOURCE = """
 int __tvm_ffi_main(void *handle, const void *arguments, int count, void *result) { return 0; }

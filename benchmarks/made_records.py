@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tunefarm_schemas.frozen import canonical_json, digest
-from tunefarm_schemas.record import RecordKey
+from tunefarm_schemas.tuning.record import RecordKey
 
 CHUNK_RECORDS: Final = 10_000
 TENANT: Final = "scale"

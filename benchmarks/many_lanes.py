@@ -22,10 +22,10 @@ import structlog
 
 from benchmarks.recorded_times import recorded_seconds
 from benchmarks.simulated_lane import SimulatedFarm, simulated_device
-from tunefarm.worker_blobs import WorkerBlobs
-from tunefarm_schemas.broker import Broker
-from tunefarm_schemas.device import Device
-from tunefarm_schemas.farm_message import (
+from tunefarm.server.worker_blobs import WorkerBlobs
+from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.device import Device
+from tunefarm_schemas.farm.farm_message import (
     COMPARE,
     EXPORT,
     MEASURE,
@@ -38,16 +38,16 @@ from tunefarm_schemas.farm_message import (
     queue_name,
 )
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.measurement import Dispatch
+from tunefarm_schemas.tuning.measurement import Dispatch
 from tunefarm_services.settings import Settings
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_workers.celery_worker.broker_client import BROKER_ERRORS, connect
-from tunefarm_workers.celery_worker.celery_intake import CeleryIntake, Taker
-from tunefarm_workers.celery_worker.lane_host import LaneHost
-from tunefarm_workers.celery_worker.lane_life import LaneFacts, LaneLife
-from tunefarm_workers.celery_worker.lane_voice import BEAT_S, LaneVoice
-from tunefarm_workers.celery_worker.reply_sender import ReplySender
-from tunefarm_workers.celery_worker.settings import WorkerSettings
+from tunefarm_workers.broker.broker_client import BROKER_ERRORS, connect
+from tunefarm_workers.broker.celery_intake import CeleryIntake, Taker
+from tunefarm_workers.broker.lane_heartbeat import BEAT_S, LaneVoice
+from tunefarm_workers.broker.reply_sender import ReplySender
+from tunefarm_workers.worker.lane_host import LaneHost
+from tunefarm_workers.worker.lane_state import LaneFacts, LaneLife
+from tunefarm_workers.worker.settings import WorkerSettings
 
 _LOOK_S: Final = 1.0
 _AGAIN_S: Final = 0.5

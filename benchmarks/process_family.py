@@ -8,7 +8,7 @@ import psutil
 
 _ROLES: Final = (
     ("intake_child", "intake zygote"),
-    ("tunefarm_sandbox.server", "zygote"),
+    ("tunefarm_sandbox.fork_server.server", "zygote"),
     ("command_line serve", "API"),
     ("command_line tuner", "tuner"),
     ("worker start", "worker"),

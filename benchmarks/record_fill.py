@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import Connection, create_engine, insert, text
 
 from benchmarks.made_records import RECORD_COLUMNS, TENANT, MadeRecords, Row
-from tunefarm_services.store.database import Database
+from tunefarm_services.store.database.database import Database
 from tunefarm_services.store.tables import BestRecordTable, RecordTable, WorkloadTable
 
 _COLUMNS: Final = ", ".join(RECORD_COLUMNS)

@@ -24,16 +24,16 @@ import tvm
 from tvm import te
 from tvm.s_tir.meta_schedule.testing.te_workload import create_te_workload
 
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.trace import Space, Trace
-from tunefarm_search.features import FeatureExtractor
-from tunefarm_search.population import Breeder, features_of
-from tunefarm_search.replay_table import RecordedTrial, ReplayTable
-from tunefarm_search.scheduling import Point, Rejected, Scheduler
-from tunefarm_search.space import SearchSpace, search_space, sketches_of
-from tunefarm_search.target import host_target, tvm_target
-from tunefarm_search.tvm_trace import steps_of
-from tunefarm_search.workload import workload_of
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Space, Trace
+from tunefarm_search.features.features import FeatureExtractor
+from tunefarm_search.replay.replay_table import RecordedTrial, ReplayTable
+from tunefarm_search.space.population import Breeder, features_of
+from tunefarm_search.space.scheduling import Point, Rejected, Scheduler
+from tunefarm_search.space.space import SearchSpace, search_space, sketches_of
+from tunefarm_search.tvm.target import host_target, tvm_target
+from tunefarm_search.tvm.trace import steps_of
+from tunefarm_search.tvm.workload import workload_of
 
 LONGEST_CHILD_S = 8.0
 

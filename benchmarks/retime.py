@@ -17,9 +17,9 @@ from tvm.target import Target
 from benchmarks.host_target import host_target
 from benchmarks.retimed import RetimeAnswer, RetimeOrder, of_samples
 from benchmarks.workload_module import workload_module
-from tunefarm_workers.core_sharing import TRIES, CoreSharing
-from tunefarm_workers.spread_kernels import core_sharing
-from tunefarm_workers.thread_placement import place_threads
+from tunefarm_workers.threads.smt_detection import TRIES, CoreSharing
+from tunefarm_workers.threads.spread_kernels import core_sharing
+from tunefarm_workers.threads.thread_placement import place_threads
 
 PAGE_BYTES, ALIGNMENT_BYTES = 4096, 64
 PLACES = 7

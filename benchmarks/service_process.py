@@ -71,7 +71,7 @@ class ServiceProcess:
         """Start it and wait until it is ready. Raises RuntimeError with what it said if it ends, TimeoutError."""
         began_s = time.monotonic()
         (self._home / "api.json").unlink(missing_ok=True)
-        command = [sys.executable, "-m", "tunefarm.command_line", "serve", "--port", str(self._port), *self._words]
+        command = [sys.executable, "-m", "tunefarm.cli.command_line", "serve", "--port", str(self._port), *self._words]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 command,

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.kernel_library import kernel_library
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_schemas.device import Device, DeviceClass, ReferenceKernelTimes
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.farm.device import Device, DeviceClass, ReferenceKernelTimes
+from tunefarm_schemas.farm.processor import Processor
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.measurement import (
+from tunefarm_schemas.tuning.measurement import (
     Comparison,
     ComparisonOrder,
     Dispatch,
@@ -29,10 +30,9 @@ from tunefarm_schemas.measurement import (
     Stages,
     Timing,
 )
-from tunefarm_schemas.processor import Processor
-from tunefarm_schemas.trace import Trace
-from tunefarm_workers.celery_worker.blobs import Blobs
-from tunefarm_workers.celery_worker.settings import WorkerSettings
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_workers.broker.blobs import Blobs
+from tunefarm_workers.worker.settings import WorkerSettings
 
 PRELOAD: Final = ()
 """The fork server needs no TVM: no schedule is compiled."""

@@ -11,11 +11,18 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from benchmarks.recorded_times import TABLE
-from tunefarm_sandbox.channel import Channel, ChannelClosed
-from tunefarm_schemas.job import StopReason
-from tunefarm_schemas.measurement import Candidate, CandidateOrigin
-from tunefarm_schemas.trace import Trace
-from tunefarm_services.tuner.search_messages import Measured, Proposed, SearchEnded, StopSearching, ToSearch, to_search
+from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
+from tunefarm_schemas.tuning.job import StopReason
+from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_services.tuner.search.search_messages import (
+    Measured,
+    Proposed,
+    SearchEnded,
+    StopSearching,
+    ToSearch,
+    to_search,
+)
 
 ROOT: Final = Path(__file__).parents[1]
 AT_ONCE: Final = 32
@@ -58,7 +65,7 @@ class SimulatedSearch:
 
 def _traces() -> list[Trace]:
     """The table's points as traces with their decisions in place."""
-    from tunefarm_search.replay_table import ReplayTable
+    from tunefarm_search.replay.replay_table import ReplayTable
 
     return list(ReplayTable.from_json(TABLE.read_text(encoding="utf-8")).traces())
 

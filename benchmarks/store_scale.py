@@ -20,7 +20,7 @@ from pydantic import Field
 from benchmarks.made_records import CHUNK_RECORDS, TENANT, MadeRecords
 from benchmarks.record_fill import RecordFill
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.record import RecordKey
+from tunefarm_schemas.tuning.record import RecordKey
 from tunefarm_services.store import Store
 
 _WARM_UP_QUERIES = 100

@@ -93,7 +93,7 @@ def measure_trust(workload: str, *, trials: int, processes: int, tolerance: floa
 
 def _told_by_tunefarm(words: Sequence[str], home: Path, timeout_s: float) -> dict[str, Any]:
     command = str(Path(sys.executable).with_name("tunefarm"))
-    program = [command] if Path(command).exists() else [sys.executable, "-m", "tunefarm.command_line"]
+    program = [command] if Path(command).exists() else [sys.executable, "-m", "tunefarm.cli.command_line"]
     cores = len(os.sched_getaffinity(0))
     environment = {"TUNEFARM_HOME": str(home)}
     told: dict[str, Any] = run_command(
@@ -152,13 +152,13 @@ def time_artifact(folder: Path) -> list[float]:
     import numpy
     import tvm
 
-    from tunefarm_workers.core_distance import CoreDistance
-    from tunefarm_workers.core_sharing import doze
-    from tunefarm_workers.loaded_library import ROUNDS
-    from tunefarm_workers.near_cores import NearCores
-    from tunefarm_workers.runtime_paths import runtime_paths
-    from tunefarm_workers.thread_cores import cores_for
-    from tunefarm_workers.thread_placement import place_threads
+    from tunefarm_workers.artifact.loaded_library import ROUNDS
+    from tunefarm_workers.artifact.runtime_paths import runtime_paths
+    from tunefarm_workers.threads.core_to_core_latency import CoreDistance
+    from tunefarm_workers.threads.shared_cache_wait import NearCores
+    from tunefarm_workers.threads.smt_detection import doze
+    from tunefarm_workers.threads.thread_cores import cores_for
+    from tunefarm_workers.threads.thread_placement import place_threads
 
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     library: Any = tvm.runtime.load_module(str(folder / manifest["library_name"]))

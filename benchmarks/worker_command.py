@@ -16,7 +16,7 @@ def started_worker(home: Path, broker_url: str) -> Iterator["subprocess.Popen[by
     """A worker of this host's processor, ended with the block. What it says goes to ``worker.log`` under ``home``."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
     own = {"TUNEFARM_HOME": str(home), "TUNEFARM_BROKER_URL": broker_url, "TUNEFARM_LOG_LEVEL": "warning"}
-    words = [sys.executable, "-m", "tunefarm.command_line", "worker", "start", "--allow-missing-confinement"]
+    words = [sys.executable, "-m", "tunefarm.cli.command_line", "worker", "start", "--allow-missing-confinement"]
     with (home / "worker.log").open("wb") as log:
         process = subprocess.Popen(words, env={**kept, **own}, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:

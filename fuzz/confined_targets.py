@@ -13,11 +13,11 @@ from fuzz.mutation import mutated_bytes, mutated_json
 from fuzz.seeds import TARGET, database_texts, seeds
 from fuzz.trace_child import ENTRY, AppliedTrace, Script
 from tunefarm.confined.call import call
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_search.tvm_loading import LOAD_TVM
-from tunefarm_services.api.intake import ZygoteIntake
-from tunefarm_services.api.intake_messages import (
+from tunefarm_search.tvm.loading import LOAD_TVM
+from tunefarm_services.api.intake.intake import ZygoteIntake
+from tunefarm_services.api.intake.intake_messages import (
     ModuleAnswer,
     ModuleQuestion,
     ModuleText,

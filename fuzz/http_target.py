@@ -38,7 +38,7 @@ class HttpTarget:
         limits = {"RATE_LIMIT": "100000/second", "REFUSED_RATE_LIMIT": "100000/second", "PUBLIC_DOCS": "true"}
         self._log = (Path(self._folder.name) / "log").open("wb")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tunefarm.command_line", "serve", "--port", "0", "--no-tuner"],
+            [sys.executable, "-m", "tunefarm.cli.command_line", "serve", "--port", "0", "--no-tuner"],
             env={**kept, "TUNEFARM_HOME": str(home), **{f"TUNEFARM_{name}": value for name, value in limits.items()}},
             stdin=subprocess.DEVNULL,
             stdout=self._log,

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from fuzz.mutation import mutated_bytes, mutated_json
-from tunefarm_schemas.broker import Broker
-from tunefarm_schemas.farm_message import COMPARE, EXPORT, MEASURE, CompareMessage, ExportMessage, MeasureMessage
+from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.farm_message import COMPARE, EXPORT, MEASURE, CompareMessage, ExportMessage, MeasureMessage
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_services.tuner import celery_farm_link, lane_registrar
-from tunefarm_workers.celery_worker.blobs import Blobs
-from tunefarm_workers.celery_worker.celery_intake import CeleryIntake, Taker
-from tunefarm_workers.celery_worker.lane_voice import LaneVoice
-from tunefarm_workers.celery_worker.task_blob import TaskNotThere, fetched_task
+from tunefarm_services.tuner.farm import celery_farm_link, lane_registrar
+from tunefarm_workers.broker.blobs import Blobs
+from tunefarm_workers.broker.celery_intake import CeleryIntake, Taker
+from tunefarm_workers.broker.lane_heartbeat import LaneVoice
+from tunefarm_workers.broker.task_blob import TaskNotThere, fetched_task
 
 EXAMPLES: Final = Path(__file__).parents[1] / "tests" / "goldens" / "v1"
 DOORS: Final = {

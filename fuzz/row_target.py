@@ -11,12 +11,12 @@ from typing import Any, Final
 from fuzz.confined_targets import FORBIDDEN, ConfinedDoor
 from fuzz.mutation import SCALARS, mutated_bytes, mutated_json
 from fuzz.seeds import TARGET, seeds
-from tunefarm.database_exchange import export_records
 from tunefarm.intake.intake_request import IntakeRequest, SeedSource
 from tunefarm.intake.module_source import JsonSource
-from tunefarm.machine import Machine
-from tunefarm.record_queries import listed, published, schedule_view
-from tunefarm.zygote import start_zygote
+from tunefarm.local.machine import Machine
+from tunefarm.records.database_exchange import export_records
+from tunefarm.records.record_queries import listed, published, schedule_view
+from tunefarm.startup.zygote import start_zygote
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import StoreError

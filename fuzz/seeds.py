@@ -10,10 +10,10 @@ from tvm.s_tir import Schedule
 
 from tunefarm.builtin.catalogue import parse_builtin
 from tunefarm.builtin.expressions import create_builtin
-from tunefarm_search.target import canonical_target
-from tunefarm_search.tvm_database import export_database
-from tunefarm_search.tvm_trace import trace_of
-from tunefarm_search.workload import workload_of
+from tunefarm_search.tvm.database import export_database
+from tunefarm_search.tvm.target import canonical_target
+from tunefarm_search.tvm.trace import trace_of
+from tunefarm_search.tvm.workload import workload_of
 
 TARGET = '{"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}'
 
@@ -95,7 +95,7 @@ def _moved(module: Any) -> Any:
 
 def _applied(module_json: str, text: str) -> Any:
     schedule = Schedule(tvm.ir.load_json(module_json))
-    from tunefarm_search.intrinsics import apply_steps
+    from tunefarm_search.tvm.intrinsics import apply_steps
 
     apply_steps(json.loads(text), schedule)
     return schedule

@@ -5,8 +5,8 @@ from typing import Final
 
 from pydantic import Field
 
-from tunefarm_sandbox.channel import Channel
-from tunefarm_sandbox.question import answer
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.channel.question import answer
 from tunefarm_schemas.frozen import Frozen
 
 ENTRY: Final = "fuzz.trace_child:printed"
@@ -34,8 +34,8 @@ def _script(question: AppliedTrace) -> Script:
     import tvm
     from tvm.s_tir import Schedule
 
-    from tunefarm_search.intrinsics import apply_steps
-    from tunefarm_search.tvm_errors import TVM_ERRORS
+    from tunefarm_search.tvm.errors import TVM_ERRORS
+    from tunefarm_search.tvm.intrinsics import apply_steps
 
     module = tvm.ir.load_json(question.module_json)
     if question.trace:

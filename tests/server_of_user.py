@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from tests.sandbox.older_kernel import LIMIT
-from tunefarm_sandbox.captured_output import CapturedOutput
-from tunefarm_sandbox.channel import Channel
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_sandbox.server_environment import server_environment
-from tunefarm_sandbox.server_process import ServerProcess
+from tunefarm_sandbox.channel.captured_output import CapturedOutput
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.server_environment import server_environment
+from tunefarm_sandbox.fork_server.server_process import ServerProcess
 
 ROOT: Final = "root"
 ROOT_FOLDER: Final = Path(__file__).parents[1]
@@ -24,7 +24,7 @@ ORDINARY_ID: Final = 12345 if os.geteuid() == 0 else os.geteuid()
 # The interpreter of these tests may lie below a folder that only root can enter: reading it is the capability kept.
 BECOME_ORDINARY: Final = f"""
 import os, sys
-from tunefarm_sandbox.process_user import CAP_DAC_READ_SEARCH, give_up_root
+from tunefarm_sandbox.confinement.process_user import CAP_DAC_READ_SEARCH, give_up_root
 if os.geteuid() == 0:
     give_up_root({ORDINARY_ID}, kept_capabilities=(CAP_DAC_READ_SEARCH,), across_exec=True)
 """
@@ -42,7 +42,7 @@ def start_server(preload: Sequence[str], user: str, environment: Mapping[str, st
         return ForkServer.start(preload, environment=environment)
     channel, far = Channel.pair()
     output = CapturedOutput()
-    server = ["-P", "-m", "tunefarm_sandbox.server", str(far), str(os.getpid()), *preload]
+    server = ["-P", "-m", "tunefarm_sandbox.fork_server.server", str(far), str(os.getpid()), *preload]
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", BECOME_ORDINARY + _AND_RUN, *server],
         stdin=subprocess.DEVNULL,

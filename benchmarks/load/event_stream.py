@@ -23,8 +23,8 @@ from benchmarks.load.made_jobs import MadeJobs
 from benchmarks.made_records import TENANT, MadeRecords
 from benchmarks.service_process import ServiceProcess
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.job import JobOutcome, JobState
 from tunefarm_schemas.token import Scope
+from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import Lease, Store
 

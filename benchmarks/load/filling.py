@@ -7,9 +7,9 @@ from benchmarks.load.made_jobs import MadeJobs
 from benchmarks.made_records import TENANT, MadeRecords
 from benchmarks.record_fill import RecordFill
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.record import RecordKey
-from tunefarm_schemas.target import Target
 from tunefarm_schemas.token import Scope
+from tunefarm_schemas.tuning.record import RecordKey
+from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import Store
 

@@ -6,8 +6,8 @@ from typing import Final
 from benchmarks.made_records import TENANT, MadeRecords
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.job import Effort, ExplorationKey, Job, JobOutcome, JobSpec, JobState
-from tunefarm_schemas.measurement import (
+from tunefarm_schemas.tuning.job import Effort, ExplorationKey, Job, JobOutcome, JobSpec, JobState
+from tunefarm_schemas.tuning.measurement import (
     Candidate,
     CandidateOrigin,
     Dispatch,
@@ -18,9 +18,9 @@ from tunefarm_schemas.measurement import (
     Stages,
     Timing,
 )
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.trace import Trace
-from tunefarm_schemas.workload import Task, TensorArgument, Workload
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_schemas.tuning.workload import Task, TensorArgument, Workload
 from tunefarm_services.store import Lease, Store
 
 TARGET: Final = Target(canonical='{"kind":"llvm","num-cores":2}', kind="llvm", num_cores=2)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tunefarm.client import Client
     from tunefarm.farm_builder import FarmBuilder
     from tunefarm.farm_runner import FarmRunner
-    from tunefarm.remote.api_error import ApiError, ServiceUnreachable
+    from tunefarm.http.api_error import ApiError, ServiceUnreachable
     from tunefarm.remote_database import RemoteDatabase
     from tunefarm.tuning_result import NothingToCompile
     from tunefarm_schemas.bad_input import BadInput
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "ApiError": "tunefarm.remote.api_error",
+    "ApiError": "tunefarm.http.api_error",
     "AsyncClient": "tunefarm.async_client",
     "BadInput": "tunefarm_schemas.bad_input",
     "Client": "tunefarm.client",
@@ -39,7 +39,7 @@ _MODULES: Final = {
     "FarmRunner": "tunefarm.farm_runner",
     "NothingToCompile": "tunefarm.tuning_result",
     "RemoteDatabase": "tunefarm.remote_database",
-    "ServiceUnreachable": "tunefarm.remote.api_error",
+    "ServiceUnreachable": "tunefarm.http.api_error",
 }
 
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from tunefarm.command_line import main
+from tunefarm.cli.command_line import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -4,22 +4,22 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from tunefarm.http.calls.usage_calls import usage_list
+from tunefarm.http.nouns import Artifacts, Devices, Jobs, Records, Targets, Tokens, Uploads, Workers, Workloads
+from tunefarm.http.retrying import RetryPolicy
+from tunefarm.http.service_address import ClientSettings, service_address
+from tunefarm.http.transport import Transport
+from tunefarm.local.untuned_functions import warn_of_untuned
 from tunefarm.remote.conversion import Conversion, Converter
 from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm.remote.job_submission import measurement_submission, measurements, submission
 from tunefarm.remote.measured_module import MeasuredModule
-from tunefarm.remote.nouns import Artifacts, Devices, Jobs, Records, Targets, Tokens, Uploads, Workers, Workloads
 from tunefarm.remote.remote_job import RemoteJob
-from tunefarm.remote.retrying import RetryPolicy
-from tunefarm.remote.service_address import ClientSettings, service_address
-from tunefarm.remote.transport import Transport
 from tunefarm.remote.tune_request import TuneArguments, TuneRequest, takes_tune_arguments
-from tunefarm.remote.usage_calls import usage_list
-from tunefarm.untuned_functions import warn_of_untuned
 from tunefarm_schemas.usage import Usage
 
 if TYPE_CHECKING:
-    from tunefarm_sandbox.fork_server import ForkServer
+    from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 
 class Client:

@@ -4,18 +4,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tunefarm.host_cores import usable_physical_cores
-from tunefarm.input_option import inputs_of_python
-from tunefarm.job_options import JobOptions
-from tunefarm.machine import Machine
-from tunefarm.python_input import PythonInput
+from tunefarm.cli.options.input_option import inputs_of_python
+from tunefarm.cli.options.job_options import JobOptions
+from tunefarm.local.host_cores import usable_physical_cores
+from tunefarm.local.machine import Machine
+from tunefarm.local.python_input import PythonInput
+from tunefarm.local.tvm_objects import TargetLike
+from tunefarm.local.untuned_functions import warn_of_untuned
 from tunefarm.tuning_result import TuningResult
-from tunefarm.tvm_objects import TargetLike
-from tunefarm.untuned_functions import warn_of_untuned
-from tunefarm_schemas.job import Strategy
-from tunefarm_schemas.workload import Abi
+from tunefarm_schemas.tuning.job import Strategy
+from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_services.settings import Settings
-from tunefarm_services.tuner.summary import Progress
+from tunefarm_services.tuner.job.summary import Progress
 
 
 def tune(

@@ -9,7 +9,7 @@ from tvm.s_tir.meta_schedule.builder import BuilderResult, PyBuilder
 from tunefarm.remote.tickets import TICKETS, ScheduledModule
 from tunefarm.remote.tvm_workload import target_attributes
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_search.workload import workload_of
+from tunefarm_search.tvm.workload import workload_of
 
 
 @derived_object

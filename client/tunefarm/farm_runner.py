@@ -8,7 +8,7 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir.meta_schedule.runner import PyRunner, PyRunnerFuture, RunnerResult
 
 from tunefarm.client import Client
-from tunefarm.remote.api_error import ApiError, ServiceUnreachable
+from tunefarm.http.api_error import ApiError, ServiceUnreachable
 from tunefarm.remote.measured_module import MeasuredModule
 from tunefarm.remote.tickets import TICKETS, ScheduledModule
 from tunefarm_schemas.bad_input import BadInput

@@ -17,15 +17,15 @@ from tvm.s_tir.meta_schedule.database import PyDatabase, TuningRecord, Workload
 from tunefarm.client import Client
 from tunefarm.confined.call import call
 from tunefarm.confined.trace_check import ENTRY, Permitted, TraceQuestion
-from tunefarm.remote.api_error import ApiError
+from tunefarm.http.api_error import ApiError
 from tunefarm.remote.tvm_workload import is_same, target_attributes, target_of, workloads_of
-from tunefarm_schemas import record as ours
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.workload import Workload as OurWorkload
-from tunefarm_search.intrinsics import apply_steps
-from tunefarm_search.tvm_errors import TVM_ERRORS
-from tunefarm_search.tvm_trace import trace_from_tvm
+from tunefarm_schemas.tuning import record as ours
+from tunefarm_schemas.tuning.workload import Workload as OurWorkload
+from tunefarm_search.tvm.errors import TVM_ERRORS
+from tunefarm_search.tvm.intrinsics import apply_steps
+from tunefarm_search.tvm.trace import trace_from_tvm
 
 CACHED_FOR_S: Final = 60.0
 MOST_ANSWERS: Final = 100

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.workload import Workload
+from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_services.same_workload import AlikeWorkloads, SameAnswer, SameQuestion
 from tunefarm_services.store import NotFound, Store
 

@@ -1,7 +1,7 @@
 """What a confined child is asked about workloads that may be one function, and what it answers."""
 
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.workload import Workload
+from tunefarm_schemas.tuning.workload import Workload
 
 
 class AlikeWorkloads(Frozen):
@@ -26,7 +26,7 @@ class SameAnswer(Frozen):
 
 def compared(question: SameQuestion) -> SameAnswer:
     """Compare each pair. Loads TVM: for children only."""
-    from tunefarm_search.workload import may_stand_for
+    from tunefarm_search.tvm.workload import may_stand_for
 
     same = [
         may_stand_for(pair.stored, pair.workload, with_schedules=question.with_schedules) for pair in question.pairs

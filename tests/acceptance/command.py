@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 INSTALLED = Path(sys.executable).with_name("tunefarm")
 HANG_S = 300.0
 """A command that takes so long hangs: a busy host may put its device into quarantine and have all measured twice."""
-COMMAND = (str(INSTALLED),) if INSTALLED.exists() else (sys.executable, "-m", "tunefarm.command_line")
+COMMAND = (str(INSTALLED),) if INSTALLED.exists() else (sys.executable, "-m", "tunefarm.cli.command_line")
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from tvm import te
 
 from tests.acceptance.native_misdeeds import BODIES, module_text
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.trace import Trace
-from tunefarm_search.tvm_trace import trace_of
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.tvm.trace import trace_of
 
 EXTENT = 64
 DIED = frozenset({FailureReason.CRASH})

@@ -11,9 +11,9 @@ import psutil
 import tvm
 
 from tests.server_of_user import USERS, start_server
-from tunefarm_schemas.device import HOT_CACHE
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import (
+from tunefarm_schemas.farm.device import HOT_CACHE
+from tunefarm_schemas.tuning.measurement import (
     Candidate,
     CandidateOrigin,
     Dispatch,
@@ -22,10 +22,10 @@ from tunefarm_schemas.measurement import (
     MeasureTask,
     Purpose,
 )
-from tunefarm_schemas.trace import Trace
-from tunefarm_search.tvm_loading import LOAD_TVM
-from tunefarm_workers.farm_settings import FarmSettings
-from tunefarm_workers.local_farm import LocalFarm
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.tvm.loading import LOAD_TVM
+from tunefarm_workers.lane.farm_settings import FarmSettings
+from tunefarm_workers.lane.local_farm import LocalFarm
 
 SETTINGS = FarmSettings(build_lanes=2, memory_bytes=512 << 20, first_build_s=4.0, first_run_s=3.0)
 EXPLORATION = "exploration"

@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance.hostile_candidates import HostileCandidate, all_native, broken, good, misused, workload
 from tests.acceptance.measuring_farm import Holdings, assert_nothing_is_left, measured, measuring_farm
 from tests.server_of_user import ROOT, USERS
-from tunefarm_schemas.measurement import Failed, Measurement, Stopped, Timing
+from tunefarm_schemas.tuning.measurement import Failed, Measurement, Stopped, Timing
 
 OF_ANY_USER = frozenset({"never return", "sleep", "hang later", "babble on its output", "be wrong"})
 """What takes its time to fail, and fails alike whomever the lane belongs to."""

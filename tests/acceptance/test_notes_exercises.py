@@ -13,7 +13,7 @@ import numpy as np
 import tvm
 import tunefarm
 import notes
-from tunefarm.machine import Machine
+from tunefarm.local.machine import Machine
 
 def equal_to_numpy(library, *, relu=False):
     a, b = (np.random.default_rng(s).standard_normal((128, 128)).astype("float32") for s in (1, 2))

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import tunefarm_workers.scheduled_module as scheduled_module
+import tunefarm_workers.builder.scheduled_module as scheduled_module
 
 
 def arm() -> None:
-    from tunefarm_workers.preload import preload
+    from tunefarm_workers.child.preload import preload
 
     preload()
     scheduled_module.judged_schedule = unjudged  # type: ignore[assignment]
@@ -15,7 +15,7 @@ def arm() -> None:
 def unjudged(module: Any, steps: Any, *, kind: str, callees: Any) -> Any:
     import tvm
 
-    from tunefarm_search.intrinsics import apply_steps
+    from tunefarm_search.tvm.intrinsics import apply_steps
 
     del callees
     schedule = tvm.s_tir.Schedule(module)

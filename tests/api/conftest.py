@@ -9,7 +9,7 @@ from sqlalchemy import create_engine
 
 from tests.api.people import Person, person_of, somebody
 from tunefarm_services.api.app import create_app
-from tunefarm_services.api.intake import ZygoteIntake
+from tunefarm_services.api.intake.intake import ZygoteIntake
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 from tunefarm_services.store.tables import Table

@@ -121,7 +121,7 @@ def tiled_trace(extent: int = 32) -> Any:
     import tvm
     from tvm.s_tir import Schedule
 
-    from tunefarm_search.tvm_trace import trace_of
+    from tunefarm_search.tvm.trace import trace_of
 
     schedule = Schedule(tvm.ir.load_json(matmul_json(extent)))
     loop = schedule.get_loops(schedule.get_sblock("C", func_name="main"))[0]
@@ -136,7 +136,7 @@ def smuggling_trace() -> Any:
     import tvm
     from tvm.s_tir import Schedule
 
-    from tunefarm_search.tvm_trace import trace_of
+    from tunefarm_search.tvm.trace import trace_of
 
     schedule = Schedule(tvm.ir.load_json(matmul_json()))
     loop = schedule.get_loops(schedule.get_sblock("C", func_name="main"))[0]

@@ -6,8 +6,8 @@ from pathlib import Path
 from tunefarm_services.api.bodies.body import MOST_ITEMS
 from tunefarm_services.api.bodies.job import JobBody
 from tunefarm_services.api.claims import MOST_EXPORTED
-from tunefarm_services.api.modules import MOST_FUNCTIONS
-from tunefarm_services.api.paging import LARGEST_PAGE
+from tunefarm_services.api.http.paging import LARGEST_PAGE
+from tunefarm_services.api.intake.modules import MOST_FUNCTIONS
 from tunefarm_services.api.routes.uploads import MOST_UPLOADS
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.settings import Settings

@@ -12,12 +12,12 @@ from fastapi import FastAPI
 
 from tests.api.people import Person, person_of, somebody
 from tests.api.stored import furnished
-from tunefarm_schemas.target import Target
+from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.api.app import create_app
-from tunefarm_services.api.fair_turns import FairTurns
-from tunefarm_services.api.intake import ZygoteIntake
-from tunefarm_services.api.intake_messages import TargetAnswer, TargetText
-from tunefarm_services.api.problem import ApiProblem
+from tunefarm_services.api.intake.fair_turns import FairTurns
+from tunefarm_services.api.intake.intake import ZygoteIntake
+from tunefarm_services.api.intake.intake_messages import TargetAnswer, TargetText
+from tunefarm_services.api.problems.problem import ApiProblem
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 

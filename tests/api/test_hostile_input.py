@@ -18,7 +18,7 @@ from tests.api.modules import (
     straying_json,
 )
 from tests.api.people import person_of
-from tunefarm_services.api.json_nesting import excess_of
+from tunefarm_services.api.http.json_nesting import excess_of
 
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
 

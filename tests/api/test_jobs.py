@@ -8,8 +8,8 @@ import pytest
 from tests.api.modules import matmul_json, mixed_json, tiled_trace, two_functions_json
 from tests.api.people import person_of
 from tests.api.stored import furnished, lane, put_job
-from tunefarm_schemas.lane import LOCAL_WORKER
-from tunefarm_schemas.processor import Processor
+from tunefarm_schemas.farm.lane import LOCAL_WORKER
+from tunefarm_schemas.farm.processor import Processor
 
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
 

@@ -17,12 +17,12 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.api.stored import furnished, lane
-from tunefarm_schemas.job import JobOutcome, JobState
 from tunefarm_schemas.token import Scope
+from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_services.api.app import create_app
 from tunefarm_services.api.bodies.body import Body
 from tunefarm_services.api.bodies.module import ModuleBody
-from tunefarm_services.api.intake import ZygoteIntake
+from tunefarm_services.api.intake.intake import ZygoteIntake
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 

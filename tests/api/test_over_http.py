@@ -19,8 +19,8 @@ import pytest
 
 from tests.api.stored import furnished
 from tests.servers.processes import assert_gone
-from tunefarm_schemas.job import JobOutcome, JobState
 from tunefarm_schemas.token import Scope
+from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_services.store import Store
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.api.people import person_of, somebody
-from tunefarm_services.api.problem import FORMS, ApiProblem, ProblemKind
+from tunefarm_services.api.problems.problem import FORMS, ApiProblem, ProblemKind
 from tunefarm_services.store import StoreUnavailable
 
 REST = re.compile(r'"([a-z0-9-]+)";r=([0-9]+);t=([0-9]+)')

@@ -3,7 +3,7 @@
 from tests.api.modules import matmul_json, renamed_matmul_json, tiled_trace
 from tests.api.stored import LIBRARY, furnished, lane
 from tests.store.sample import record, record_key
-from tunefarm_schemas.record import RecordKey, RecordStatus
+from tunefarm_schemas.tuning.record import RecordKey, RecordStatus
 
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
 

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from limits import parse
 
-from tunefarm_services.api.request_rates import SLOTS, RequestRates
+from tunefarm_services.api.access.request_rates import SLOTS, RequestRates
 
 
 class Clock:

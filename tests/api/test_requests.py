@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.api.people import person_of, somebody
 from tests.api.stored import put_job
-from tunefarm.remote.upload_calls import PIECE_BYTES
+from tunefarm.http.calls.upload_calls import PIECE_BYTES
 from tunefarm_services.api.middleware import idempotency
 
 PROBLEM = "application/problem+json"

@@ -125,7 +125,7 @@ def test_json_in_utf_8_is_read_however_its_type_is_written(alice):
     [b"[" + b"[]," * 200_000 + b"1]", b"[" + b'"a",' * 200_000 + b"1]", b'{"a":' + b"{}," * 200_000 + b"1}"],
 )
 def test_a_body_of_too_many_values_is_refused_before_it_is_decoded(alice, monkeypatch, body):
-    monkeypatch.setattr("tunefarm_services.api.json_route.from_json", lambda *_, **__: pytest.fail("decoded"))
+    monkeypatch.setattr("tunefarm_services.api.http.json_route.from_json", lambda *_, **__: pytest.fail("decoded"))
     answer = alice.post("/v1/jobs", content=body, headers=JSON)
     assert answer.status_code == 422, answer.text
     assert "more than 100000 values" in answer.json()["detail"]

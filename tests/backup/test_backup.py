@@ -15,7 +15,7 @@ from sqlalchemy import NullPool, create_engine, make_url, text
 
 from tests.store.sample import TENANT, put_job
 from tunefarm.backup.store_backup import back_up, restore
-from tunefarm.installation import open_store
+from tunefarm.startup.installation import open_store
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import Store

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.made_records import CHUNK_RECORDS, TENANT, MadeRecords
 from benchmarks.record_fill import RecordFill
 from benchmarks.store_scale import StoreScale, main
-from tunefarm_schemas.record import MatchKind, RecordStatus
+from tunefarm_schemas.tuning.record import MatchKind, RecordStatus
 from tunefarm_services.store import Store
 
 RECORDS = 1_500

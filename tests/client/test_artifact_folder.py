@@ -4,11 +4,11 @@ import pytest
 
 from benchmarks.kernel_library import kernel_library
 from tests.libraries.manifests import manifest_of as any_manifest_of
-from tunefarm.artifact_folder import MANIFEST_NAME, WORKLOAD_NAME, read_artifact, read_workload, write_artifact
+from tunefarm.local.artifact_folder import MANIFEST_NAME, WORKLOAD_NAME, read_artifact, read_workload, write_artifact
 from tunefarm_schemas import SCHEMA_VERSION
-from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.tuning.artifact import ArtifactManifest
 
 LIBRARY = kernel_library()
 MODULE = '{"a": "module"}'

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.servers.command_server import run_command
-from tunefarm.console import say, say_json
-from tunefarm.progress_display import LivePanel, PlainLines
-from tunefarm.remote.event_stream import RemoteEvent
+from tunefarm.cli.console import say, say_json
+from tunefarm.cli.text.progress_display import LivePanel, PlainLines
+from tunefarm.cli.text.tables import print_rows
+from tunefarm.http.event_stream import RemoteEvent
 from tunefarm.remote.event_text import event_line
 from tunefarm.remote.remote_progress import RemoteProgress
-from tunefarm.tables import print_rows
 
 CLEAR_SCREEN = "\x1b[2J"
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
@@ -113,7 +113,7 @@ def test_an_argument_is_repeated_as_text(words, tmp_path):
 
 
 def test_an_argument_that_is_not_utf_8_is_repeated_as_text(tmp_path: Path):
-    line = [sys.executable, "-m", "tunefarm.command_line", "tune", b"no \xff file \xe2\x80\xae.json"]
+    line = [sys.executable, "-m", "tunefarm.cli.command_line", "tune", b"no \xff file \xe2\x80\xae.json"]
     environment = {**os.environ, "TUNEFARM_HOME": str(tmp_path), "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(line, capture_output=True, env=environment, timeout=300, check=False)
     assert done.returncode == 2, done.stderr
@@ -123,7 +123,7 @@ def test_an_argument_that_is_not_utf_8_is_repeated_as_text(tmp_path: Path):
 
 def test_an_unexpected_error_on_a_terminal_shows_its_message_as_text():
     program = (
-        "import tunefarm.exit_edge as edge, tunefarm.command_line as line, sys\n"
+        "import tunefarm.cli.error_reporting as edge, tunefarm.cli.command_line as line, sys\n"
         f"def broken(words): raise RuntimeError({CLIPBOARD!r})\n"
         "line._run = broken\n"
         "sys.exit(line.main(['jobs']))\n"

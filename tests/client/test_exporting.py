@@ -10,9 +10,9 @@ import pytest
 from tests.api.modules import matmul_json, tiled_trace
 from tests.store.sample import TARGET, TENANT, record, record_key
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.record import RecordStatus, TuningRecord
-from tunefarm_schemas.trace import Trace
-from tunefarm_schemas.workload import Workload
+from tunefarm_schemas.tuning.record import RecordStatus, TuningRecord
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import Store
 
@@ -24,8 +24,8 @@ def workload_id(home: Path) -> str:
     """A function in the home's store, with two stable records, of which one is a claim, and a packed one."""
     import tvm
 
-    from tunefarm.machine import Machine
-    from tunefarm_search.workload import workload_of
+    from tunefarm.local.machine import Machine
+    from tunefarm_search.tvm.workload import workload_of
 
     with Machine(Settings(home=home)) as machine:
         workload = workload_of(tvm.ir.load_json(matmul_json()))

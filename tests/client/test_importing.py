@@ -6,7 +6,9 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("statement", ["import tunefarm", "import tunefarm.command_line", "import tunefarm.zygote"])
+@pytest.mark.parametrize(
+    "statement", ["import tunefarm", "import tunefarm.cli.command_line", "import tunefarm.startup.zygote"]
+)
 def test_importing_loads_neither_tvm_nor_sqlalchemy(statement: str) -> None:
     heavy = ("tvm", "sqlalchemy", "numpy", "xgboost", "matplotlib", "typer")
     code = f"import sys; {statement}; print([name for name in {heavy} if name in sys.modules])"
@@ -17,7 +19,7 @@ def test_importing_loads_neither_tvm_nor_sqlalchemy(statement: str) -> None:
 def test_the_tree_of_commands_needs_the_schemas_only() -> None:
     parts = ("tunefarm_sandbox", "tunefarm_services", "tunefarm_workers", "tunefarm_search", "numpy", "rich.live")
     code = (
-        "import sys; from tunefarm.command_line import application; application(); "
+        "import sys; from tunefarm.cli.command_line import application; application(); "
         f"print([name for name in {parts} if name in sys.modules])"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

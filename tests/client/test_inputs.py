@@ -10,9 +10,9 @@ import pytest
 
 from tests.client.programs import special_functions
 from tests.quiet_records import as_on_a_quiet_host
-from tunefarm.input_option import inputs_of_python, inputs_of_texts
+from tunefarm.cli.options.input_option import inputs_of_python, inputs_of_texts
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.input_spec import InputExample, InputSpec
+from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 
 Run = Callable[..., Any]
 
@@ -53,7 +53,7 @@ def read(function: str, *texts: str) -> tuple[tuple[InputSpec, ...], tuple[Input
     """What the intake child makes of them, in this process."""
     from tunefarm.intake.input_reader import read_inputs
     from tunefarm.intake.module_reader import as_module
-    from tunefarm_search.workload import workload_of
+    from tunefarm_search.tvm.workload import workload_of
 
     workload = workload_of(as_module(getattr(special_functions, function)(), function), None)
     return read_inputs(inputs_of_texts(texts), (workload,))

@@ -12,12 +12,12 @@ from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.module_source import parse_module_source
 from tunefarm.intake.understanding import ENTRY as INTAKE_ENTRY
 from tunefarm.intake.understanding import readable_folders
-from tunefarm.python_input import schedule_source, seed_source_of_text
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm.local.python_input import schedule_source, seed_source_of_text
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.processor import architecture_named
-from tunefarm_schemas.target_preset import NAMED_TARGETS, NamedTarget
-from tunefarm_search.tvm_loading import LOAD_TVM
+from tunefarm_schemas.farm.processor import architecture_named
+from tunefarm_schemas.tuning.target_preset import NAMED_TARGETS, NamedTarget
+from tunefarm_search.tvm.loading import LOAD_TVM
 
 Understand = Callable[..., IntakeAnswer]
 

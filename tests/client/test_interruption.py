@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from tunefarm.interruption import FINISHING, STOPPING, Interruption
-from tunefarm_services.tuner.job_watch import Wishes
+from tunefarm.cli.interruption import FINISHING, STOPPING, Interruption
+from tunefarm_services.tuner.job.job_watch import Wishes
 
 
 def test_the_first_ctrl_c_finishes_and_the_second_pauses() -> None:
@@ -32,8 +32,8 @@ def test_a_host_that_goes_down_and_a_terminal_that_closes_pause_at_once(number: 
 def test_one_more_ends_the_process() -> None:
     program = """
 import signal
-from tunefarm.interruption import Interruption
-from tunefarm_services.tuner.job_watch import Wishes
+from tunefarm.cli.interruption import Interruption
+from tunefarm_services.tuner.job.job_watch import Wishes
 
 wishes = Wishes()
 with Interruption(wishes.pause, print, finish=wishes.finish):

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.contract.test_store_farm import lane
-from tunefarm.installation import open_store
-from tunefarm.lane_request import ask_lane
+from tunefarm.server.lane_request import ask_lane
+from tunefarm.startup.installation import open_store
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.lane import LaneRequest
+from tunefarm_schemas.farm.lane import LaneRequest
 from tunefarm_services.api.views.device import worker_id_of
 from tunefarm_services.settings import Settings
 

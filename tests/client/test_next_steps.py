@@ -12,9 +12,9 @@ import pytest
 
 from tests.acceptance.command import HANG_S
 from tests.quiet_records import as_on_a_quiet_host
-from tunefarm.artifact_folder import MANIFEST_NAME
-from tunefarm.next_step import at_service, building, loading, watching
-from tunefarm_schemas.artifact import ArtifactManifest
+from tunefarm.cli.next_step import at_service, building, loading, watching
+from tunefarm.local.artifact_folder import MANIFEST_NAME
+from tunefarm_schemas.tuning.artifact import ArtifactManifest
 
 Run = Callable[..., Any]
 SHELL_WORDS = "x; touch stolen"

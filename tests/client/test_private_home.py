@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tunefarm.diagnosis import look_at_permissions
-from tunefarm.installation import open_store, private_folder
-from tunefarm.serving.connection_files import ConnectionFiles
-from tunefarm.serving.single_service import SingleService
-from tunefarm_sandbox.private_files import make_private_folder, tighten_file, write_private_file
+from tunefarm.server.connection_files import ConnectionFiles
+from tunefarm.server.single_service import SingleService
+from tunefarm.startup.diagnosis import look_at_permissions
+from tunefarm.startup.installation import open_store, private_folder
+from tunefarm_sandbox.channel.private_files import make_private_folder, tighten_file, write_private_file
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
 

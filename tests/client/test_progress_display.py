@@ -5,7 +5,7 @@ import pty
 
 import pyte
 
-from tunefarm.progress_display import (
+from tunefarm.cli.text.progress_display import (
     LivePanel,
     PlainLines,
     panel_lines,
@@ -14,9 +14,9 @@ from tunefarm.progress_display import (
     resumption_line,
 )
 from tunefarm_schemas.clock import utc_now
-from tunefarm_schemas.job import Effort, Job, JobSpec, JobState
-from tunefarm_schemas.workload import Task
-from tunefarm_services.tuner.summary import Progress, Stage
+from tunefarm_schemas.tuning.job import Effort, Job, JobSpec, JobState
+from tunefarm_schemas.tuning.workload import Task
+from tunefarm_services.tuner.job.summary import Progress, Stage
 
 
 def progress(stage: Stage = "searching", best_latency_s: float | None = 1e-5) -> Progress:

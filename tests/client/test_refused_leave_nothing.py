@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tunefarm.installation import open_store
+from tunefarm.startup.installation import open_store
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import StoreUnavailable

@@ -9,8 +9,8 @@ from typing import Any
 from tvm.s_tir.meta_schedule.testing.te_workload import create_te_workload
 
 from tests.store.sample import workload as unreadable_workload
-from tunefarm_schemas.workload import Workload
-from tunefarm_search.workload import workload_of
+from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_search.tvm.workload import workload_of
 from tunefarm_services.store import LOCAL_TENANT, Store
 
 OLD = {"structural_hash": "1", "tvm_version": "0.26.0"}

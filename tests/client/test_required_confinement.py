@@ -9,13 +9,13 @@ import pytest
 
 from tests.acceptance.command import HANG_S
 from tests.servers.command_server import Ended
-from tunefarm_sandbox.abilities import abilities
+from tunefarm_sandbox.confinement.abilities import abilities
 
 LACKING = """
 import sys
 from tunefarm_sandbox import abilities
 abilities._landlock_abi = lambda: 0
-from tunefarm.command_line import main
+from tunefarm.cli.command_line import main
 sys.exit(main(sys.argv[1:]))
 """
 """The command on a kernel without Landlock, as far as it can tell."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.store.sample import put_job
-from tunefarm.machine import Machine
+from tunefarm.local.machine import Machine
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
 

@@ -4,12 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tunefarm.scratch_folder import LOCK_NAME, ScratchFolder
+from tunefarm.startup.scratch_folder import LOCK_NAME, ScratchFolder
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from tunefarm.scratch_folder import ScratchFolder
+from tunefarm.startup.scratch_folder import ScratchFolder
 folder = ScratchFolder.within(Path(sys.argv[1]))
 (folder.path / "something").write_text("left behind")
 print(folder.path, flush=True)

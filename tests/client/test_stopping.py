@@ -15,7 +15,7 @@ import pytest
 from tests.acceptance.command import HANG_S
 
 MODULE = "builtin:matmul:64x64x64"
-COMMAND = (sys.executable, "-m", "tunefarm.command_line", "tune")
+COMMAND = (sys.executable, "-m", "tunefarm.cli.command_line", "tune")
 
 
 def begun(home: Path, *words: str) -> "subprocess.Popen[str]":

@@ -29,7 +29,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [
             sys.executable,
             "-m",
-            "tunefarm.command_line",
+            "tunefarm.cli.command_line",
             "tune",
             *ONE_CORE,
             "--trials",
@@ -176,7 +176,7 @@ def test_ctrl_c_on_a_command_that_stops_ends_it_at_once_and_leaves_no_process(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     environment["TUNEFARM_HOME"] = str(tmp_path / "ended")
-    words = ["-m", "tunefarm.command_line", "tune", "builtin:matmul:96x96x96", "--trials", "4000"]
+    words = ["-m", "tunefarm.cli.command_line", "tune", "builtin:matmul:96x96x96", "--trials", "4000"]
     command = pexpect.spawn(sys.executable, words, env=environment, timeout=HANG_S)
     command.expect(r"best \d")
     family = psutil.Process(command.pid).children(recursive=True)
@@ -195,7 +195,7 @@ def test_ctrl_c_in_a_terminal_keeps_everything_and_resume_goes_on(
     environment: dict[str, str], tmp_path: Path, tunefarm: Run
 ) -> None:
     environment["TUNEFARM_HOME"] = str(tmp_path / "interrupted")
-    command = f"{sys.executable} -m tunefarm.command_line tune builtin:matmul:96x96x96 --trials 4000 --seconds 3"
+    command = f"{sys.executable} -m tunefarm.cli.command_line tune builtin:matmul:96x96x96 --trials 4000 --seconds 3"
     shell = pexpect.spawn("/bin/sh", ["-i"], env={**environment, "PS1": "prompt> ", "TERM": "xterm"}, timeout=60)
     shell.setwinsize(40, 160)
     shell.expect("prompt> ")

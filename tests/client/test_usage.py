@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tunefarm.resume_option import with_resume_value
+from tunefarm.cli.options.resume_option import with_resume_value
 
 
 @pytest.mark.parametrize(

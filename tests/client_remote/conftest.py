@@ -56,7 +56,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     log_path = home.parent / "log"
     with log_path.open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tunefarm.command_line", "serve", "--port", "0"],
+            [sys.executable, "-m", "tunefarm.cli.command_line", "serve", "--port", "0"],
             env={**environment, "TUNEFARM_HOME": str(home)},
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -8,8 +8,8 @@ import pytest
 
 from tests.client_remote.scripted_server import Prepared, ScriptedServer
 from tunefarm import ApiError, AsyncClient, Client, ServiceUnreachable
-from tunefarm.remote.retrying import RetryPolicy
-from tunefarm.remote.workload_calls import new_workloads
+from tunefarm.http.calls.workload_calls import new_workloads
+from tunefarm.http.retrying import RetryPolicy
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 

@@ -59,8 +59,8 @@ def target() -> Any:
 @pytest.fixture(scope="module")
 def published(service: Service, target: Any) -> str:
     """Id of a record of ``scaled`` as the user wrote it, published from Python."""
-    from tunefarm_search.tvm_trace import trace_of
-    from tunefarm_search.workload import workload_of
+    from tunefarm_search.tvm.trace import trace_of
+    from tunefarm_search.tvm.workload import workload_of
 
     module = tvm.IRModule({"main": Model["scaled"]})
     workload = workload_of(module)

@@ -15,8 +15,8 @@ from tests.client_remote.conftest import ROOT, Service, tunefarm
 from tunefarm import ApiError, AsyncClient, Client
 from tunefarm.remote.remote_job import RemoteJob
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.record import RecordStatus
-from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.tuning.record import RecordStatus
+from tunefarm_schemas.tuning.trace import Trace
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 

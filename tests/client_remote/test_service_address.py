@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tunefarm.remote.service_address import ClientSettings, service_address
+from tunefarm.http.service_address import ClientSettings, service_address
 from tunefarm_schemas.bad_input import BadInput
 
 LOCAL = "http://127.0.0.1:8177"

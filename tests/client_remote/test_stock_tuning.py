@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance.command import HANG_S
 from tests.client_remote.conftest import ROOT, Service
 from tunefarm import Client
-from tunefarm_sandbox.abilities import abilities
+from tunefarm_sandbox.confinement.abilities import abilities
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 

@@ -9,12 +9,12 @@ from tests.farm.workers import PATIENT_S, START_S, Worker, eventually, lane_of, 
 from tests.gateway.board import KEY, Board
 from tests.servers.redis_server import RedisServer
 from tests.workers.workloads import TARGET
-from tunefarm_schemas.lane import Lane
+from tunefarm_schemas.farm.lane import Lane
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.tuner.celery_farm import CeleryFarm
-from tunefarm_services.tuner.celery_farm_flights import Patience
-from tunefarm_services.tuner.celery_farm_pool import LanePool
+from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
+from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
+from tunefarm_services.tuner.farm.outstanding_orders import Patience
 
 POOL = "test-boards"
 PATIENT = Patience(claim_s=60.0, lane_s=60.0)

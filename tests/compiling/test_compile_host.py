@@ -10,22 +10,22 @@ import pytest
 from benchmarks.kernel_library import kernel_library
 from tests.farm.workers import eventually, simulated_task
 from tests.libraries.hostile import MARKED, linked
-from tunefarm.worker_blobs import WorkerBlobs
-from tunefarm_sandbox.fork_server import ForkFailed
+from tunefarm.server.worker_blobs import WorkerBlobs
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.farm_message import Cancellation, Holding, Returned, TaskMissing
+from tunefarm_schemas.farm.farm_message import Cancellation, Holding, Returned, TaskMissing
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_workers.child_answer import ChildFailed, canceled
-from tunefarm_workers.compile_lane.compile_host import CompileHost
-from tunefarm_workers.compile_lane.compile_messages import (
+from tunefarm_workers.compile.compile_host import CompileHost
+from tunefarm_workers.compile.compile_messages import (
     CandidateWanted,
     CompileBegan,
     Compiled,
     CompileMessage,
     NotCompiled,
 )
-from tunefarm_workers.device_session.session_messages import LibraryShape
+from tunefarm_workers.lane.child_answer import ChildFailed, canceled
+from tunefarm_workers.session.session_messages import LibraryShape
 
 FARM = "requester"
 SOON_S = 10.0

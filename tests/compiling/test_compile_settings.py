@@ -4,10 +4,10 @@ import pytest
 
 from tests.workers.workloads import TARGET
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_workers.celery_worker.settings import WorkerSettings
-from tunefarm_workers.compile_lane.compile_settings import CompileSettings
-from tunefarm_workers.compile_lane.lane import compile_settings
+from tunefarm_workers.compile.compile_settings import CompileSettings
+from tunefarm_workers.compile.lane import compile_settings
 from tunefarm_workers.gateway.lane import gateway_settings
+from tunefarm_workers.worker.settings import WorkerSettings
 
 
 def test_a_pool_says_how_libraries_are_made() -> None:

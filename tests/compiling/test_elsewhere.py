@@ -11,22 +11,22 @@ from tests.compiling.place import POOL, Place, place_at
 from tests.farm.workers import await_ready, gather, reason_of
 from tests.workers import workloads
 from tests.workers.measuring import RunningFarm
-from tunefarm.worker_blobs import WorkerBlobs
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_schemas.broker import Broker
-from tunefarm_schemas.device import HOT_CACHE
+from tunefarm.server.worker_blobs import WorkerBlobs
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.device import HOT_CACHE
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.job import JobOutcome
-from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, Failed, Timing
-from tunefarm_schemas.trace import Trace
-from tunefarm_search.target import canonical_target
-from tunefarm_search.workload import workload_of
+from tunefarm_schemas.tuning.job import JobOutcome
+from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, Failed, Timing
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.tvm.target import canonical_target
+from tunefarm_search.tvm.workload import workload_of
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_workers.compile_lane.remote_compiler import RemoteCompiler
+from tunefarm_workers.compile.remote_compiler import RemoteCompiler
 from tunefarm_workers.cuda.cuda_farm import CudaFarm
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
-from tunefarm_workers.device_session.preload import PRELOAD
+from tunefarm_workers.session.device.preload import PRELOAD
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ import pytest
 
 from tests.workers import workloads
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.measurement import MeasureTask
-from tunefarm_workers.celery_worker.task_blob import TaskNotThere
-from tunefarm_workers.compile_lane.known_tasks import KnownTasks
+from tunefarm_schemas.tuning.measurement import MeasureTask
+from tunefarm_workers.broker.task_blob import TaskNotThere
+from tunefarm_workers.compile.known_tasks import KnownTasks
 
 TASK = MeasureTask(
     exploration_id="own",

@@ -9,7 +9,7 @@ import pytest
 from tests.compiling.place import Place, place_at
 from tests.farm.workers import await_ready, eventually, gather, has_state, lane_of, reason_of
 from tests.workers import workloads
-from tunefarm_schemas.lane import LaneState
+from tunefarm_schemas.farm.lane import LaneState
 
 pytestmark = pytest.mark.faults
 

@@ -3,16 +3,16 @@
 import pytest
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.farm_message import Holding, Returned, TaskMissing
-from tunefarm_workers.compile_lane.compile_messages import (
+from tunefarm_schemas.farm.farm_message import Holding, Returned, TaskMissing
+from tunefarm_workers.compile.compile_messages import (
     CompileBegan,
     Compiled,
     CompileReply,
     NotCompiled,
     ReferencesWanted,
 )
-from tunefarm_workers.compile_lane.compile_orders import CompileOrder, CompileOrders, Ended, Patience
-from tunefarm_workers.compile_lane.remote_build import RemoteBuild
+from tunefarm_workers.compile.compile_orders import CompileOrder, CompileOrders, Ended, Patience
+from tunefarm_workers.compile.remote_build import RemoteBuild
 
 IDENT = "order"
 LANE = "lane"

@@ -9,25 +9,25 @@ import pytest
 
 from tests.farm.workers import eventually, simulated_task
 from tests.servers.redis_server import RedisServer
-from tunefarm.worker_blobs import WorkerBlobs
-from tunefarm_schemas.broker import Broker
+from tunefarm.server.worker_blobs import WorkerBlobs
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.farm_message import CANCELLATIONS, Cancellation
+from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.farm_message import CANCELLATIONS, Cancellation
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.measurement import MeasureTask
+from tunefarm_schemas.tuning.measurement import MeasureTask
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_workers.celery_worker.reply_sender import ReplySender
-from tunefarm_workers.child_answer import ChildFailed
-from tunefarm_workers.compile_lane import remote_compiler
-from tunefarm_workers.compile_lane.compile_messages import (
+from tunefarm_workers.broker.reply_sender import ReplySender
+from tunefarm_workers.compile import remote_compiler
+from tunefarm_workers.compile.compile_messages import (
     CandidateWanted,
     Compiled,
     CompileMessage,
     compile_queue,
 )
-from tunefarm_workers.compile_lane.remote_build import RemoteBuild
-from tunefarm_workers.compile_lane.remote_compiler import RemoteCompiler
-from tunefarm_workers.device_session.session_messages import LibraryShape
+from tunefarm_workers.compile.remote_build import RemoteBuild
+from tunefarm_workers.compile.remote_compiler import RemoteCompiler
+from tunefarm_workers.lane.child_answer import ChildFailed
+from tunefarm_workers.session.session_messages import LibraryShape
 
 POOL = "pool"
 LANE = "lane"

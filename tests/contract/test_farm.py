@@ -13,10 +13,10 @@ from tests.acceptance.measuring_farm import SETTINGS
 from tests.farm.workers import PATIENT_S, Worker, await_ready, gather, lane_of, reason_of, registrar
 from tests.servers.redis_server import RedisServer
 from tests.workers.workloads import matmul, not_a_number, slow, task, tiled
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import (
+from tunefarm_schemas.tuning.measurement import (
     Candidate,
     CandidateOrigin,
     ComparisonOrder,
@@ -27,16 +27,16 @@ from tunefarm_schemas.measurement import (
     Purpose,
     Timing,
 )
-from tunefarm_schemas.trace import Trace
-from tunefarm_search.tvm_loading import LOAD_TVM
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.tuner.celery_farm import CeleryFarm
-from tunefarm_services.tuner.celery_farm_flights import Patience
-from tunefarm_services.tuner.celery_farm_pool import LanePool
-from tunefarm_services.tuner.ports import Farm
-from tunefarm_workers.local_farm import LocalFarm
-from tunefarm_workers.preload import PRELOAD
+from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
+from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
+from tunefarm_services.tuner.farm.outstanding_orders import Patience
+from tunefarm_services.tuner.farm.ports import Farm
+from tunefarm_workers.child.preload import PRELOAD
+from tunefarm_workers.lane.local_farm import LocalFarm
 
 EXTENT = 64
 LARGE_EXTENT = 512

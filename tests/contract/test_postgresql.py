@@ -8,7 +8,7 @@ from sqlalchemy import Connection, create_engine, text
 
 from tests.store.sample import TENANT, bench, leased, put_job, timing
 from tunefarm_services.store import FenceLost, Store, StoreUnavailable
-from tunefarm_services.store.retried import retried
+from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.store_error import TransactionLost
 
 YOUNG = 200

@@ -1,7 +1,7 @@
 """Where a workload has verified records, without reading them."""
 
 from tests.store.sample import TARGET, TENANT, put_task, record, record_key
-from tunefarm_schemas.record import RecordStatus
+from tunefarm_schemas.tuning.record import RecordStatus
 
 
 def test_places_are_those_of_verified_records_each_once(open_store):

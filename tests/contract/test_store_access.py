@@ -23,7 +23,7 @@ from tunefarm_services.store import (
     UploadIncomplete,
     WrongOffset,
 )
-from tunefarm_services.store.idempotency_rows import CLAIM_LASTS_S
+from tunefarm_services.store.tenants.idempotency_rows import CLAIM_LASTS_S
 
 READ = (Scope.JOBS_READ, Scope.RECORDS_READ)
 

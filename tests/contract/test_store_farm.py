@@ -8,10 +8,10 @@ from sqlalchemy import text
 
 from tests.store.sample import DEVICE, TENANT, leased, put_job, put_task, spec
 from tunefarm_schemas.clock import utc_now
-from tunefarm_schemas.farm_message import MESSAGE_VERSION
-from tunefarm_schemas.job import JobOutcome, JobState
-from tunefarm_schemas.lane import Lane, LaneRequest, LaneState
-from tunefarm_schemas.processor import Processor
+from tunefarm_schemas.farm.farm_message import MESSAGE_VERSION
+from tunefarm_schemas.farm.lane import Lane, LaneRequest, LaneState
+from tunefarm_schemas.farm.processor import Processor
+from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_services.store import FenceLost, Lease, NotFound, Store
 
 CLASS = DEVICE.device_class.device_class_id

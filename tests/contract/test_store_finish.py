@@ -3,7 +3,7 @@
 import pytest
 
 from tests.store.sample import TENANT, leased, put_job, put_task, spec
-from tunefarm_schemas.job import Job, JobOutcome, JobState
+from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState
 from tunefarm_services.store import FenceLost, JobFinished, JobRequest, NoSearch, Store
 
 

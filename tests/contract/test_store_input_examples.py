@@ -3,8 +3,8 @@
 import pytest
 
 from tests.store.sample import TENANT, put_task, spec
-from tunefarm_schemas.input_spec import InputExample, InputSpec
-from tunefarm_schemas.job import JobSpec
+from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
+from tunefarm_schemas.tuning.job import JobSpec
 from tunefarm_services.store import NotFound, Store
 
 EXAMPLE = InputExample(content=b"\x00\x01" * 64)

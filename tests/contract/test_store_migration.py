@@ -8,10 +8,10 @@ from alembic.migration import MigrationContext
 from sqlalchemy import text
 
 from tests.store.sample import TENANT, bench, put_job, put_task, record, record_key, spec, timing
-from tunefarm_schemas.job import JobOutcome, JobState
-from tunefarm_schemas.record import MatchKind, RecordStatus
+from tunefarm_schemas.tuning.job import JobOutcome, JobState
+from tunefarm_schemas.tuning.record import MatchKind, RecordStatus
 from tunefarm_services.store import DatabaseOutdated, Store
-from tunefarm_services.store.schema_revision import NEEDED, upgrade_to
+from tunefarm_services.store.database.schema_revision import NEEDED, upgrade_to
 from tunefarm_services.store.tables import Table
 
 

@@ -22,9 +22,9 @@ from tests.store.sample import (
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.job import JobState
-from tunefarm_schemas.record import MatchKind, RecordStatus
-from tunefarm_schemas.target import Target
+from tunefarm_schemas.tuning.job import JobState
+from tunefarm_schemas.tuning.record import MatchKind, RecordStatus
+from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.store import NotFound, Store
 
 

@@ -18,7 +18,7 @@ from tests.store.sample import (
     timing,
     workload,
 )
-from tunefarm_schemas.record import MatchKind, RecordStatus
+from tunefarm_schemas.tuning.record import MatchKind, RecordStatus
 from tunefarm_services.store import TENANT_STREAM, BlobMissing, JobBusy, NotFound, Store, StoreConflict
 
 

@@ -4,9 +4,9 @@ from sqlalchemy import text
 
 from tests.contract.test_store_farm import lane
 from tests.store.sample import TENANT, Bench, bench, put_job, record, timing
-from tunefarm_schemas.job import JobOutcome, JobState
-from tunefarm_schemas.lane import LaneState
-from tunefarm_schemas.measurement import Purpose
+from tunefarm_schemas.farm.lane import LaneState
+from tunefarm_schemas.tuning.job import JobOutcome, JobState
+from tunefarm_schemas.tuning.measurement import Purpose
 from tunefarm_services.store import TENANT_STREAM, RetentionPolicy, RetentionReport, Store
 
 OLD = "2020-01-01T00:00:00.000001+00:00"

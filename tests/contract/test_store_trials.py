@@ -19,8 +19,8 @@ from tests.store.sample import (
 )
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.job import JobState
-from tunefarm_schemas.measurement import Purpose, Stopped
+from tunefarm_schemas.tuning.job import JobState
+from tunefarm_schemas.tuning.measurement import Purpose, Stopped
 from tunefarm_services.store import NotFound, Store, StoreConflict, TrialState
 
 

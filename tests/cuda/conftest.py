@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers.measuring import RunningFarm
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_workers.cuda.cuda_farm import CudaFarm
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
 

@@ -5,9 +5,9 @@ from typing import Any
 import tvm
 from tvm import te
 
-import tunefarm_workers.device_session.bounds_child as bounds_child
-import tunefarm_workers.device_session.build_child as build_child
-from tunefarm_workers.device_session.preload import preload
+import tunefarm_workers.session.compiler.bounds_child as bounds_child
+import tunefarm_workers.session.compiler.build_child as build_child
+from tunefarm_workers.session.device.preload import preload
 
 PREFIX = "misdeed:"
 CALLS = {"abort": ("abort",), "segfault": ("raise", 11), "never return": ("pause",)}

@@ -9,11 +9,11 @@ from tests.cuda.conftest import FarmOf
 from tests.workers import workloads
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.device import COLD_CACHE
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Stopped, Timing
-from tunefarm_schemas.workload import TensorArgument
-from tunefarm_workers.device_session.local_bench import LocalBench
+from tunefarm_schemas.farm.device import COLD_CACHE
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Stopped, Timing
+from tunefarm_schemas.tuning.workload import TensorArgument
+from tunefarm_workers.session.device.local_bench import LocalBench
 
 
 def child_of(running: RunningFarm) -> int:

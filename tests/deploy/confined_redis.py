@@ -9,7 +9,7 @@ from pathlib import Path
 import redis
 
 from tests.deploy.source import DEPLOY
-from tunefarm_schemas.broker import Broker
+from tunefarm_schemas.farm.broker import Broker
 
 PREFIX = "tunefarm."
 

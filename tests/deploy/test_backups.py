@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from tests.servers.command_server import run_command
 from tests.store.sample import TENANT, put_job
 from tunefarm.backup.store_backup import back_up, restore
-from tunefarm.installation import open_store
+from tunefarm.startup.installation import open_store
 from tunefarm_services.settings import Settings
 
 

@@ -13,7 +13,7 @@ from celery import Celery
 from tests.deploy.confined_redis import PREFIX, ConfinedRedis
 from tests.deploy.source import DEPLOY
 from tests.servers.redis_server import redis_program
-from tunefarm_schemas.broker import Broker
+from tunefarm_schemas.farm.broker import Broker
 
 
 @pytest.fixture(scope="module")

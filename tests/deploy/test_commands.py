@@ -22,7 +22,7 @@ import pytest
 from tests.deploy.confined_redis import ConfinedRedis
 from tests.deploy.source import DEPLOY, compose, interpolated
 from tests.servers.redis_server import redis_program
-from tunefarm_schemas.lane import LaneState
+from tunefarm_schemas.farm.lane import LaneState
 from tunefarm_services.store import Store
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
@@ -54,7 +54,7 @@ class Host:
         command = [self._here(name, word) for word in SERVICES[name]["command"]]
         with (self.folder / f"{name}.log").open("w", encoding="utf-8") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tunefarm.command_line", *command],
+                [sys.executable, "-m", "tunefarm.cli.command_line", *command],
                 env=self._environment(name),
                 cwd=self.folder,
                 stdout=log,

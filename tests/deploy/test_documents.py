@@ -10,7 +10,7 @@ import yaml
 
 from tests.deploy.source import DEPLOY, compose, operations, shown_lines
 from tests.house.command_help import OPTION, assert_exists
-from tunefarm_schemas.broker import Broker
+from tunefarm_schemas.farm.broker import Broker
 
 SERVICES = compose()["services"]
 # What `docker compose` takes a value for.

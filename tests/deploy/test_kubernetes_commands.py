@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from tests.api.people import somebody
 from tests.deploy.source import Document, kubernetes_objects, operations, pod_specs
-from tunefarm.command_line import application
+from tunefarm.cli.command_line import application
 from tunefarm_services.api.app import create_app
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.settings import Settings
@@ -20,8 +20,8 @@ from tunefarm_services.store import Store
 from tunefarm_services.telemetry.metrics import Metrics
 from tunefarm_services.telemetry.metrics_server import MetricsServer
 from tunefarm_services.telemetry.settings import TelemetrySettings
-from tunefarm_services.tuner.settings import TunerSettings
-from tunefarm_workers.celery_worker.settings import WorkerSettings
+from tunefarm_services.tuner.service.settings import TunerSettings
+from tunefarm_workers.worker.settings import WorkerSettings
 
 CONTAINERS = {container["name"]: container for _, pod in pod_specs() for container in pod["containers"]}
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")

@@ -10,9 +10,9 @@ from tests.farm.workers import Worker
 from tests.servers.redis_server import RedisServer
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.tuner.celery_farm import CeleryFarm
-from tunefarm_services.tuner.celery_farm_flights import Patience
-from tunefarm_services.tuner.celery_farm_pool import LanePool
+from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
+from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
+from tunefarm_services.tuner.farm.outstanding_orders import Patience
 
 SIMULATED = "benchmarks.simulated_lane:build"
 MISBEHAVING = "tests.farm.misbehaving_lane:build"

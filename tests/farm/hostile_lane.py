@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Final
 
 from tests.workers.conftest import SETTINGS
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_workers.celery_worker.blobs import Blobs
-from tunefarm_workers.celery_worker.settings import WorkerSettings
-from tunefarm_workers.local_farm import LocalFarm
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_workers.broker.blobs import Blobs
+from tunefarm_workers.lane.local_farm import LocalFarm
+from tunefarm_workers.worker.settings import WorkerSettings
 
 PRELOAD: Final = ("tests.workers.hostile:arm",)
 

@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 from benchmarks.simulated_lane import PRELOAD, ROOM, SECONDS, SimulatedFarm, simulated_device
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_schemas.measurement import Dispatch, Measurement, MeasureTask
-from tunefarm_workers.celery_worker.blobs import Blobs
-from tunefarm_workers.celery_worker.settings import WorkerSettings
-from tunefarm_workers.unverifiable import Unverifiable
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.tuning.measurement import Dispatch, Measurement, MeasureTask
+from tunefarm_workers.broker.blobs import Blobs
+from tunefarm_workers.correctness.unverifiable import Unverifiable
+from tunefarm_workers.worker.settings import WorkerSettings
 
 __all__ = ["PRELOAD", "build"]
 

@@ -10,15 +10,15 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_search.tvm_loading import LOAD_TVM
-from tunefarm_workers import preload as real
-from tunefarm_workers import reference_kernels
-from tunefarm_workers.call_timer import CallTimer
-from tunefarm_workers.celery_worker.blobs import Blobs
-from tunefarm_workers.celery_worker.settings import WorkerSettings
-from tunefarm_workers.farm_settings import FarmSettings
-from tunefarm_workers.local_farm import LocalFarm
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_search.tvm.loading import LOAD_TVM
+from tunefarm_workers.broker.blobs import Blobs
+from tunefarm_workers.child import preload as real
+from tunefarm_workers.device import reference_kernels
+from tunefarm_workers.lane.farm_settings import FarmSettings
+from tunefarm_workers.lane.local_farm import LocalFarm
+from tunefarm_workers.timing.call_timer import CallTimer
+from tunefarm_workers.worker.settings import WorkerSettings
 
 PRELOAD: Final = (LOAD_TVM, "tests.farm.noisy_lane:preload")
 NOISE: Final = "TVM_TEST_NOISE"

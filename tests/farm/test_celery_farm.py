@@ -25,11 +25,11 @@ from tests.farm.workers import (
 from tests.servers.redis_server import RedisServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.lane import LaneRequest, LaneState
-from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, Failed, Timing
-from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.farm.lane import LaneRequest, LaneState
+from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, Failed, Timing
+from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.celery_farm import CeleryFarm
+from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 
 OpenFarm = Callable[..., CeleryFarm]
 StartWorker = Callable[..., Worker]

@@ -20,9 +20,9 @@ from tests.farm.workers import (
 )
 from tests.faults.jumping_clock import HOUR_S, Clock
 from tests.servers.redis_server import RedisServer
-from tunefarm_schemas.lane import LaneState
+from tunefarm_schemas.farm.lane import LaneState
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.celery_farm import CeleryFarm
+from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 
 pytestmark = pytest.mark.faults
 
@@ -31,7 +31,7 @@ StartWorker = Callable[..., Worker]
 
 OLDER = (
     """
-import tunefarm_schemas.farm_message as messages
+import tunefarm_schemas.farm.farm_message as messages
 messages.MESSAGE_VERSION = 0
 messages.Heartbeat.model_fields["version"].default = 0
 messages.Heartbeat.model_rebuild(force=True)

@@ -21,11 +21,11 @@ from tests.farm.workers import (
 from tests.servers.processes import assert_gone
 from tests.servers.redis_server import RedisServer
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.farm_message import HEARTBEATS, Measured, replies_key
-from tunefarm_schemas.lane import LaneState
-from tunefarm_schemas.measurement import Timing
+from tunefarm_schemas.farm.farm_message import HEARTBEATS, Measured, replies_key
+from tunefarm_schemas.farm.lane import LaneState
+from tunefarm_schemas.tuning.measurement import Timing
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.celery_farm import CeleryFarm
+from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 
 pytestmark = pytest.mark.faults
 

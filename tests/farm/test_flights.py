@@ -1,6 +1,6 @@
 """When an order counts as lost, and when it is sent again."""
 
-from tunefarm_services.tuner.celery_farm_flights import Flight, Flights, Patience
+from tunefarm_services.tuner.farm.outstanding_orders import Flight, Flights, Patience
 
 PATIENCE = Patience(claim_s=6.0, lane_s=8.0, least_s=100.0, most_s=1000.0)
 

@@ -20,10 +20,10 @@ from tests.farm.workers import (
     simulated_task,
 )
 from tests.servers.redis_server import RedisServer
-from tunefarm_schemas.measurement import Exported, ExportOrder
-from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.tuning.measurement import Exported, ExportOrder
+from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store, StoreUnavailable
-from tunefarm_services.tuner.celery_farm import CeleryFarm
+from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 
 FULL_S = 3.0
 

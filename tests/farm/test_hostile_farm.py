@@ -18,7 +18,7 @@ from tests.workers.measuring import message_of, misdeed, reason_of
 from tests.workers.test_reaching_processes import reaching
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import (
+from tunefarm_schemas.tuning.measurement import (
     ComparisonOrder,
     ExportOrder,
     Failed,
@@ -26,11 +26,11 @@ from tunefarm_schemas.measurement import (
     Purpose,
     Timing,
 )
-from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.tuner.celery_farm import CeleryFarm
-from tunefarm_services.tuner.celery_farm_pool import LanePool
+from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
+from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
 
 LANE = "tests.farm.hostile_lane:build"
 WITHIN_S = 180.0

@@ -8,15 +8,15 @@ from sqlalchemy import text
 from tests.contract.test_store_farm import lane
 from tests.farm.workers import dispatch_of, simulated_task
 from tests.servers.redis_server import RedisServer
-from tunefarm_sandbox.measurement_outbox import MeasurementOutbox
-from tunefarm_schemas.broker import Broker
-from tunefarm_schemas.farm_message import HEARTBEATS, Heartbeat, Holding
-from tunefarm_schemas.lane import LaneState
+from tunefarm_sandbox.channel.measurement_outbox import MeasurementOutbox
+from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.farm_message import HEARTBEATS, Heartbeat, Holding
+from tunefarm_schemas.farm.lane import LaneState
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.tuner.celery_farm_flights import Patience
-from tunefarm_services.tuner.celery_farm_state import FarmState
-from tunefarm_services.tuner.lane_registrar import LaneRegistrar
+from tunefarm_services.tuner.farm.celery_farm_state import FarmState
+from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
+from tunefarm_services.tuner.farm.outstanding_orders import Patience
 
 LANES = 600
 LOST_S = 60.0

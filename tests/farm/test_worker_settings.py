@@ -6,8 +6,8 @@ import pytest
 from pydantic import SecretStr
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.broker import Broker
-from tunefarm_workers.celery_worker.settings import WorkerSettings
+from tunefarm_schemas.farm.broker import Broker
+from tunefarm_workers.worker.settings import WorkerSettings
 
 USABLE = sorted(os.sched_getaffinity(0))
 

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.lane import Lane, LaneState
-from tunefarm_schemas.measurement import (
+from tunefarm_schemas.farm.lane import Lane, LaneState
+from tunefarm_schemas.tuning.measurement import (
     Candidate,
     CandidateOrigin,
     Dispatch,
@@ -24,9 +24,9 @@ from tunefarm_schemas.measurement import (
     MeasureTask,
     Purpose,
 )
-from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.lane_registrar import LaneRegistrar
+from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
 
 ROOT = Path(__file__).parents[2]
 START_S = 90.0
@@ -36,8 +36,8 @@ PATIENT_S = 60.0
 """For all others: on a slow host a lane may be silent for seconds."""
 START = """
 import sys
-from tunefarm.exit_edge import run_at_edge
-from tunefarm.worker_start import start_worker
+from tunefarm.cli.error_reporting import run_at_edge
+from tunefarm.server.worker_start import start_worker
 sys.exit(run_at_edge(lambda: start_worker({}, keep_trying=False)))
 """
 """What the command does, without the other commands."""

@@ -14,7 +14,7 @@ import httpx
 
 from tests.faults.whole_farm import WholeFarm
 from tests.service.conftest import module_json
-from tunefarm_schemas.job import JobState
+from tunefarm_schemas.tuning.job import JobState
 from tunefarm_services.store import LOCAL_TENANT, StoreUnavailable
 
 EXTENTS = (24, 32, 40, 48)

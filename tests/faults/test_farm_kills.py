@@ -12,7 +12,7 @@ from tests.faults.farm_killing import FarmKiller
 from tests.faults.orphans import GONE_S, adopting_orphans, running_children
 from tests.faults.trials import assert_accounted_once
 from tests.faults.whole_farm import WholeFarm, running_farm
-from tunefarm_schemas.job import JobOutcome, JobState
+from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_services.store import LOCAL_TENANT
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]

@@ -18,7 +18,7 @@ from tests.acceptance.hostile_candidates import (
 from tests.acceptance.measuring_farm import Holdings, assert_nothing_is_left, measured, measuring_farm
 from tests.acceptance.test_hostile_candidates import complaint
 from tests.server_of_user import USERS
-from tunefarm_schemas.measurement import Failed, Stopped, Timing
+from tunefarm_schemas.tuning.measurement import Failed, Stopped, Timing
 
 HOSTILE = 500
 MUTATED = 200

@@ -15,9 +15,9 @@ from tests.faults.trials import assert_accounted_once
 from tests.faults.whole_farm import WholeFarm
 from tests.servers.postgres_server import empty_database
 from tests.servers.redis_server import RedisServer
-from tunefarm_schemas.job import Job, JobOutcome, JobState
-from tunefarm_schemas.lane import Lane, LaneState
-from tunefarm_schemas.record import RecordStatus
+from tunefarm_schemas.farm.lane import Lane, LaneState
+from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState
+from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_services.store import LOCAL_TENANT
 
 pytestmark = [pytest.mark.faults, pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]

@@ -11,7 +11,7 @@ from tests.faults.customers import Wish, answered
 from tests.faults.farm_killing import FarmKiller
 from tests.faults.trials import assert_kept
 from tests.faults.whole_farm import Part, WholeFarm, running_farm
-from tunefarm_schemas.job import JobOutcome, JobState
+from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_services.store import LOCAL_TENANT
 
 pytestmark = [pytest.mark.faults, pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]

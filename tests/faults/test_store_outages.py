@@ -17,11 +17,11 @@ from tests.faults.trials import Trials, assert_accounted_once, assert_kept
 from tests.faults.whole_farm import Part, WholeFarm
 from tests.servers.redis_server import RedisServer
 from tests.store.postgresql_server import PostgresServer, postgresql_folder
-from tunefarm_schemas.job import JobOutcome, JobState
-from tunefarm_schemas.lane import LaneState
+from tunefarm_schemas.farm.lane import LaneState
+from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_services.store import LOCAL_TENANT
-from tunefarm_services.tuner.job_watch import LEASE_S
-from tunefarm_services.tuner.lane_registrar import LOST_S
+from tunefarm_services.tuner.farm.lane_registrar import LOST_S
+from tunefarm_services.tuner.job.job_watch import LEASE_S
 
 pytestmark = [pytest.mark.faults, pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tunefarm_schemas.job import Exploration
-from tunefarm_schemas.measurement import Timing
+from tunefarm_schemas.tuning.job import Exploration
+from tunefarm_schemas.tuning.measurement import Timing
 from tunefarm_services.store import LOCAL_TENANT, Store
-from tunefarm_services.store.measured_trial import is_spent
+from tunefarm_services.store.trials.measured_trial import is_spent
 
 
 @dataclass(frozen=True)

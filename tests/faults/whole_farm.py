@@ -17,7 +17,7 @@ from tests.farm.workers import ROOT, START, eventually
 from tests.servers.postgres_server import empty_database
 from tests.servers.redis_server import RedisServer
 from tests.service.conftest import die_with_the_tests, environment_of
-from tunefarm_schemas.lane import LaneState
+from tunefarm_schemas.farm.lane import LaneState
 from tunefarm_services.store import Store
 
 TUNERS = 2
@@ -88,7 +88,7 @@ class WholeFarm:
         environment = environment_of(
             home, TUNEFARM_DATABASE_URL=database_url, TUNEFARM_BROKER_URL=broker.url, PYTHONPATH=str(ROOT)
         )
-        tunefarm = (sys.executable, "-m", "tunefarm.command_line")
+        tunefarm = (sys.executable, "-m", "tunefarm.cli.command_line")
         self.api = Part("API", (*tunefarm, "serve", "--port", "0", "--no-tuner"), environment, home / "api.log")
         self.tuners = [
             Part(f"tuner {number}", (*tunefarm, "tuner", "--jobs-at-once", "3"), environment, home / f"t{number}.log")

@@ -16,8 +16,8 @@ import tvm
 from tvm import te
 from tvm.s_tir import Schedule
 
-from tunefarm_search.asked_forms import hash_of
-from tunefarm_search.tvm_trace import trace_of
+from tunefarm_search.tvm.asked_forms import hash_of
+from tunefarm_search.tvm.trace import trace_of
 
 MARKER = "/tmp/tunefarm-foreign-marker"
 EXTENT = 16

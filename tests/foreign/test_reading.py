@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from tests.foreign import corpus
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_sandbox.limits import Limits
-from tunefarm_search.tvm_loading import LOAD_TVM
-from tunefarm_services.database_messages import ReadRecord, RefusedLine
-from tunefarm_services.database_reading import ReadingLimits, read_database
+from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_search.tvm.loading import LOAD_TVM
+from tunefarm_services.exchange.database_messages import ReadRecord, RefusedLine
+from tunefarm_services.exchange.database_reading import ReadingLimits, read_database
 
 LIMITS = ReadingLimits(Limits(memory_bytes=8 << 30), line_s=60.0)
 
 
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[ForkServer]:
-    with ForkServer.start([LOAD_TVM, "tunefarm_services.database_child"]) as server:
+    with ForkServer.start([LOAD_TVM, "tunefarm_services.exchange.database_child"]) as server:
         assert server.ready(120), server.failure
         yield server
 

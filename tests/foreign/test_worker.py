@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from tests.foreign import corpus
-from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_sandbox.limits import Limits
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_search.tvm_loading import LOAD_TVM
-from tunefarm_workers.messages import Broken, HostOrder, LinkOrder, from_linker
+from tunefarm_search.tvm.loading import LOAD_TVM
+from tunefarm_workers.lane.messages import Broken, HostOrder, LinkOrder, from_linker
 
 PAYLOADS = [item for item in corpus.traces() if item.name.startswith("pad value")]
 
 
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[ForkServer]:
-    with ForkServer.start([LOAD_TVM, "tunefarm_workers.link_child"]) as server:
+    with ForkServer.start([LOAD_TVM, "tunefarm_workers.child.link_child"]) as server:
         assert server.ready(120), server.failure
         yield server
 
@@ -35,7 +35,7 @@ def broken(zygote: ForkServer, folder: Path, module: str, trace: str | None, tar
     )
     order = LinkOrder(host=host, trace=trace, folder=str(folder)).model_dump_json().encode()
     confinement = Confinement.compiler(str(folder))
-    with zygote.fork("tunefarm_workers.link_child:run", order, limits=Limits(), confinement=confinement) as child:
+    with zygote.fork("tunefarm_workers.child.link_child:run", order, limits=Limits(), confinement=confinement) as child:
         said = from_linker.validate_json(child.channel.receive(60))
     assert isinstance(said, Broken), said
     return said

@@ -8,10 +8,10 @@ import pytest
 from tests.gateway.board import KEY, Board
 from tests.workers.measuring import RunningFarm
 from tests.workers.workloads import TARGET
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_workers.device_session.preload import PRELOAD
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_workers.gateway.gateway_farm import GatewayFarm
 from tunefarm_workers.gateway.gateway_settings import GatewaySettings
+from tunefarm_workers.session.device.preload import PRELOAD
 
 FarmOf = Callable[..., RunningFarm]
 

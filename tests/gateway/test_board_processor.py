@@ -2,8 +2,8 @@
 
 import pytest
 
-from tunefarm_schemas.processor import Processor
-from tunefarm_workers.cpu_identity import own_processor
+from tunefarm_schemas.farm.processor import Processor
+from tunefarm_workers.device.cpu_identity import own_processor
 from tunefarm_workers.gateway.gateway_farm import processor_of
 from tunefarm_workers.gateway.gateway_settings import GatewaySettings
 

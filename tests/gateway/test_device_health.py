@@ -2,8 +2,8 @@
 
 import pytest
 
-from tunefarm_schemas.device import ReferenceKernelTimes
-from tunefarm_workers.device_session.device_health import DeviceHealth, HealthSettings
+from tunefarm_schemas.farm.device import ReferenceKernelTimes
+from tunefarm_workers.session.device_health import DeviceHealth, HealthSettings
 
 USUAL = ReferenceKernelTimes(compute_s=1e-3, bandwidth_s=1e-3, launch_s=1e-6)
 SLOW = ReferenceKernelTimes(compute_s=2e-3, bandwidth_s=1e-3, launch_s=1e-6)

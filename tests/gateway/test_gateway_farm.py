@@ -10,10 +10,10 @@ from tests.gateway.conftest import FarmOf, settings_of
 from tests.search import stray_functions
 from tests.workers import workloads
 from tests.workers.measuring import RunningFarm, message_of, reason_of
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Stopped, Timing
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Stopped, Timing
 from tunefarm_workers.gateway.gateway_farm import GatewayFarm
 
 SLOW_EXTENT = 768

@@ -5,11 +5,11 @@ import tvm
 from benchmarks.farm_tuning import tune_on
 from tests.gateway.conftest import FarmOf
 from tests.workers import workloads
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_schemas.device import HOT_CACHE
-from tunefarm_schemas.job import JobOutcome
-from tunefarm_search.target import canonical_target
-from tunefarm_search.workload import workload_of
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.farm.device import HOT_CACHE
+from tunefarm_schemas.tuning.job import JobOutcome
+from tunefarm_search.tvm.target import canonical_target
+from tunefarm_search.tvm.workload import workload_of
 
 
 def test_a_matrix_product_becomes_faster_on_a_board(farm_of: FarmOf, zygote: ForkServer) -> None:

@@ -7,7 +7,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from unittest.mock import patch
 
-from tunefarm.command_line import main
+from tunefarm.cli.command_line import main
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 

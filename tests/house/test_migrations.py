@@ -5,7 +5,7 @@ from pathlib import Path
 from alembic import command
 from sqlalchemy import create_engine
 
-from tunefarm_services.store.migrate import configuration, migrate
+from tunefarm_services.store.database.migrate import configuration, migrate
 
 
 def test_no_table_or_column_awaits_a_migration(tmp_path: Path) -> None:

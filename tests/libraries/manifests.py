@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from tunefarm.artifact_folder import MANIFEST_NAME
+from tunefarm.local.artifact_folder import MANIFEST_NAME
 from tunefarm_schemas import SCHEMA_VERSION
-from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.tuning.artifact import ArtifactManifest
 
 
 def manifest_of(library: bytes, **changes: object) -> ArtifactManifest:

@@ -13,9 +13,9 @@ from benchmarks.kernel_library import SOURCE, kernel_library
 from tests.libraries.attacks import ATTACKS
 from tests.libraries.hostile import MARKED, MARKER, Attack, linked
 from tests.libraries.manifests import folder_of, manifest_of
-from tunefarm.artifact_folder import read_artifact, write_artifact
-from tunefarm.commands.artifact import run
-from tunefarm.remote.artifact_calls import RemoteArtifact
+from tunefarm.cli.commands.artifact import run
+from tunefarm.http.calls.artifact_calls import RemoteArtifact
+from tunefarm.local.artifact_folder import read_artifact, write_artifact
 from tunefarm.tuning_result import TuningResult
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.kernel_library.check import refusal_of
@@ -67,7 +67,7 @@ def test_the_payload_of_these_tests_runs_where_nothing_checks(tmp_path: Path, ma
 
 def test_the_process_that_times_an_artifact_checks_it_itself(tmp_path: Path, marker: Path) -> None:
     folder = folder_of(tmp_path / "given", linked(MARKED))
-    command = [sys.executable, "-m", "tunefarm_workers.artifact_runner", str(folder)]
+    command = [sys.executable, "-m", "tunefarm_workers.artifact.artifact_runner", str(folder)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=150)
     assert ran.returncode == 2, ran.stderr
     assert "runs when it is loaded" in ran.stderr

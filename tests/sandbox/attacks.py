@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pyseccomp
 
-from tunefarm_sandbox.channel import Channel
-from tunefarm_sandbox.seal import seal
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.confinement.seal import seal
 
 HIGH_BIT = 1 << 32
 """Added to an argument, it makes no difference to a kernel that reads an ``int``."""

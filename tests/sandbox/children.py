@@ -13,10 +13,10 @@ import threading
 import time
 from pathlib import Path
 
-from tunefarm_sandbox import abilities
-from tunefarm_sandbox.channel import Channel, ChannelClosed
-from tunefarm_sandbox.question import answer
-from tunefarm_sandbox.server import serve
+from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
+from tunefarm_sandbox.channel.question import answer
+from tunefarm_sandbox.confinement import abilities
+from tunefarm_sandbox.fork_server.server import serve
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.refusal import Refusal
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.sandbox.forking import ENVIRONMENT
 from tests.server_of_user import USERS, start_server
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 
 @pytest.fixture(scope="module", params=USERS)

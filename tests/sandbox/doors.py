@@ -3,7 +3,7 @@
 import os
 import socket
 
-from tunefarm_sandbox.channel import Channel
+from tunefarm_sandbox.channel.channel import Channel
 
 
 def connect(channel: Channel, payload: bytes, descriptors: list[int]) -> None:

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import Child, Exit, ForkServer
-from tunefarm_sandbox.limits import Limits
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.fork_server import Child, Exit, ForkServer
 
 HERE = str(Path(__file__).parent)
 ENVIRONMENT = {"PYTHONPATH": HERE}

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tunefarm_sandbox import abilities
+from tunefarm_sandbox.confinement import abilities
 
 LIMIT: Final = "TVM_TEST_LANDLOCK"
 """The environment variable; one of those that a fork server inherits."""

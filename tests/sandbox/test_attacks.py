@@ -12,10 +12,10 @@ import pytest
 from tests.sandbox.attacks import SECRET
 from tests.sandbox.forking import LONG_S, ROOMY, ended, fork, is_running, within
 from tests.sandbox.older_kernel import needs
-from tunefarm_sandbox.abilities import SCOPED_SIGNALS_ABI
-from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import Child, ForkServer
-from tunefarm_sandbox.limits import Limits, tasks_on_this_machine
+from tunefarm_sandbox.confinement.abilities import SCOPED_SIGNALS_ABI
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.confinement.limits import Limits, tasks_on_this_machine
+from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
 
 ON_OTHERS = [
     *("open the memory behind descriptors", "open the memory", "read the memory", "trace", "take a descriptor"),

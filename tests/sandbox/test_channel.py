@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.sandbox.forking import LONG_S, open_descriptors
-from tunefarm_sandbox.channel import MAX_MESSAGE_BYTES, Channel, ChannelClosed
+from tunefarm_sandbox.channel.channel import MAX_MESSAGE_BYTES, Channel, ChannelClosed
 
 
 def both_ends() -> tuple[Channel, Channel]:

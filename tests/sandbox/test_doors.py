@@ -7,9 +7,9 @@ import pytest
 
 from tests.sandbox.forking import LONG_S, ROOMY
 from tests.sandbox.older_kernel import needs
-from tunefarm_sandbox.abilities import NETWORK_ABI
-from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
+from tunefarm_sandbox.confinement.abilities import NETWORK_ABI
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 

@@ -16,9 +16,9 @@ from tests.sandbox.forking import (
     settled_descriptors,
     within,
 )
-from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import Exit, ForkFailed, ForkServer
-from tunefarm_sandbox.limits import Limits
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.fork_server import Exit, ForkFailed, ForkServer
 
 
 def test_a_child_gets_its_payload_answers_and_exits(server: ForkServer) -> None:

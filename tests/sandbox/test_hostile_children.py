@@ -9,10 +9,10 @@ import pytest
 
 from tests.sandbox.forking import LONG_S, ROOMY, answer, ended, fork, open_descriptors, within
 from tests.server_of_user import give_to
-from tunefarm_sandbox.channel import ChannelClosed
-from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_sandbox.limits import Limits
+from tunefarm_sandbox.channel.channel import ChannelClosed
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 
 @pytest.fixture(autouse=True)

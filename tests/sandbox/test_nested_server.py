@@ -6,8 +6,8 @@ import pytest
 
 from tests.sandbox.forking import LONG_S, answer, ended, fork, open_descriptors, settled_descriptors, within
 from tests.server_of_user import give_to
-from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import Child, ForkFailed, ForkServer
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.fork_server.fork_server import Child, ForkFailed, ForkServer
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import pytest
 from tests.sandbox.forking import ENVIRONMENT, LONG_S, fork
 from tests.sandbox.older_kernel import LIMIT
 from tests.server_of_user import USERS, start_server
-from tunefarm_sandbox.abilities import Abilities
-from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
+from tunefarm_sandbox.confinement.abilities import Abilities
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 
 VERSIONS = [1, 2, 3, 4]
 ATTACKS = ["read", "write", "unlink", "rename", "link", "truncate", "cut", "chmod", "tcp", "exec", "signal_parent 9"]

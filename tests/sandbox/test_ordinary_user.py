@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tunefarm_sandbox.process_user import CAP_DAC_READ_SEARCH, give_up_root
+from tunefarm_sandbox.confinement.process_user import CAP_DAC_READ_SEARCH, give_up_root
 
 SCRIPT = """
 import os, sys
 from pathlib import Path
 from tests.sandbox.forking import ENVIRONMENT, answer, ended, fork
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 assert os.geteuid() != 0
 home = Path(sys.argv[1])

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.forking import ENVIRONMENT, LONG_S, ended, fork, is_running, within
-from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 
 PARENT = """
 import sys, threading, time
 from tests.sandbox.forking import ENVIRONMENT, LONG_S, fork
-from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 def start():
     global server, children
@@ -39,7 +39,7 @@ time.sleep(60)
 LOADING = """
 import sys, threading, time
 from tests.sandbox.forking import ENVIRONMENT
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 def start():
     global server

@@ -5,8 +5,8 @@ import struct
 import time
 
 from tests.sandbox.forking import LONG_S, ended, fork, is_running, within
-from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import Child, ForkServer
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
 
 
 class Counter:

@@ -1,7 +1,7 @@
 """One full example of every message of the farm."""
 
 from tunefarm_schemas.failure import TrialFailure
-from tunefarm_schemas.farm_message import (
+from tunefarm_schemas.farm.farm_message import (
     Cancellation,
     Compared,
     CompareMessage,
@@ -17,10 +17,10 @@ from tunefarm_schemas.farm_message import (
     TaskMissing,
     Unverifiable,
 )
+from tunefarm_schemas.farm.lane import Lane, LaneRequest
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.lane import Lane, LaneRequest
-from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Dispatch, ExportOrder, Measurement
-from tunefarm_schemas.workload import TensorArgument
+from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Dispatch, ExportOrder, Measurement
+from tunefarm_schemas.tuning.workload import TensorArgument
 
 _ORDER = {"farm_id": "20", "epoch": 2, "job_id": "12", "task_digest": "21"}
 

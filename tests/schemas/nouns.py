@@ -4,12 +4,16 @@ from pathlib import Path
 
 from tests.schemas.farm_nouns import farm_nouns
 from tunefarm_schemas import SCHEMA_VERSION
-from tunefarm_schemas.artifact import ArtifactManifest
-from tunefarm_schemas.device import Device, DeviceClass, Environment, Protocol, ReferenceKernelTimes
 from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.farm.device import Device, DeviceClass, Environment, Protocol, ReferenceKernelTimes
+from tunefarm_schemas.farm.lane import Lane, LaneState
+from tunefarm_schemas.farm.processor import Processor
 from tunefarm_schemas.frozen import Frozen, canonical_json
-from tunefarm_schemas.input_spec import InputExample, InputSpec
-from tunefarm_schemas.job import (
+from tunefarm_schemas.refusal import Refusal
+from tunefarm_schemas.token import Scope, Token
+from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
+from tunefarm_schemas.tuning.job import (
     Effort,
     EffortSpent,
     Event,
@@ -21,9 +25,8 @@ from tunefarm_schemas.job import (
     JobState,
     StopReason,
 )
-from tunefarm_schemas.lane import Lane, LaneState
-from tunefarm_schemas.least_work import LeastWork
-from tunefarm_schemas.measurement import (
+from tunefarm_schemas.tuning.least_work import LeastWork
+from tunefarm_schemas.tuning.measurement import (
     Candidate,
     CandidateOrigin,
     Comparison,
@@ -39,15 +42,12 @@ from tunefarm_schemas.measurement import (
     Stopped,
     Timing,
 )
-from tunefarm_schemas.processor import Processor
-from tunefarm_schemas.record import MatchKind, RecordKey, RecordMatch, RecordStatus, TuningRecord
-from tunefarm_schemas.refusal import Refusal
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.token import Scope, Token
-from tunefarm_schemas.trace import Sketch, Space, Trace
+from tunefarm_schemas.tuning.record import MatchKind, RecordKey, RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Sketch, Space, Trace
+from tunefarm_schemas.tuning.workload import Task, TensorArgument, Workload
 from tunefarm_schemas.upload import Upload
 from tunefarm_schemas.usage import Usage
-from tunefarm_schemas.workload import Task, TensorArgument, Workload
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
 

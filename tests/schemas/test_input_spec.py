@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from tunefarm_schemas.input_spec import InputExample, InputSpec, example_name
+from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec, example_name
 
 DIGEST = "0a" * 32
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from tunefarm_schemas.measurement import Exported, Stopped, Timing
+from tunefarm_schemas.tuning.measurement import Exported, Stopped, Timing
 
 
 @pytest.mark.parametrize("seconds", ["NaN", "Infinity", "-Infinity", "-1.0", "0.0"])

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tunefarm_schemas.farm.processor import Processor, architecture_named, card_runs, processor_for
 from tunefarm_schemas.frozen import canonical_json
-from tunefarm_schemas.processor import Processor, architecture_named, card_runs, processor_for
-from tunefarm_schemas.target import Target
+from tunefarm_schemas.tuning.target import Target
 
 
 def needed(kind: str = "llvm", **attributes: object) -> Processor:

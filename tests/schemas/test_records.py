@@ -3,7 +3,7 @@
 import pytest
 
 from tests.store.sample import record
-from tunefarm_schemas.record import BUSY, RecordStatus
+from tunefarm_schemas.tuning.record import BUSY, RecordStatus
 
 
 @pytest.mark.parametrize(

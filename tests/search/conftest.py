@@ -7,13 +7,13 @@ import pytest
 import tvm
 from tvm.s_tir.meta_schedule.testing.te_workload import create_te_workload
 
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.trace import Space
-from tunefarm_schemas.workload import Workload
-from tunefarm_search.replay_table import ReplayTable
-from tunefarm_search.space import SearchSpace, search_space
-from tunefarm_search.target import canonical_target
-from tunefarm_search.workload import workload_of
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Space
+from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_search.replay.replay_table import ReplayTable
+from tunefarm_search.space.space import SearchSpace, search_space
+from tunefarm_search.tvm.target import canonical_target
+from tunefarm_search.tvm.workload import workload_of
 
 DATA = Path(__file__).parent / "data"
 

@@ -14,12 +14,12 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 from tests.search.databases import parse_database
-from tunefarm_schemas.workload import Workload
-from tunefarm_search.asked_forms import NO_ALIAS
-from tunefarm_search.target import canonical_target
-from tunefarm_search.tvm_database import ExportedDatabase, export_database
-from tunefarm_search.tvm_trace import trace_of
-from tunefarm_search.workload import workload_of
+from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_search.tvm.asked_forms import NO_ALIAS
+from tunefarm_search.tvm.database import ExportedDatabase, export_database
+from tunefarm_search.tvm.target import canonical_target
+from tunefarm_search.tvm.trace import trace_of
+from tunefarm_search.tvm.workload import workload_of
 
 TARGET = {"kind": "llvm", "num-cores": 1}
 

@@ -1,10 +1,10 @@
 import tvm
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.trace import Trace
-from tunefarm_search.candidate_filter import CandidateFilter
-from tunefarm_search.scheduling import Point, Scheduled, Scheduler
-from tunefarm_search.space import SearchSpace
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
+from tunefarm_search.space.space import SearchSpace
+from tunefarm_search.strategy.candidate_filter import CandidateFilter
 
 FUNCTIONS = {name: tvm.tirx.PrimFunc([], tvm.tirx.Evaluate(number)) for number, name in enumerate("ab")}
 MODULES = {name: tvm.IRModule({name: function}) for name, function in FUNCTIONS.items()}

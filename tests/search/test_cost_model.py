@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.measurement import Failed, Stopped, Timing
-from tunefarm_search.cost_model import CostModel, Sample, sample_of
-from tunefarm_search.rank_accuracy import placing_accuracy, rank_accuracy
+from tunefarm_schemas.tuning.measurement import Failed, Stopped, Timing
+from tunefarm_search.model.cost_model import CostModel, Sample, sample_of
+from tunefarm_search.model.rank_accuracy import placing_accuracy, rank_accuracy
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 
@@ -154,9 +154,9 @@ def test_rank_accuracy_counts_pairs() -> None:
 
 def test_scipy_is_never_imported() -> None:
     code = (
-        "from tunefarm_search.intrinsics import load_intrinsics; load_intrinsics('llvm')\n"
-        "import tunefarm_search.loop, tunefarm_search.replay_farm, sys, numpy as np\n"
-        "from tunefarm_search.boosting import BoostedTrees\n"
+        "from tunefarm_search.tvm.intrinsics import load_intrinsics; load_intrinsics('llvm')\n"
+        "import tunefarm_search.loop.loop, tunefarm_search.replay.replay_farm, sys, numpy as np\n"
+        "from tunefarm_search.model.boosting import BoostedTrees\n"
         "trees = BoostedTrees.fit(np.eye(8, dtype='float32'), np.arange(8.0), rounds=3, depth=3, seed=0)\n"
         "BoostedTrees.load(trees.save()).predict(np.eye(8, dtype='float32'))\n"
         "assert not [m for m in sys.modules if m.startswith('scipy.') and m != 'scipy.sparse'], 'scipy is loaded'\n"

@@ -7,12 +7,12 @@ import tvm
 from tvm.s_tir.analysis import estimate_tir_flops
 
 from tests.search.conftest import te_workload
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.trace import Space
-from tunefarm_search.factorization import MOST_ROWS, factorizations, prime_powers
-from tunefarm_search.population import Breeder
-from tunefarm_search.scheduling import MOST_REPEATED, Point, Rejected, Scheduled, Scheduler
-from tunefarm_search.space import SearchSpace, search_space
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Space
+from tunefarm_search.space.factorization import MOST_ROWS, factorizations, prime_powers
+from tunefarm_search.space.population import Breeder
+from tunefarm_search.space.scheduling import MOST_REPEATED, Point, Rejected, Scheduled, Scheduler
+from tunefarm_search.space.space import SearchSpace, search_space
 
 TE_WORKLOADS = ("C1D", "C2D", "C3D", "GMM", "GRP", "DIL", "DEP", "T2D", "CAP", "NRM", "SFM", "CBR", "TBG")
 

@@ -8,9 +8,9 @@ from tvm import te
 
 from tests.search.conftest import te_workload
 from tests.workers import workloads
-from tunefarm_schemas.least_work import CALL_S, LeastWork, disbelief, least_latency_s
-from tunefarm_search.least_work import least_work
-from tunefarm_search.replay_table import ReplayTable
+from tunefarm_schemas.tuning.least_work import CALL_S, LeastWork, disbelief, least_latency_s
+from tunefarm_search.features.least_work import least_work
+from tunefarm_search.replay.replay_table import ReplayTable
 
 X86 = '{"kind":"llvm","mtriple":"x86_64-linux-gnu","num-cores":2}'
 ARM = '{"kind":"llvm","mtriple":"aarch64-linux-gnu","num-cores":2}'

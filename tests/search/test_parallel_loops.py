@@ -8,12 +8,12 @@ import tvm
 
 from tests.search.conftest import te_workload
 from tests.search.script_loops import iterations_around
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.trace import Space
-from tunefarm_search.features import FeatureExtractor
-from tunefarm_search.population import Breeder, features_of
-from tunefarm_search.scheduling import Point, Scheduled, Scheduler
-from tunefarm_search.space import search_space
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Space
+from tunefarm_search.features.features import FeatureExtractor
+from tunefarm_search.space.population import Breeder, features_of
+from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
+from tunefarm_search.space.space import search_space
 
 PARALLEL = re.compile(r"T\.parallel\((\d+)")
 

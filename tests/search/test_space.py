@@ -7,12 +7,12 @@ import tvm
 
 from tests.search.conftest import te_workload
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.trace import Sketch, Space, Trace
-from tunefarm_search.scheduling import Rejected, Scheduled, Scheduler
-from tunefarm_search.space import SearchSpace, postprocessors, search_space, sketches_of
-from tunefarm_search.target import canonical_target
-from tunefarm_search.tvm_trace import steps_of, trace_of
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Sketch, Space, Trace
+from tunefarm_search.space.scheduling import Rejected, Scheduled, Scheduler
+from tunefarm_search.space.space import SearchSpace, postprocessors, search_space, sketches_of
+from tunefarm_search.tvm.target import canonical_target
+from tunefarm_search.tvm.trace import steps_of, trace_of
 
 
 def matmul() -> Any:
@@ -124,9 +124,9 @@ def test_no_intrinsics_are_loaded_for_a_space_whose_rules_name_none() -> None:
     code = (
         "import sys, tvm\n"
         "from tests.search.conftest import te_workload\n"
-        "from tunefarm_schemas.trace import Space\n"
-        "from tunefarm_search.space import search_space\n"
-        "from tunefarm_search.target import canonical_target\n"
+        "from tunefarm_schemas.tuning.trace import Space\n"
+        "from tunefarm_search.space.space import search_space\n"
+        "from tunefarm_search.tvm.target import canonical_target\n"
         "target = canonical_target({'kind': 'llvm', 'mcpu': 'znver4', 'num-cores': 2}).target\n"
         "assert search_space(tvm.ir.load_json(te_workload('GMM').module_json), target, 'stable', Space()).sketches\n"
         "loaded = [name for name in sys.modules if name.startswith('tvm.s_tir.tensor_intrin.')]\n"

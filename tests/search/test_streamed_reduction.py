@@ -7,13 +7,13 @@ import pytest
 import tvm
 from tvm import te
 
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.trace import Space
-from tunefarm_search.decisions import SketchSpace
-from tunefarm_search.scheduling import Point, Scheduled, Scheduler
-from tunefarm_search.space import SearchSpace, search_space
-from tunefarm_search.target import canonical_target, tvm_target
-from tunefarm_workers.scheduled_module import build_in_place, replay
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Space
+from tunefarm_search.space.decisions import SketchSpace
+from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
+from tunefarm_search.space.space import SearchSpace, search_space
+from tunefarm_search.tvm.target import canonical_target, tvm_target
+from tunefarm_workers.builder.scheduled_module import build_in_place, replay
 
 TARGET = canonical_target({"kind": "llvm", "num-cores": 2}).target
 REDUCED = 96

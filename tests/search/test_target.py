@@ -3,7 +3,7 @@ import json
 import pytest
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_search.target import canonical_target, host_target, reason_it_cannot_run_here
+from tunefarm_search.tvm.target import canonical_target, host_target, reason_it_cannot_run_here
 
 
 def test_missing_cores_are_filled_in_and_told() -> None:

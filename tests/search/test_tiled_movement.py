@@ -7,11 +7,11 @@ import pytest
 import tvm
 from tvm import te
 
-from tunefarm_schemas.trace import Space
-from tunefarm_search.features import FeatureExtractor
-from tunefarm_search.scheduling import Point, Scheduled, Scheduler
-from tunefarm_search.space import SearchSpace, search_space
-from tunefarm_search.target import host_target
+from tunefarm_schemas.tuning.trace import Space
+from tunefarm_search.features.features import FeatureExtractor
+from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
+from tunefarm_search.space.space import SearchSpace, search_space
+from tunefarm_search.tvm.target import host_target
 
 
 def module_of(shape: tuple[int, ...], compute: Any, *inputs: tuple[int, ...]) -> tvm.IRModule:

@@ -8,11 +8,11 @@ from tvm.s_tir import meta_schedule
 
 from tests.search.conftest import te_workload
 from tests.search.databases import parse_database
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.trace import Trace
-from tunefarm_search.scheduling import Point, Scheduled, Scheduler
-from tunefarm_search.space import SearchSpace
-from tunefarm_search.tvm_database import ExportedDatabase, export_database
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
+from tunefarm_search.space.space import SearchSpace
+from tunefarm_search.tvm.database import ExportedDatabase, export_database
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ offers = {{name: sorted(vars(module)) for name, module in sys.modules.items() if
 print(json.dumps([offers, said]))
 """
 ORDINARY = "import tvm"
-OWN = "from tunefarm_search.tvm_loading import load; load()"
+OWN = "from tunefarm_search.tvm.loading import load; load()"
 
 
 def told(load: str) -> tuple[dict[str, list[str]], list[str]]:

@@ -7,7 +7,7 @@ from tvm import te
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import Trace as TvmTrace
 
-from tunefarm_search.tvm_trace import plain, trace_of
+from tunefarm_search.tvm.trace import plain, trace_of
 
 
 def matmul() -> tvm.IRModule:

@@ -3,12 +3,12 @@ import tvm
 from tvm import te
 from tvm.s_tir.meta_schedule.testing.te_workload import batch_matmul_nkkm
 
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.trace import Space, Trace
-from tunefarm_search.scheduling import Point, Scheduled, Scheduler
-from tunefarm_search.space import SearchSpace, search_space
-from tunefarm_search.warm_start import nearest_point
-from tunefarm_search.workload import workload_of
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Space, Trace
+from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
+from tunefarm_search.space.space import SearchSpace, search_space
+from tunefarm_search.strategy.warm_start import nearest_point
+from tunefarm_search.tvm.workload import workload_of
 
 
 def test_a_trace_of_another_shape_becomes_the_nearest_point(matmul_space: SearchSpace, target: Target) -> None:

@@ -9,8 +9,8 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.workload import Workload
-from tunefarm_search.workload import may_stand_for, untuned_functions, workload_of
+from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_search.tvm.workload import may_stand_for, untuned_functions, workload_of
 
 
 @cache

@@ -23,11 +23,11 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
 LOADED: Final = (
-    "tunefarm.machine",
+    "tunefarm.local.machine",
     "tunefarm.report.job_report",
     "tunefarm.confined.artifact_run",
-    "tunefarm_services.tuner.supervisor",
-    "tunefarm_workers.local_farm",
+    "tunefarm_services.tuner.job.supervisor",
+    "tunefarm_workers.lane.local_farm",
     "httpx",
     "tunefarm.client",
 )
@@ -134,7 +134,7 @@ def _become(request: dict[str, Any], descriptors: Sequence[int]) -> list[str]:
 
 
 if __name__ == "__main__":
-    from tunefarm.command_line import application, main
+    from tunefarm.cli.command_line import application, main
 
     application()
     for module in LOADED:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.acceptance.command import HANG_S
-from tunefarm_sandbox.linux import PR_SET_PDEATHSIG, prctl
+from tunefarm_sandbox.confinement.linux import PR_SET_PDEATHSIG, prctl
 
 READY_S = 90.0
 ENDED = {"finished"}
@@ -52,7 +52,7 @@ class Service:
         self.logs.append(self.home.parent / f"serve-{len(self.logs)}.log")
         with self.logs[-1].open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tunefarm.command_line", *self.words],
+                [sys.executable, "-m", "tunefarm.cli.command_line", *self.words],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

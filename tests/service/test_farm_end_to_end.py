@@ -45,7 +45,7 @@ def whole_farm(home: Path, farm: str) -> Iterator[tuple[Service, Store]]:
 
 @contextmanager
 def tuners(home: Path, environment: dict[str, str]) -> Iterator[None]:
-    command = [sys.executable, "-m", "tunefarm.command_line", "tuner", "--jobs-at-once", "3"]
+    command = [sys.executable, "-m", "tunefarm.cli.command_line", "tuner", "--jobs-at-once", "3"]
     logs = [home / f"tuner-{number}.log" for number in range(2)]
     processes = []
     for path in logs:

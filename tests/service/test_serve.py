@@ -83,7 +83,7 @@ def test_all_threads_share_one_heap_so_that_a_service_of_months_does_not_grow(se
 def test_garbage_is_collected_although_nothing_is_asked() -> None:
     program = """
 import gc, time, weakref
-from tunefarm.serving.api_server import collect_now_and_then
+from tunefarm.server.api_server import collect_now_and_then
 
 class Cycle:
     def __init__(self):

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, replace
 
-from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.clock import utc_now
-from tunefarm_schemas.device import Device, DeviceClass, ReferenceKernelTimes
 from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.farm.device import Device, DeviceClass, ReferenceKernelTimes
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.job import Effort, ExplorationKey, Job, JobSpec
-from tunefarm_schemas.measurement import (
+from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_schemas.tuning.job import Effort, ExplorationKey, Job, JobSpec
+from tunefarm_schemas.tuning.measurement import (
     Candidate,
     CandidateOrigin,
     Dispatch,
@@ -19,10 +19,10 @@ from tunefarm_schemas.measurement import (
     Stages,
     Timing,
 )
-from tunefarm_schemas.record import RecordKey, RecordStatus, TuningRecord
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.trace import Trace
-from tunefarm_schemas.workload import Task, TensorArgument, Workload
+from tunefarm_schemas.tuning.record import RecordKey, RecordStatus, TuningRecord
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_schemas.tuning.workload import Task, TensorArgument, Workload
 from tunefarm_services.store import Lease, Store
 
 TENANT = "local"

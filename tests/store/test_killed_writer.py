@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from tests.store.sample import TENANT, put_job
-from tunefarm_schemas.measurement import Timing
+from tunefarm_schemas.tuning.measurement import Timing
 from tunefarm_services.store import Store, TrialState
 
 _KILLS = 10

@@ -15,9 +15,9 @@ from alembic.script import ScriptDirectory
 
 from tests.store.sample import TENANT, put_job
 from tunefarm_services.store import DatabaseOutdated, DatabaseTooNew, Store, StoreUnavailable
-from tunefarm_services.store.database import Database
-from tunefarm_services.store.migrate import configuration
-from tunefarm_services.store.schema_revision import NEEDED, REVISIONS, upgrade_to
+from tunefarm_services.store.database.database import Database
+from tunefarm_services.store.database.migrate import configuration
+from tunefarm_services.store.database.schema_revision import NEEDED, REVISIONS, upgrade_to
 from tunefarm_services.store.tables import Table
 
 

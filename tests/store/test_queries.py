@@ -9,8 +9,11 @@ from sqlalchemy import event
 from sqlalchemy.dialects import sqlite
 
 from tests.store.sample import put_job, record_key
-from tunefarm_schemas.record import RecordStatus
-from tunefarm_services.store import Store, lease_rows, record_match_rows, trial_rows
+from tunefarm_schemas.tuning.record import RecordStatus
+from tunefarm_services.store import Store
+from tunefarm_services.store.jobs import lease_rows
+from tunefarm_services.store.records import record_match_rows
+from tunefarm_services.store.trials import trial_rows
 
 
 def plan_of(path: Path, statement, **values: object) -> str:

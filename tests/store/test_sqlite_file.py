@@ -176,7 +176,7 @@ def test_an_existing_store_is_closed_to_others_when_its_owner_opens_it(url: str,
 def test_a_killed_creation_leaves_nothing_in_the_place_of_the_store(url: str, tmp_path: Path):
     code = (
         "import os, sys\n"
-        "import tunefarm_services.store.schema_revision as schema\n"
+        "import tunefarm_services.store.database.schema_revision as schema\n"
         "from tunefarm_services.store import Store\n"
         "schema._create = lambda connection: os._exit(9)\n"
         "Store.open(sys.argv[1], sys.argv[2])\n"

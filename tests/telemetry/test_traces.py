@@ -9,7 +9,7 @@ import structlog
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.traceparent import Traceparent
+from tunefarm_schemas.farm.traceparent import Traceparent
 from tunefarm_services.telemetry.request_spans import RequestSpans
 from tunefarm_services.telemetry.traces import Traces, configure_traces, here
 

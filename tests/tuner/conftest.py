@@ -8,17 +8,17 @@ import pytest
 
 from tests.store.sample import TENANT, put_task
 from tests.tuner.instant_farm import InstantFarm
-from tunefarm.zygote import start_search_zygote
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_schemas.job import Effort, Job, JobSpec, JobState
+from tunefarm.startup.zygote import start_search_zygote
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.tuning.job import Effort, Job, JobSpec, JobState
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.metrics import Metrics
 from tunefarm_services.telemetry.telemetry import Telemetry
 from tunefarm_services.telemetry.traces import Traces
-from tunefarm_services.tuner.leased_job import FarmSource
-from tunefarm_services.tuner.service import TunerService
-from tunefarm_services.tuner.settings import TunerSettings
-from tunefarm_services.tuner.zygotes import Zygotes
+from tunefarm_services.tuner.service.leased_job import FarmSource
+from tunefarm_services.tuner.service.service import TunerService
+from tunefarm_services.tuner.service.settings import TunerSettings
+from tunefarm_services.tuner.service.zygotes import Zygotes
 
 WAIT_S = 180.0
 

@@ -10,7 +10,7 @@ from benchmarks.kernel_library import kernel_library
 from tests.store.sample import DEVICE
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.measurement import (
+from tunefarm_schemas.tuning.measurement import (
     Comparison,
     ComparisonOrder,
     Dispatch,

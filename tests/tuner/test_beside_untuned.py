@@ -8,10 +8,10 @@ from tests.store.sample import TENANT
 from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.test_searching import matmul, tune_job
-from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, ExportResult, Timing
+from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, ExportResult, Timing
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.ranking import UNTUNED
-from tunefarm_services.tuner.zygotes import Zygotes
+from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.verify.ranking import UNTUNED
 
 Tuner = Callable[..., object]
 TRIALS = 6

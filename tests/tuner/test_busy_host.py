@@ -10,10 +10,10 @@ from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.test_searching import matmul, tune_job
 from tests.tuner.test_service import summary_of
-from tunefarm_schemas.measurement import Exported, ExportOrder, ExportResult
-from tunefarm_schemas.record import RecordStatus
+from tunefarm_schemas.tuning.measurement import Exported, ExportOrder, ExportResult
+from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.zygotes import Zygotes
+from tunefarm_services.tuner.service.zygotes import Zygotes
 
 Tuner = Callable[..., object]
 TRIALS = 6

@@ -1,14 +1,14 @@
 """What a job still has to spend, given what was spent on its explorations before."""
 
 from tests.store.sample import TARGET, workload
-from tunefarm_schemas.job import Effort, EffortSpent, Exploration, ExplorationKey, JobSpec, StopReason
-from tunefarm_schemas.measurement import Candidate, CandidateOrigin, Measurement, Stages, Timing
-from tunefarm_schemas.trace import Trace
-from tunefarm_schemas.workload import Task
-from tunefarm_services.tuner.dispatching import dispatch_of
-from tunefarm_services.tuner.effort_left import effort_left, only_seeds_are_left
-from tunefarm_services.tuner.exploration_run import ExplorationRun
-from tunefarm_services.tuner.search_messages import KnownTrial
+from tunefarm_schemas.tuning.job import Effort, EffortSpent, Exploration, ExplorationKey, JobSpec, StopReason
+from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Measurement, Stages, Timing
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_schemas.tuning.workload import Task
+from tunefarm_services.tuner.job.effort_left import effort_left, only_seeds_are_left
+from tunefarm_services.tuner.search.dispatching import dispatch_of
+from tunefarm_services.tuner.search.exploration_run import ExplorationRun
+from tunefarm_services.tuner.search.search_messages import KnownTrial
 
 SEED = Trace(text='[[["GetSBlock",[],["C","main"],["b0"]]],[]]')
 

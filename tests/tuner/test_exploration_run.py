@@ -4,7 +4,7 @@ import pytest
 
 from tests.tuner.test_effort_left import SEED, candidate, run_that_spent
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.measurement import (
+from tunefarm_schemas.tuning.measurement import (
     Failed,
     Measurement,
     Result,
@@ -12,9 +12,9 @@ from tunefarm_schemas.measurement import (
     Stopped,
     Timing,
 )
-from tunefarm_schemas.trace import Trace
-from tunefarm_services.tuner.dispatching import dispatch_of
-from tunefarm_services.tuner.exploration_run import ExplorationRun
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_services.tuner.search.dispatching import dispatch_of
+from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 
 FIRST_S, OTHER_S = 1e-5, 2e-5
 OTHER = Trace(text=SEED.text.replace("main", "other"))

@@ -11,11 +11,11 @@ from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.test_searching import matmul, tune_job
 from tests.tuner.test_service import summary_of
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.job import JobOutcome
-from tunefarm_schemas.measurement import Failed, Measurement
-from tunefarm_search.workload import workload_of
+from tunefarm_schemas.tuning.job import JobOutcome
+from tunefarm_schemas.tuning.measurement import Failed, Measurement
+from tunefarm_search.tvm.workload import workload_of
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.zygotes import Zygotes
+from tunefarm_services.tuner.service.zygotes import Zygotes
 
 Tuner = Callable[..., object]
 REASONS = (FailureReason.BUILD_ERROR, FailureReason.WRONG_RESULT, FailureReason.CRASH)

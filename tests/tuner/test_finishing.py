@@ -11,15 +11,15 @@ from tests.tuner.conftest import instant_farms, state_of, wait_finished, wait_fo
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.test_searching import TARGET, matmul, measured_numbers, tune_job
 from tests.tuner.test_service import summary_of
-from tunefarm.output_folder import NAMES, write_outputs
-from tunefarm_schemas.job import Job, JobOutcome, JobState, StopReason
-from tunefarm_schemas.measurement import Dispatch
-from tunefarm_schemas.record import RecordStatus
-from tunefarm_schemas.workload import Task
+from tunefarm.local.output_folder import NAMES, write_outputs
+from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState, StopReason
+from tunefarm_schemas.tuning.measurement import Dispatch
+from tunefarm_schemas.tuning.record import RecordStatus
+from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.summary import JobSummary
-from tunefarm_services.tuner.supervisor import Supervisor
-from tunefarm_services.tuner.zygotes import Zygotes
+from tunefarm_services.tuner.job.summary import JobSummary
+from tunefarm_services.tuner.job.supervisor import Supervisor
+from tunefarm_services.tuner.service.zygotes import Zygotes
 
 Tuner = Callable[..., object]
 ENDLESS = 100_000

@@ -6,9 +6,9 @@ from benchmarks.kernel_library import kernel_library
 from tests.libraries.attacks import AT_LOADING
 from tests.libraries.hostile import Attack, calling
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import Exported, ExportResult, Failed
-from tunefarm_schemas.target import Target
-from tunefarm_services.tuner.stored_library import checked_export
+from tunefarm_schemas.tuning.measurement import Exported, ExportResult, Failed
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_services.tuner.verify.stored_library import checked_export
 
 TARGET = Target(canonical='{"kind":"llvm","num-cores":2}', kind="llvm", num_cores=2)
 

@@ -25,17 +25,17 @@ from tests.store.sample import (
 from tests.tuner.conftest import instant_farms, measure_job, state_of, wait_finished, wait_for
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.test_service import summary_of
-from tunefarm_schemas.job import Job, JobOutcome, JobState
+from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.metrics import Metrics
 from tunefarm_services.telemetry.telemetry import Telemetry
 from tunefarm_services.telemetry.traces import Traces
-from tunefarm_services.tuner.exploration_run import AS_GIVEN
-from tunefarm_services.tuner.leased_job import WAITING, Ended, LeasedJob
-from tunefarm_services.tuner.no_device import NoDevice
-from tunefarm_services.tuner.service import NO_PLACE
-from tunefarm_services.tuner.supervisor import Supervisor
-from tunefarm_services.tuner.zygotes import Zygotes
+from tunefarm_services.tuner.job.no_device import NoDevice
+from tunefarm_services.tuner.job.supervisor import Supervisor
+from tunefarm_services.tuner.search.exploration_run import AS_GIVEN
+from tunefarm_services.tuner.service.leased_job import WAITING, Ended, LeasedJob
+from tunefarm_services.tuner.service.service import NO_PLACE
+from tunefarm_services.tuner.service.zygotes import Zygotes
 
 Tuner = Callable[..., object]
 MISSING = "no live device of class board"

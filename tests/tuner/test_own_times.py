@@ -13,16 +13,16 @@ from tests.tuner.test_effort_left import SEED, candidate, run_that_spent
 from tests.tuner.test_exploration_run import take, timing
 from tests.tuner.test_searching import matmul, tune_job, without_postprocessors
 from tests.tuner.test_service import summary_of
-from tunefarm.job_text import job_text, task_text
-from tunefarm_schemas.job import JobState
-from tunefarm_schemas.measurement import Measurement, Stages
-from tunefarm_schemas.trace import Trace
+from tunefarm.cli.text.job_text import job_text, task_text
+from tunefarm_schemas.tuning.job import JobState
+from tunefarm_schemas.tuning.measurement import Measurement, Stages
+from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.dispatching import dispatch_of
-from tunefarm_services.tuner.exploration_run import ROUGH_GRAIN_S
-from tunefarm_services.tuner.job_run import JobRun
-from tunefarm_services.tuner.search_messages import KnownTrial
-from tunefarm_services.tuner.zygotes import Zygotes
+from tunefarm_services.tuner.job.job_run import JobRun
+from tunefarm_services.tuner.search.dispatching import dispatch_of
+from tunefarm_services.tuner.search.exploration_run import ROUGH_GRAIN_S
+from tunefarm_services.tuner.search.search_messages import KnownTrial
+from tunefarm_services.tuner.service.zygotes import Zygotes
 
 Tuner = Callable[..., object]
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from tunefarm_services.tuner.owner import is_gone, owner_name
+from tunefarm_services.tuner.service.owner import is_gone, owner_name
 
 
 def test_this_process_is_not_gone() -> None:

@@ -10,10 +10,10 @@ from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm, latency_of
 from tests.tuner.test_searching import matmul, tune_job
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.job import JobOutcome
-from tunefarm_schemas.measurement import Dispatch, Failed, Measurement, Result, Timing
+from tunefarm_schemas.tuning.job import JobOutcome
+from tunefarm_schemas.tuning.measurement import Dispatch, Failed, Measurement, Result, Timing
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.zygotes import Zygotes
+from tunefarm_services.tuner.service.zygotes import Zygotes
 
 Tuner = Callable[..., object]
 TRIALS = 12

@@ -1,11 +1,11 @@
 """What a search hears of the farm, through its pipe."""
 
 from tests.workers.workloads import dispatch
-from tunefarm_sandbox.channel import Channel
-from tunefarm_schemas.measurement import Measurement, Stages, Timing
-from tunefarm_schemas.trace import Trace
-from tunefarm_services.tuner.search_child import PipeFarm
-from tunefarm_services.tuner.search_messages import Measured
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_schemas.tuning.measurement import Measurement, Stages, Timing
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_services.tuner.search.search_child import PipeFarm
+from tunefarm_services.tuner.search.search_messages import Measured
 
 
 def test_a_candidate_that_was_measured_twice_makes_room_for_one() -> None:

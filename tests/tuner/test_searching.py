@@ -16,19 +16,19 @@ from tests.tuner import instant_farm
 from tests.tuner.conftest import instant_farms, state_of, wait_finished, wait_for
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.test_service import _cut, summary_of
-from tunefarm_sandbox.fork_server import Child
+from tunefarm_sandbox.fork_server.fork_server import Child
 from tunefarm_schemas.clock import utc_now
-from tunefarm_schemas.job import Effort, Job, JobOutcome, JobSpec, JobState
-from tunefarm_schemas.measurement import CandidateOrigin
-from tunefarm_schemas.record import RecordKey, RecordStatus, TuningRecord
-from tunefarm_schemas.trace import Trace
-from tunefarm_schemas.workload import Task, Workload
-from tunefarm_search.target import canonical_target
-from tunefarm_search.workload import workload_of
+from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, JobSpec, JobState
+from tunefarm_schemas.tuning.measurement import CandidateOrigin
+from tunefarm_schemas.tuning.record import RecordKey, RecordStatus, TuningRecord
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_schemas.tuning.workload import Task, Workload
+from tunefarm_search.tvm.target import canonical_target
+from tunefarm_search.tvm.workload import workload_of
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.leased_job import WAITING
-from tunefarm_services.tuner.pooled_training import PooledTraining
-from tunefarm_services.tuner.zygotes import Zygotes
+from tunefarm_services.tuner.service.leased_job import WAITING
+from tunefarm_services.tuner.service.pooled_training import PooledTraining
+from tunefarm_services.tuner.service.zygotes import Zygotes
 
 TARGET = canonical_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}).target
 CLASS_ID = DEVICE.device_class.device_class_id

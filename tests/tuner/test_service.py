@@ -9,12 +9,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.store.sample import DEVICE, TENANT
 from tests.tuner.conftest import instant_farms, measure_job, state_of, wait_finished, wait_for
 from tests.tuner.instant_farm import InstantFarm, latency_of
-from tunefarm_schemas.job import JobOutcome, JobState
+from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_services.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.telemetry.traces import configure_traces
-from tunefarm_services.tuner.no_device import NoDevice
-from tunefarm_services.tuner.ranking import UNTUNED
+from tunefarm_services.tuner.job.no_device import NoDevice
+from tunefarm_services.tuner.verify.ranking import UNTUNED
 
 Tuner = Callable[..., object]
 

@@ -9,9 +9,9 @@ import pytest
 from tests.store.sample import put_task
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.tuner import tidying
-from tunefarm_services.tuner.settings import TunerSettings
-from tunefarm_services.tuner.tidying import Tidying
+from tunefarm_services.tuner.service import tidying
+from tunefarm_services.tuner.service.settings import TunerSettings
+from tunefarm_services.tuner.service.tidying import Tidying
 
 TWO_HOURS_S = 7200.0
 

@@ -12,8 +12,8 @@ from tests.tuner.test_searching import matmul, tune_job
 from tests.tuner.test_service import summary_of
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.job import JobOutcome
-from tunefarm_schemas.measurement import (
+from tunefarm_schemas.tuning.job import JobOutcome
+from tunefarm_schemas.tuning.measurement import (
     Comparison,
     ComparisonOrder,
     Exported,
@@ -23,12 +23,12 @@ from tunefarm_schemas.measurement import (
     Measurement,
     Timing,
 )
-from tunefarm_schemas.record import RecordStatus
-from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.tuning.record import RecordStatus
+from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
-from tunefarm_services.tuner import verifying
-from tunefarm_services.tuner.ranking import UNTUNED
-from tunefarm_services.tuner.zygotes import Zygotes
+from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.verify import repeated_verification
+from tunefarm_services.tuner.verify.ranking import UNTUNED
 
 Tuner = Callable[..., object]
 TRIALS = 6
@@ -44,7 +44,7 @@ def zygotes(searching_zygotes: Zygotes) -> Zygotes:
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifying, "VERIFY_AGAIN_AFTER_S", (0.1, 0.1))
+    monkeypatch.setattr(repeated_verification, "VERIFY_AGAIN_AFTER_S", (0.1, 0.1))
 
 
 class LosingFarm(InstantFarm):
@@ -231,7 +231,7 @@ def test_what_was_found_but_not_verified_is_verified_by_who_asks_for_no_more(sto
     more, farm = tune_job(store, matmul(56), 8 * TRIALS), LostInTheEnd()
     with tuner(lambda lease, job: farm):
         wait_finished(store, more)
-    assert farm.compared == 1 + len(verifying.VERIFY_AGAIN_AFTER_S)
+    assert farm.compared == 1 + len(repeated_verification.VERIFY_AGAIN_AFTER_S)
     summary = summary_of(store, more.job_id)
     assert summary["tasks"][0]["record_id"] == standing.record_id
     assert summary["tasks"][0]["artifact_id"], "what stands can be had"

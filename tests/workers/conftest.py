@@ -8,9 +8,9 @@ import pytest
 
 from tests.server_of_user import USERS, start_server
 from tests.workers.measuring import RunningFarm
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_workers.farm_settings import FarmSettings
-from tunefarm_workers.local_farm import LocalFarm
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_workers.lane.farm_settings import FarmSettings
+from tunefarm_workers.lane.local_farm import LocalFarm
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {"PYTHONPATH": os.pathsep.join((str(HERE), str(HERE.parents[1])))}

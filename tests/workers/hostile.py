@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-import tunefarm_workers.candidate as candidate
-import tunefarm_workers.comparison_child as comparison_child
-import tunefarm_workers.kernel as kernel
-import tunefarm_workers.link_child as link_child
-import tunefarm_workers.reference as reference
+import tunefarm_workers.child.candidate as candidate
+import tunefarm_workers.child.comparison_child as comparison_child
+import tunefarm_workers.child.kernel as kernel
+import tunefarm_workers.child.link_child as link_child
+import tunefarm_workers.correctness.reference as reference
 from tests.sandbox.attacks import tried
-from tunefarm_workers.call_timer import CallTimer
-from tunefarm_workers.guarded_tensor import GuardedTensor
-from tunefarm_workers.runtime_paths import runtime_paths
+from tunefarm_workers.artifact.runtime_paths import runtime_paths
+from tunefarm_workers.correctness.guarded_tensor import GuardedTensor
+from tunefarm_workers.timing.call_timer import CallTimer
 
 PREFIX = "misdeed:"
 DAMAGED_OTHERWISE, DAMAGED_ALIKE = 72, 76
@@ -39,7 +39,7 @@ _runtime: list[ctypes.CDLL] = []
 
 
 def arm() -> None:
-    from tunefarm_workers.preload import preload
+    from tunefarm_workers.child.preload import preload
 
     preload()
     candidate.replay = comparison_child.replay = replay

@@ -7,9 +7,9 @@ import tvm
 from tests.workers.hostile import PREFIX
 from tests.workers.workloads import TARGET, dispatch, task
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import Failed, Measurement, Purpose
-from tunefarm_schemas.trace import Trace
-from tunefarm_workers.local_farm import LocalFarm
+from tunefarm_schemas.tuning.measurement import Failed, Measurement, Purpose
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_workers.lane.local_farm import LocalFarm
 
 COLLECT_S = 180.0
 

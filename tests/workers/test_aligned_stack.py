@@ -9,7 +9,7 @@ import pytest
 import tvm
 
 from tests.workers import workloads
-from tunefarm_workers.scheduled_module import build_in_place, build_scheduled, replay
+from tunefarm_workers.builder.scheduled_module import build_in_place, build_scheduled, replay
 
 LONG_VECTORS = tvm.target.Target({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "znver4", "num-cores": 2})
 STACK = re.compile(r"(vmov[au]p[sd])\s.*\((?:%rsp|%rbp)[),]")

@@ -8,16 +8,16 @@ from tvm import te
 
 from tests.workers import workloads
 from tests.workers.measuring import RunningFarm
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_sandbox.limits import Limits
+from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas import SCHEMA_VERSION
-from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.measurement import Exported, ExportOrder
-from tunefarm_schemas.trace import Trace
-from tunefarm_workers.artifact_check import ArtifactCheck, check_artifact
-from tunefarm_workers.child_answer import ChildFailed
+from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_schemas.tuning.measurement import Exported, ExportOrder
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_workers.artifact.artifact_check import ArtifactCheck, check_artifact
+from tunefarm_workers.lane.child_answer import ChildFailed
 
 LIMITS = Limits(memory_bytes=1 << 30)
 

@@ -6,9 +6,9 @@ from tvm import te
 
 from tests.workers import workloads
 from tests.workers.measuring import RunningFarm
-from tunefarm_schemas.device import COLD_CACHE, HOT_CACHE
-from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Purpose, Timing
-from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.farm.device import COLD_CACHE, HOT_CACHE
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Purpose, Timing
+from tunefarm_schemas.tuning.trace import Trace
 
 ROUNDS = 3
 """Other work on the host disturbs one side or the other. What is timed otherwise is so in every round."""

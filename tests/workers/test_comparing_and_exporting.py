@@ -12,14 +12,14 @@ import pytest
 from tests.workers import workloads
 from tests.workers.measuring import RunningFarm, misdeed
 from tunefarm_schemas import SCHEMA_VERSION
-from tunefarm_schemas.artifact import ArtifactManifest
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
-from tunefarm_schemas.record import BUSY
-from tunefarm_schemas.trace import Trace
-from tunefarm_schemas.workload import TensorArgument
-from tunefarm_workers import export
+from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
+from tunefarm_schemas.tuning.record import BUSY
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_schemas.tuning.workload import TensorArgument
+from tunefarm_workers.artifact import export
 
 ONE_CORE = '{"kind":"llvm","num-cores":1}'
 ROUNDS = 5
@@ -154,7 +154,7 @@ def test_a_kernel_that_is_right_at_first_and_wrong_later_is_a_wrong_result(
 
 
 def run_artifact(folder: Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "tunefarm_workers.artifact_runner", str(folder)]
+    command = [sys.executable, "-m", "tunefarm_workers.artifact.artifact_runner", str(folder)]
     return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
 
 

@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tunefarm_workers import cpu_identity, near_cores
-from tunefarm_workers.cpu_identity import may_be_moved_apart
-from tunefarm_workers.near_cores import NearCores
+from tunefarm_workers.device import cpu_identity
+from tunefarm_workers.device.cpu_identity import may_be_moved_apart
+from tunefarm_workers.threads import shared_cache_wait
+from tunefarm_workers.threads.shared_cache_wait import NearCores
 
 SHORT_S = 20e-6
 APART = """
 import ctypes, os, statistics, sys, time
 os.environ["TVM_NUM_THREADS"] = "2"
-from tunefarm_workers.core_distance import CoreDistance
-from tunefarm_workers.runtime_library import Runtime
-from tunefarm_workers.runtime_paths import runtime_paths
-from tunefarm_workers.thread_cores import place_on_cores
+from tunefarm_workers.threads.core_to_core_latency import CoreDistance
+from tunefarm_workers.artifact.runtime_library import Runtime
+from tunefarm_workers.artifact.runtime_paths import runtime_paths
+from tunefarm_workers.threads.thread_cores import place_on_cores
 runtime = Runtime(*runtime_paths())
 place_on_cores(2, runtime.function("runtime.config_threadpool"))
 distance = CoreDistance(runtime.library)
@@ -49,7 +50,7 @@ class Host:
 
 @pytest.fixture(autouse=True)
 def movable_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(near_cores, "may_be_moved_apart", lambda *_: True)
+    monkeypatch.setattr(shared_cache_wait, "may_be_moved_apart", lambda *_: True)
 
 
 def test_near_cores_are_looked_at_once() -> None:
@@ -94,7 +95,7 @@ def test_a_slow_kernel_one_core_and_cores_that_nobody_moves_are_never_looked_at(
     host = Host(10**6)
     assert NearCores([0, 1], sleep=host.sleep).wait(0.01, host.is_near)
     assert NearCores([0], sleep=host.sleep).wait(SHORT_S, host.is_near)
-    monkeypatch.setattr(near_cores, "may_be_moved_apart", lambda *_: False)
+    monkeypatch.setattr(shared_cache_wait, "may_be_moved_apart", lambda *_: False)
     assert NearCores([0, 1], sleep=host.sleep).wait(SHORT_S, host.is_near)
     assert host.looks == 0
 

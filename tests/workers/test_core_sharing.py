@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tunefarm_workers.core_sharing import CoreSharing, DozeBudget
-from tunefarm_workers.cpu_identity import are_declared_siblings
+from tunefarm_workers.device.cpu_identity import are_declared_siblings
+from tunefarm_workers.threads.smt_detection import CoreSharing, DozeBudget
 
 PINNED_TO_ONE_CORE = """
 import os
 import statistics
 import tvm_ffi
-from tunefarm_workers.preload import preload
-from tunefarm_workers.spread_kernels import core_sharing
+from tunefarm_workers.child.preload import preload
+from tunefarm_workers.threads.spread_kernels import core_sharing
 preload()
 sharing = core_sharing(2)
 core = min(os.sched_getaffinity(0))

@@ -8,20 +8,20 @@ import pytest
 from tests.workers import workloads
 from tests.workers.conftest import SETTINGS
 from tests.workers.measuring import RunningFarm
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_schemas.device import ReferenceKernelTimes
-from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Timing
-from tunefarm_schemas.processor import processor_for
-from tunefarm_search.target import host_target
-from tunefarm_workers.cpu_identity import cpu_identity, host_fingerprint, own_processor, x86_level
-from tunefarm_workers.deadlines import Deadlines
-from tunefarm_workers.device_identity import device_of
-from tunefarm_workers.device_watch import DeviceWatch
-from tunefarm_workers.drift import CHECKS_TO_ACCEPT
-from tunefarm_workers.environment import present_environment
-from tunefarm_workers.event_loop import EventLoop
-from tunefarm_workers.local_farm import LocalFarm
-from tunefarm_workers.quiet_device import QuietDevice
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.farm.device import ReferenceKernelTimes
+from tunefarm_schemas.farm.processor import processor_for
+from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Timing
+from tunefarm_search.tvm.target import host_target
+from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint, own_processor, x86_level
+from tunefarm_workers.device.device_identity import device_of
+from tunefarm_workers.device.device_watch import DeviceWatch
+from tunefarm_workers.device.drift import CHECKS_TO_ACCEPT
+from tunefarm_workers.device.environment import present_environment
+from tunefarm_workers.lane.deadlines import Deadlines
+from tunefarm_workers.lane.event_loop import EventLoop
+from tunefarm_workers.lane.local_farm import LocalFarm
+from tunefarm_workers.timing.device_arbiter import QuietDevice
 
 HELD_BACK_S = 5.0
 """Longer than it takes to compare one schedule."""

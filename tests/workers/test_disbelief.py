@@ -7,8 +7,8 @@ import pytest
 from tests.workers import workloads
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import ComparisonOrder, Failed, Purpose, Timing
-from tunefarm_workers.device_watch import DeviceWatch
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Failed, Purpose, Timing
+from tunefarm_workers.device.device_watch import DeviceWatch
 
 BOAST = misdeed("tell three nanoseconds")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tunefarm_schemas.device import ReferenceKernelTimes
-from tunefarm_workers.drift import CHECKS_TO_ACCEPT, Drift
+from tunefarm_schemas.farm.device import ReferenceKernelTimes
+from tunefarm_workers.device.drift import CHECKS_TO_ACCEPT, Drift
 
 USUAL = ReferenceKernelTimes(compute_s=1e-3, bandwidth_s=1e-3, launch_s=1e-6)
 SLOW = ReferenceKernelTimes(compute_s=2e-3, bandwidth_s=1e-3, launch_s=1e-6)

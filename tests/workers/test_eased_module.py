@@ -5,7 +5,7 @@ import pytest
 import tvm
 
 from tests.workers.workloads import matmul, square_root
-from tunefarm_workers.eased_module import eased
+from tunefarm_workers.correctness.reordered_module import eased
 
 
 def outputs(module: tvm.IRModule, dtype: str) -> np.ndarray:

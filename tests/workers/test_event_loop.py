@@ -6,8 +6,8 @@ from threading import Event
 
 import pytest
 
-from tunefarm_sandbox.channel import Channel
-from tunefarm_workers.event_loop import EventLoop
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_workers.lane.event_loop import EventLoop
 
 HELD_UP_S = 0.3
 

@@ -3,8 +3,8 @@
 from tests.workers.measuring import RunningFarm, message_of, reason_of
 from tests.workers.workloads import dispatch, matmul, not_a_number, square_root, task
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import Measurement, Timing
-from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.tuning.measurement import Measurement, Timing
+from tunefarm_schemas.tuning.trace import Trace
 
 AS_IT_IS = Trace(text="[[],[]]")
 

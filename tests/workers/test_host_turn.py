@@ -14,15 +14,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tunefarm_workers import host_turn
-from tunefarm_workers.host_turn import FILE_NAME, HostTurn
+from tunefarm_workers.timing import host_turn
+from tunefarm_workers.timing.host_turn import FILE_NAME, HostTurn
 
 LONG_S = 60.0
 TURN_S = 30.0
 HOLDER = """
 import sys, time
 from pathlib import Path
-from tunefarm_workers.host_turn import HostTurn
+from tunefarm_workers.timing.host_turn import HostTurn
 turn = HostTurn([0, 1], folders=[Path(sys.argv[1])])
 assert turn.take(float(sys.argv[2]))
 print("held", flush=True)

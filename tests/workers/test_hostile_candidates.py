@@ -14,10 +14,10 @@ from tests.server_of_user import ROOT, USERS, start_server
 from tests.workers import workloads
 from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import Failed, Purpose, Timing
-from tunefarm_workers.local_farm import LocalFarm
+from tunefarm_schemas.tuning.measurement import Failed, Purpose, Timing
+from tunefarm_workers.lane.local_farm import LocalFarm
 
 ENDED_S = 60.0
 SLOW = {ROOT: pytest.mark.faults}

@@ -11,15 +11,15 @@ from tvm import te
 from tests.workers import workloads
 from tests.workers.measuring import RunningFarm
 from tests.workers.test_artifact_check import checked
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.input_spec import InputExample, InputSpec
-from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Purpose, Timing
-from tunefarm_schemas.trace import Trace
-from tunefarm_schemas.workload import TensorArgument
-from tunefarm_workers.argument import Argument
-from tunefarm_workers.input_check import require_fitting, require_names
-from tunefarm_workers.inputs import INPUT_SETS, InputArray, make_inputs
+from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Purpose, Timing
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_schemas.tuning.workload import TensorArgument
+from tunefarm_workers.builder.argument import Argument
+from tunefarm_workers.correctness.input_check import require_fitting, require_names
+from tunefarm_workers.correctness.inputs import INPUT_SETS, InputArray, make_inputs
 
 ROUNDS = 5
 """Other work on the host disturbs one side or the other; what is told wrongly is wrong in every round."""

@@ -5,11 +5,11 @@ import tvm
 from tvm.script import tirx as T
 
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_workers.kernel import Kernel
-from tunefarm_workers.messages import HostOrder
-from tunefarm_workers.scheduled_module import build_in_place
-from tunefarm_workers.shipped_module import ShippedModule
-from tunefarm_workers.task_host import HeldTask, hold
+from tunefarm_workers.builder.scheduled_module import build_in_place
+from tunefarm_workers.builder.shipped_module import ShippedModule
+from tunefarm_workers.child.kernel import Kernel
+from tunefarm_workers.child.task_host import HeldTask, hold
+from tunefarm_workers.lane.messages import HostOrder
 
 TARGET = '{"kind": "llvm", "num-cores": 1}'
 

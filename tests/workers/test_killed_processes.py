@@ -15,11 +15,11 @@ from tests.farm.workers import eventually
 from tests.workers import workloads
 from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm, misdeed
-from tunefarm_sandbox.fork_server import ForkFailed, ForkServer
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Timing
-from tunefarm_workers.local_farm import LocalFarm
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Timing
+from tunefarm_workers.lane.local_farm import LocalFarm
 
 
 def host_of(running: RunningFarm, opened: str) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tunefarm_workers.linker import LinkFailed, link, linker_command
+from tunefarm_workers.builder.linker import LinkFailed, link, linker_command
 
 KILLED = "kill -9 $$"
 TELLS = "echo 'collect2: fatal error: ld terminated with signal 9 [Killed]' >&2; exit 1"

@@ -6,9 +6,9 @@ from tests.workers import workloads
 from tests.workers.measuring import RunningFarm, message_of, reason_of
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import Purpose, Stopped, Timing
-from tunefarm_schemas.trace import Trace
-from tunefarm_workers.cpu_identity import own_processor
+from tunefarm_schemas.tuning.measurement import Purpose, Stopped, Timing
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_workers.device.cpu_identity import own_processor
 
 
 def test_a_good_schedule_is_timed_and_checked_on_three_sets_of_inputs(running: RunningFarm) -> None:
@@ -103,7 +103,7 @@ def test_integers_that_address_a_table_stay_inside_it(running: RunningFarm) -> N
     schedule = tvm.s_tir.Schedule(workloads.gather())
     schedule.get_sblock("O")
     opened = running.open(workloads.gather())
-    from tunefarm_search.tvm_trace import trace_of
+    from tunefarm_search.tvm.trace import trace_of
 
     assert isinstance(running.measure(opened, trace_of(schedule)).result, Timing)
 

@@ -7,9 +7,9 @@ from tests.search import stray_functions
 from tests.workers import workloads
 from tests.workers.measuring import RunningFarm, message_of, reason_of
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import ComparisonOrder, Failed, Result, Timing
-from tunefarm_schemas.trace import Trace
-from tunefarm_search.tvm_trace import trace_of
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Failed, Result, Timing
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.tvm.trace import trace_of
 
 OUTSIDE, OPAQUE, OPEN = (
     stray_functions.outside(),

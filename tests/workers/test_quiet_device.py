@@ -12,18 +12,18 @@ import pytest
 from tests.workers import workloads
 from tests.workers.conftest import SETTINGS
 from tests.workers.measuring import RunningFarm, misdeed
-from tunefarm_sandbox.child import Child
-from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_sandbox.limits import Limits
-from tunefarm_schemas.measurement import Exported, ExportOrder, Purpose, Stopped, Timing
-from tunefarm_workers.attempt import Attempt
-from tunefarm_workers.company import Company
-from tunefarm_workers.device_watch import DeviceWatch
-from tunefarm_workers.fresh_runner import FreshRunner
-from tunefarm_workers.host_turn import HostTurn
-from tunefarm_workers.local_farm import LocalFarm
-from tunefarm_workers.quiet_device import TURN_S, QuietDevice
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.child import Child
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.tuning.measurement import Exported, ExportOrder, Purpose, Stopped, Timing
+from tunefarm_workers.artifact.fresh_runner import FreshRunner
+from tunefarm_workers.device.device_watch import DeviceWatch
+from tunefarm_workers.lane.attempt import Attempt
+from tunefarm_workers.lane.local_farm import LocalFarm
+from tunefarm_workers.timing.device_arbiter import TURN_S, QuietDevice
+from tunefarm_workers.timing.host_turn import HostTurn
+from tunefarm_workers.timing.neighbours import Company
 
 LONG_S = 60.0
 

@@ -13,10 +13,10 @@ import pytest
 
 from tests.workers import reaching_process, workloads
 from tests.workers.measuring import RunningFarm, misdeed, reason_of
-from tunefarm_sandbox.process_user import CAP_DAC_READ_SEARCH, give_up_root
+from tunefarm_sandbox.confinement.process_user import CAP_DAC_READ_SEARCH, give_up_root
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
-from tunefarm_workers.shared_memory import NotSealed, SharedMemory
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
+from tunefarm_workers.child.shared_memory import NotSealed, SharedMemory
 
 CONSTANT = struct.pack("=f", 1.25).hex()
 """What ``hostile`` gives where it gives a constant."""
@@ -27,8 +27,8 @@ from pathlib import Path
 from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm
 from tests.workers.test_reaching_processes import measure_while_others_reach
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_workers.local_farm import LocalFarm
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_workers.lane.local_farm import LocalFarm
 
 assert os.geteuid() != 0
 with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as zygote:

@@ -6,7 +6,7 @@ import pytest
 import tvm
 from tvm import te
 
-from tunefarm_workers.scheduled_module import build_in_place, build_scheduled
+from tunefarm_workers.builder.scheduled_module import build_in_place, build_scheduled
 
 TARGET = tvm.target.Target({"kind": "llvm", "num-cores": 1})
 

@@ -13,11 +13,11 @@ from tests.workers import workloads
 from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
-from tunefarm_workers.fresh_runner import FreshRunner
-from tunefarm_workers.library_order import LibraryOrder
-from tunefarm_workers.local_farm import LocalFarm
-from tunefarm_workers.tolerance import Array
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
+from tunefarm_workers.artifact.fresh_runner import FreshRunner
+from tunefarm_workers.artifact.library_order import LibraryOrder
+from tunefarm_workers.correctness.tolerance import Array
+from tunefarm_workers.lane.local_farm import LocalFarm
 
 NAMELESS = [
     *("fork", "thread", "watch", "handle", "anonymous file", "socket", "choose cores: 0", "choose cores: 1"),

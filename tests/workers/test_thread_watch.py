@@ -12,9 +12,9 @@ import pytest
 from tests.workers import workloads
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import ComparisonOrder, Failed, Purpose, Timing
-from tunefarm_workers.attempt import Stage
-from tunefarm_workers.thread_watch import ThreadWatch
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Failed, Purpose, Timing
+from tunefarm_workers.lane.attempt import Stage
+from tunefarm_workers.threads.thread_watch import ThreadWatch
 
 LAST_CORE = max(os.sched_getaffinity(0))
 

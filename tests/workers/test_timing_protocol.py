@@ -1,7 +1,7 @@
 """How often a kernel is called depends on what is known about it already."""
 
-from tunefarm_schemas.measurement import Stopped, Timing
-from tunefarm_workers.timing_protocol import take_time
+from tunefarm_schemas.tuning.measurement import Stopped, Timing
+from tunefarm_workers.timing.timing_protocol import take_time
 
 
 class Kernel:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tunefarm_schemas.workload import TensorArgument
-from tunefarm_workers.tolerance import OutputReference, all_finite, worst_error
+from tunefarm_schemas.tuning.workload import TensorArgument
+from tunefarm_workers.correctness.tolerance import OutputReference, all_finite, worst_error
 
 
 def reference(own: np.ndarray, double: np.ndarray | None = None) -> OutputReference:

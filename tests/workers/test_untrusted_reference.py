@@ -11,11 +11,11 @@ from tests.workers import workloads
 from tests.workers.conftest import SETTINGS
 from tests.workers.hostile import DAMAGED_ALIKE, DAMAGED_OTHERWISE
 from tests.workers.measuring import RunningFarm, reason_of
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import REFERENCE_IN_DOUBT, BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.measurement import ComparisonOrder, Failed, Measurement, Purpose, Timing
-from tunefarm_workers.local_farm import LocalFarm
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Failed, Measurement, Purpose, Timing
+from tunefarm_workers.lane.local_farm import LocalFarm
 
 IN_ORDER_S = 120.0
 

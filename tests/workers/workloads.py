@@ -6,10 +6,10 @@ from typing import Any
 import tvm
 from tvm import te
 
-from tunefarm_schemas.measurement import Candidate, CandidateOrigin, Dispatch, MeasureTask, Purpose
-from tunefarm_schemas.trace import Trace
-from tunefarm_search.intrinsics import load_intrinsics
-from tunefarm_search.tvm_trace import trace_of
+from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Dispatch, MeasureTask, Purpose
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.tvm.intrinsics import load_intrinsics
+from tunefarm_search.tvm.trace import trace_of
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 HOT = "cpu-hot-cache/1"

@@ -10,7 +10,7 @@ from sqlalchemy import URL, MetaData, create_engine, func, inspect, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_services.store.database import parse_url
+from tunefarm_services.store.database.database import parse_url
 
 _DEFAULT_FOLDER: Final = Path("/usr/lib/postgresql")
 

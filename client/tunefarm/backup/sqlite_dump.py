@@ -4,7 +4,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-from tunefarm_sandbox.private_files import make_private_folder, write_private_file
+from tunefarm_sandbox.channel.private_files import make_private_folder, write_private_file
 from tunefarm_schemas.bad_input import BadInput
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from tunefarm.backup.archive import ArchiveReader, ArchiveWriter, Engine
 from tunefarm.backup.postgresql_dump import PostgresqlDump
 from tunefarm.backup.sqlite_dump import SqliteDump
-from tunefarm.installation import database_file, open_store
-from tunefarm.user_files import require_named
+from tunefarm.cli.user_files import require_named
+from tunefarm.startup.installation import database_file, open_store
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
 from tunefarm_services.settings import Settings
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.store.schema_revision import REVISIONS
+from tunefarm_services.store.database.schema_revision import REVISIONS
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing
 
 

@@ -6,7 +6,7 @@ from tunefarm.builtin.catalogue import parse_builtin
 from tunefarm.builtin.numpy_equivalent import time_by_numpy
 
 if TYPE_CHECKING:
-    from tunefarm_schemas.job import Job
+    from tunefarm_schemas.tuning.job import Job
     from tunefarm_services.store import Store
 
 

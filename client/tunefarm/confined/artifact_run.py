@@ -4,8 +4,8 @@ import os
 import sys
 from typing import Final
 
-from tunefarm_sandbox.channel import Channel
-from tunefarm_sandbox.seal import seal_to_hand_on
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.confinement.seal import seal_to_hand_on
 from tunefarm_schemas.frozen import Frozen
 
 ENTRY: Final = "tunefarm.confined.artifact_run:main"
@@ -31,7 +31,7 @@ def main(_channel: Channel, payload: bytes, descriptors: list[int]) -> None:
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    command = [sys.executable, "-P", "-m", "tunefarm_workers.artifact_runner", order.folder]
+    command = [sys.executable, "-P", "-m", "tunefarm_workers.artifact.artifact_runner", order.folder]
     command += [f"--library=/proc/self/fd/{descriptors[0]}", f"--seal={seal_to_hand_on()}"]
     command += [f"--callee={name}" for name in order.callees]
     os.execve(sys.executable, command, environment)  # noqa: S606 - no shell, and nothing of a message in the command's name

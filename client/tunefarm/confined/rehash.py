@@ -4,8 +4,8 @@ from typing import Final
 
 from pydantic import Field
 
-from tunefarm_sandbox.channel import Channel
-from tunefarm_sandbox.question import answer
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.channel.question import answer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 
@@ -40,8 +40,8 @@ def hashed(stored: StoredModule) -> StructuralHash:
     """
     import tvm
 
-    from tunefarm_search.asked_forms import hash_of
-    from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
+    from tunefarm_search.tvm.asked_forms import hash_of
+    from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 
     try:
         structural_hash = hash_of(tvm.ir.load_json(stored.module_json))

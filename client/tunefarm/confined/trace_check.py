@@ -4,11 +4,11 @@ from typing import Final
 
 from pydantic import Field
 
-from tunefarm_sandbox.channel import Channel
-from tunefarm_sandbox.question import answer
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.channel.question import answer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.trace import Trace
+from tunefarm_schemas.tuning.trace import Trace
 
 ENTRY: Final = "tunefarm.confined.trace_check:main"
 
@@ -39,9 +39,9 @@ def checked(question: TraceQuestion) -> Permitted:
     """
     import tvm
 
-    from tunefarm_search.judged_schedule import judged_schedule
-    from tunefarm_search.judgement import named_callees
-    from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
+    from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
+    from tunefarm_search.validation.judged_schedule import judged_schedule
+    from tunefarm_search.validation.judgement import named_callees
 
     try:
         module = tvm.ir.load_json(question.module_json)

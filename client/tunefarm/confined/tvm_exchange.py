@@ -4,13 +4,13 @@ from typing import Final
 
 from pydantic import Field
 
-from tunefarm_sandbox.channel import Channel
-from tunefarm_sandbox.question import answer
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.channel.question import answer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.trace import Trace
-from tunefarm_schemas.workload import Workload
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_schemas.tuning.workload import Workload
 
 WRITE_ENTRY: Final = "tunefarm.confined.tvm_exchange:write"
 
@@ -50,8 +50,8 @@ def printed(entries: Entries) -> DatabaseText:
     Raises:
         BadInput: a trace or a target is damaged.
     """
-    from tunefarm_search.tvm_database import export_database
-    from tunefarm_search.tvm_errors import TVM_ERRORS, last_line
+    from tunefarm_search.tvm.database import export_database
+    from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 
     try:
         database = export_database(

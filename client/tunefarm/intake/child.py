@@ -10,18 +10,18 @@ from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.module_reader import read_module
 from tunefarm.intake.schedule_function import schedule_function_of, seed_trace, tersely_failing
 from tunefarm.intake.target_text import parse_target_text
-from tunefarm_sandbox.channel import Channel
-from tunefarm_sandbox.question import answer
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.channel.question import answer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.input_spec import InputExample, InputSpec
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.trace import Space, Trace
-from tunefarm_schemas.workload import Workload
-from tunefarm_search.foreign_input import require_permitted_module
-from tunefarm_search.memory_bounds import refuse_strays
-from tunefarm_search.space import sketches_of
-from tunefarm_search.target import canonical_target, reason_it_cannot_run_here
-from tunefarm_search.workload import functions_of, untuned_functions, workload_of
+from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Space, Trace
+from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_search.space.space import sketches_of
+from tunefarm_search.tvm.target import canonical_target, reason_it_cannot_run_here
+from tunefarm_search.tvm.workload import functions_of, untuned_functions, workload_of
+from tunefarm_search.validation.foreign_input import require_permitted_module
+from tunefarm_search.validation.memory_bounds import refuse_strays
 
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:

@@ -6,10 +6,10 @@ from pydantic import ConfigDict, Field
 
 from tunefarm.intake.module_source import ModuleSource
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.input_spec import InputExample, InputKind, InputSpec
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.trace import Space, Trace
-from tunefarm_schemas.workload import Abi, Workload
+from tunefarm_schemas.tuning.input_spec import InputExample, InputKind, InputSpec
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Space, Trace
+from tunefarm_schemas.tuning.workload import Abi, Workload
 
 
 class ScheduleSource(Frozen):

@@ -22,8 +22,8 @@ from tunefarm.intake.module_source import (
 )
 from tunefarm.intake.user_file import describe, own_names, run_user_file, user_object
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_search.foreign_input import foreign_module
-from tunefarm_search.workload import workload_of
+from tunefarm_search.tvm.workload import workload_of
+from tunefarm_search.validation.foreign_input import foreign_module
 
 FIELD = "module"
 

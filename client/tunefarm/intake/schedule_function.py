@@ -9,12 +9,12 @@ from tvm.s_tir import Schedule
 from tunefarm.intake.intake_request import ScheduleSource, SeedSource
 from tunefarm.intake.user_file import describe, user_object
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.trace import Trace
-from tunefarm_search.foreign_input import CALLEE_FIX
-from tunefarm_search.intrinsics import load_intrinsics
-from tunefarm_search.judged_schedule import judged_schedule
-from tunefarm_search.judgement import NotPermitted, named_callees
-from tunefarm_search.tvm_trace import trace_of
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.tvm.intrinsics import load_intrinsics
+from tunefarm_search.tvm.trace import trace_of
+from tunefarm_search.validation.foreign_input import CALLEE_FIX
+from tunefarm_search.validation.judged_schedule import judged_schedule
+from tunefarm_search.validation.judgement import NotPermitted, named_callees
 
 SEED_FIELD: Final = "seed_traces"
 SEED_FIX: Final = "Give the JSON of a trace of this very function, or FILE.py:FUNCTION, a function that schedules it."

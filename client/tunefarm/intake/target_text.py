@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.target_preset import PRESET_NAMES, preset_attributes
+from tunefarm_schemas.tuning.target_preset import PRESET_NAMES, preset_attributes
 
 FIELD: Final = "target"
 FIX: Final = (

@@ -6,7 +6,7 @@ from typing import Final
 from tunefarm.confined.call import call
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.module_source import PythonSource
-from tunefarm_sandbox.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 ENTRY: Final = "tunefarm.intake.child:main"
 

@@ -8,14 +8,14 @@ from pydantic import Field
 
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest, SeedSource
 from tunefarm.intake.module_source import JsonSource
-from tunefarm.python_input import PythonInput
+from tunefarm.local.python_input import PythonInput
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.input_spec import InputSpec
-from tunefarm_schemas.trace import Space, Trace
+from tunefarm_schemas.tuning.input_spec import InputSpec
+from tunefarm_schemas.tuning.trace import Space, Trace
 
 if TYPE_CHECKING:
-    from tunefarm_sandbox.fork_server import ForkServer
+    from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 SPACE_NOTE: Final = "space: the schedule function was run for this host's target"
 HOST: Final = "host"
@@ -62,7 +62,7 @@ class Converter:
     @property
     def zygote(self) -> "ForkServer":
         """The process that confined children are forked from, started when it is first needed."""
-        from tunefarm.zygote import start_intake_zygote
+        from tunefarm.startup.zygote import start_intake_zygote
 
         if self._zygote is None:
             self._zygote = start_intake_zygote()

@@ -3,12 +3,12 @@
 import shlex
 from typing import TYPE_CHECKING
 
-from tunefarm.console import complain, say
-from tunefarm.exit_code import ExitCode
-from tunefarm.job_text import job_text
-from tunefarm.next_step import at_service, building, tell_next, watching, with_api
-from tunefarm.tables import print_json
-from tunefarm_schemas.job import JobOutcome
+from tunefarm.cli.console import complain, say
+from tunefarm.cli.exit_code import ExitCode
+from tunefarm.cli.next_step import at_service, building, tell_next, watching, with_api
+from tunefarm.cli.text.job_text import job_text
+from tunefarm.cli.text.tables import print_json
+from tunefarm_schemas.tuning.job import JobOutcome
 from tunefarm_schemas.visible_text import visible_line
 
 if TYPE_CHECKING:

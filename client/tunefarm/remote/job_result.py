@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tunefarm.remote.artifact_calls import RemoteArtifact, artifact
-from tunefarm.remote.job_calls import job_events
-from tunefarm.remote.paging import listed
-from tunefarm.remote.request import Flow
-from tunefarm.remote.views import TrialView
+from tunefarm.http.calls.artifact_calls import RemoteArtifact, artifact
+from tunefarm.http.calls.job_calls import job_events
+from tunefarm.http.calls.views import TrialView
+from tunefarm.http.paging import listed
+from tunefarm.http.request import Flow
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.record import TuningRecord
+from tunefarm_schemas.tuning.record import TuningRecord
 
 
 def job_summary(job_id: str) -> Flow[Mapping[str, Any]]:

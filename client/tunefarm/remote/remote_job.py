@@ -3,16 +3,16 @@
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
-from tunefarm.remote.artifact_calls import RemoteArtifact
-from tunefarm.remote.async_transport import AsyncTransport
-from tunefarm.remote.event_stream import EventStream, RemoteEvent
+from tunefarm.http.async_transport import AsyncTransport
+from tunefarm.http.calls.artifact_calls import RemoteArtifact
+from tunefarm.http.calls.job_calls import job_deletion, job_events, job_verb, job_view
+from tunefarm.http.calls.views import JobView, TrialView
+from tunefarm.http.event_stream import EventStream, RemoteEvent
+from tunefarm.http.transport import Transport
 from tunefarm.remote.event_text import show
-from tunefarm.remote.job_calls import job_deletion, job_events, job_verb, job_view
 from tunefarm.remote.job_result import artifact_of_job, artifacts_of_job, job_records, job_summary, job_trials
-from tunefarm.remote.transport import Transport
-from tunefarm.remote.views import JobView, TrialView
-from tunefarm_schemas.job import JobOutcome, JobState
-from tunefarm_schemas.record import TuningRecord
+from tunefarm_schemas.tuning.job import JobOutcome, JobState
+from tunefarm_schemas.tuning.record import TuningRecord
 
 
 class _Handle:
@@ -99,7 +99,7 @@ class RemoteJob(_Handle):
 
     def wait(self, *, progress: bool = True) -> JobView:
         """Wait until it ends, showing its progress on standard error unless ``progress`` is off."""
-        from tunefarm.progress_display import progress_display
+        from tunefarm.cli.text.progress_display import progress_display
 
         if not progress:
             for _ in self.events():
@@ -184,7 +184,7 @@ class AsyncRemoteJob(_Handle):
 
     async def wait(self, *, progress: bool = True) -> JobView:
         """Wait until it ends, showing its progress on standard error unless ``progress`` is off."""
-        from tunefarm.progress_display import progress_display
+        from tunefarm.cli.text.progress_display import progress_display
 
         if not progress:
             async for _ in self.events():

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunefarm.device_class_option import CLASS_ID_LENGTH, device_class_of_text
-from tunefarm.record_place import Written
-from tunefarm.remote.views import ImportView
-from tunefarm.tvm_database_folder import read_database, write_database
+from tunefarm.cli.options.device_class_option import CLASS_ID_LENGTH, device_class_of_text
+from tunefarm.http.calls.views import ImportView
+from tunefarm.records.record_place import Written
+from tunefarm.records.tvm_database_folder import read_database, write_database
 from tunefarm_schemas.kernel_library.rules import LibraryRules
-from tunefarm_schemas.record import RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.tuning.record import RecordMatch, RecordStatus, TuningRecord
 
 if TYPE_CHECKING:
     from tunefarm.client import Client
     from tunefarm.confined.record_view import RecordView
-    from tunefarm.record_place import ModuleQuery
+    from tunefarm.records.record_place import ModuleQuery
 
 MOST_LISTED = 10_000
 """A service lists records by their ids, so the newest of them are found among so many."""

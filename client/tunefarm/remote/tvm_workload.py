@@ -7,12 +7,12 @@ import tvm
 import tvm_ffi
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.workload import Workload
-from tunefarm_search.asked_forms import NO_ALIAS
-from tunefarm_search.target import canonical_target
-from tunefarm_search.tvm_trace import plain
-from tunefarm_search.workload import workload_of
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_search.tvm.asked_forms import NO_ALIAS
+from tunefarm_search.tvm.target import canonical_target
+from tunefarm_search.tvm.trace import plain
+from tunefarm_search.tvm.workload import workload_of
 
 
 def target_attributes(target: Any) -> dict[str, Any]:

@@ -4,8 +4,8 @@ import json
 from collections.abc import Collection
 from typing import Final
 
+from tunefarm_schemas.farm.processor import architecture_named
 from tunefarm_schemas.kernel_library.rules import MACHINES, LibraryRules
-from tunefarm_schemas.processor import architecture_named
 
 _PROCESSORS: Final = frozenset({"llvm", "c"})
 _ARCHITECTURES: Final = frozenset(machine.name for machine in MACHINES.values())

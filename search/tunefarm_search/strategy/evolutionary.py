@@ -11,17 +11,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tunefarm_schemas.measurement import CandidateOrigin, Failed, Timing
-from tunefarm_search.batch_choice import diverse_order
-from tunefarm_search.boosting import FloatArray
-from tunefarm_search.cost_model import CostModel, sample_of
-from tunefarm_search.features import FeatureExtractor
-from tunefarm_search.population import Breeder, Population, features_of
-from tunefarm_search.rank_accuracy import RankAccuracy
-from tunefarm_search.scheduling import Point
-from tunefarm_search.space import SearchSpace
-from tunefarm_search.stopping import GAIN_THAT_COUNTS
-from tunefarm_search.strategy.picker import Picker, Wish
+from tunefarm_schemas.tuning.measurement import CandidateOrigin, Failed, Timing
+from tunefarm_search.features.features import FeatureExtractor
+from tunefarm_search.loop.stopping import GAIN_THAT_COUNTS
+from tunefarm_search.model.boosting import FloatArray
+from tunefarm_search.model.cost_model import CostModel, sample_of
+from tunefarm_search.model.rank_accuracy import RankAccuracy
+from tunefarm_search.space.population import Breeder, Population, features_of
+from tunefarm_search.space.scheduling import Point
+from tunefarm_search.space.space import SearchSpace
+from tunefarm_search.strategy.batch_choice import diverse_order
+from tunefarm_search.strategy.candidate_selector import Picker, Wish
 from tunefarm_search.strategy.plan import Plan
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tunefarm_schemas.measurement import CandidateOrigin
-from tunefarm_search.strategy.picker import Picker, Wish
+from tunefarm_schemas.tuning.measurement import CandidateOrigin
+from tunefarm_search.strategy.candidate_selector import Picker, Wish
 from tunefarm_search.strategy.protocol import Proposal
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tunefarm_schemas.measurement import CandidateOrigin, Result
-from tunefarm_search.rank_accuracy import RankAccuracy
-from tunefarm_search.scheduling import Scheduled
+from tunefarm_schemas.tuning.measurement import CandidateOrigin, Result
+from tunefarm_search.model.rank_accuracy import RankAccuracy
+from tunefarm_search.space.scheduling import Scheduled
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tunefarm_schemas.measurement import CandidateOrigin, Failed
-from tunefarm_search.population import Breeder, Population
-from tunefarm_search.space import SearchSpace
-from tunefarm_search.strategy.picker import Picker, Wish
+from tunefarm_schemas.tuning.measurement import CandidateOrigin, Failed
+from tunefarm_search.space.population import Breeder, Population
+from tunefarm_search.space.space import SearchSpace
+from tunefarm_search.strategy.candidate_selector import Picker, Wish
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
 
 FRUITLESS_DRAWS = 2_000

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from tunefarm_schemas.measurement import CandidateOrigin
-from tunefarm_schemas.trace import Trace
-from tunefarm_search.strategy.picker import Picker
+from tunefarm_schemas.tuning.measurement import CandidateOrigin
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.strategy.candidate_selector import Picker
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from tvm.s_tir import meta_schedule
 
-from tunefarm_schemas.measurement import CandidateOrigin, Failed, Stopped, Timing
-from tunefarm_search.boosting import xgboost_module
-from tunefarm_search.intrinsics import load_intrinsics_for
-from tunefarm_search.space import SearchSpace
-from tunefarm_search.strategy.picker import Picker
+from tunefarm_schemas.tuning.measurement import CandidateOrigin, Failed, Stopped, Timing
+from tunefarm_search.model.boosting import xgboost_module
+from tunefarm_search.space.space import SearchSpace
+from tunefarm_search.strategy.candidate_selector import Picker
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
-from tunefarm_search.target import tvm_target
-from tunefarm_search.tvm_trace import trace_of
+from tunefarm_search.tvm.intrinsics import load_intrinsics_for
+from tunefarm_search.tvm.target import tvm_target
+from tunefarm_search.tvm.trace import trace_of
 
 ROUND = 64
 STOCK_POPULATION = 512

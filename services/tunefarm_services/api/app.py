@@ -8,17 +8,17 @@ from anyio import to_thread
 from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 
-from tunefarm_services.api.intake import Intake, ZygoteIntake
-from tunefarm_services.api.known_parameters import require_known_parameters
-from tunefarm_services.api.known_tokens import KnownTokens
+from tunefarm_services.api.access.known_tokens import KnownTokens
+from tunefarm_services.api.access.request_rates import RequestRates
+from tunefarm_services.api.http.known_parameters import require_known_parameters
+from tunefarm_services.api.http.openapi import add_openapi
+from tunefarm_services.api.intake.intake import Intake, ZygoteIntake
 from tunefarm_services.api.middleware.authentication import Authentication
 from tunefarm_services.api.middleware.idempotency import Idempotency
 from tunefarm_services.api.middleware.request_body import RequestBody
 from tunefarm_services.api.middleware.request_log import RequestLog
-from tunefarm_services.api.openapi import add_openapi
 from tunefarm_services.api.parts import Parts
-from tunefarm_services.api.problem_handlers import add_problem_handlers
-from tunefarm_services.api.request_rates import RequestRates
+from tunefarm_services.api.problems.problem_handlers import add_problem_handlers
 from tunefarm_services.api.routes import (
     artifacts,
     devices,

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from tunefarm_schemas.lane import KINDS_FOR_TARGET
-from tunefarm_schemas.record import MatchKind, RecordKey, RecordMatch
-from tunefarm_schemas.target import Target
+from tunefarm_schemas.farm.lane import KINDS_FOR_TARGET
+from tunefarm_schemas.tuning.record import MatchKind, RecordKey, RecordMatch
+from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.api.bodies.record import BestBody
-from tunefarm_services.api.intake_messages import TargetText
-from tunefarm_services.api.modules import understood
+from tunefarm_services.api.intake.intake_messages import TargetText
+from tunefarm_services.api.intake.modules import understood
 from tunefarm_services.api.parts import Parts
 from tunefarm_services.store import Store
 

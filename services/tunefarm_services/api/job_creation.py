@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.device import PROTOCOLS
-from tunefarm_schemas.input_spec import InputSpec
-from tunefarm_schemas.job import Effort, Job, JobSpec, JobState, require_space_for
-from tunefarm_schemas.target import Target
-from tunefarm_schemas.trace import Space
-from tunefarm_schemas.workload import Task
+from tunefarm_schemas.farm.device import PROTOCOLS
+from tunefarm_schemas.tuning.input_spec import InputSpec
+from tunefarm_schemas.tuning.job import Effort, Job, JobSpec, JobState, require_space_for
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Space
+from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.api.bodies.job import EffortBody, JobBody, SketchesBody
-from tunefarm_services.api.intake_messages import ModuleAnswer
+from tunefarm_services.api.intake.intake_messages import ModuleAnswer
+from tunefarm_services.api.intake.modules import target_question, trace_text, understood
 from tunefarm_services.api.lane_fit import notes_on, unfit
-from tunefarm_services.api.modules import target_question, trace_text, understood
 from tunefarm_services.api.parts import Parts
-from tunefarm_services.api.problem import ApiProblem, ProblemKind
+from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 
 RETRY_AFTER_S: Final = 30
 

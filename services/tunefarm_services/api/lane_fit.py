@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.job import Job
-from tunefarm_schemas.lane import KINDS_FOR_TARGET, LOCAL_WORKER, Lane
-from tunefarm_schemas.processor import processor_for
-from tunefarm_schemas.target import Target
-from tunefarm_services.api.intake_messages import SHARED
-from tunefarm_services.store.job_rows import deadline_text
+from tunefarm_schemas.farm.lane import KINDS_FOR_TARGET, LOCAL_WORKER, Lane
+from tunefarm_schemas.farm.processor import processor_for
+from tunefarm_schemas.tuning.job import Job
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_services.api.intake.intake_messages import SHARED
+from tunefarm_services.store.jobs.job_rows import deadline_text
 
 WAIT_FIX = "or set deadline_s to wait for one that long."
 

@@ -10,9 +10,9 @@ import anyio
 from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
-from tunefarm_services.api.fair_turns import FairTurns
-from tunefarm_services.api.intake import Intake
-from tunefarm_services.api.known_tokens import KnownTokens
+from tunefarm_services.api.access.known_tokens import KnownTokens
+from tunefarm_services.api.intake.fair_turns import FairTurns
+from tunefarm_services.api.intake.intake import Intake
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.metrics import Metrics

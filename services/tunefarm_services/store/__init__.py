@@ -3,8 +3,7 @@
 ``Store`` is the whole of it. SQLite and PostgreSQL are served by the same statements; the URL chooses.
 """
 
-from tunefarm_services.store.key_claim import Answered, Claimed, InProgress, KeyClaim, Mismatch
-from tunefarm_services.store.lease import Lease
+from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import (
     BlobDamaged,
@@ -37,6 +36,7 @@ from tunefarm_services.store.stored import (
     StoreStatistics,
     TrialState,
 )
+from tunefarm_services.store.tenants.key_claim import Answered, Claimed, InProgress, KeyClaim, Mismatch
 
 __all__ = [
     "LOCAL_TENANT",

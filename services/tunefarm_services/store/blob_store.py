@@ -10,7 +10,7 @@ import obstore
 from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import LocalStore, ObjectStore, from_url
 
-from tunefarm_sandbox.private_files import make_private_folder
+from tunefarm_sandbox.channel.private_files import make_private_folder
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing, StoreUnavailable

@@ -3,34 +3,34 @@
 from pathlib import Path
 from typing import Self
 
-from tunefarm_services.store.artifact_rows import ArtifactRows
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.store.database import Database
-from tunefarm_services.store.device_rows import DeviceRows
-from tunefarm_services.store.event_rows import EventRows
-from tunefarm_services.store.exploration_rows import ExplorationRows
-from tunefarm_services.store.idempotency_rows import IdempotencyRows
-from tunefarm_services.store.input_example_rows import InputExampleRows
-from tunefarm_services.store.inspection import Inspection
-from tunefarm_services.store.job_deletion import JobDeletion
-from tunefarm_services.store.job_request_rows import JobRequestRows
-from tunefarm_services.store.job_rows import JobRows
-from tunefarm_services.store.lane_rows import LaneRows
-from tunefarm_services.store.lease_rows import LeaseRows
-from tunefarm_services.store.measurement_rows import MeasurementRows
-from tunefarm_services.store.model_rows import ModelRows
-from tunefarm_services.store.queue_overview import QueueOverviewRows
-from tunefarm_services.store.queue_rows import QueueRows
-from tunefarm_services.store.record_match_rows import RecordMatchRows
-from tunefarm_services.store.record_rows import RecordRows
-from tunefarm_services.store.retention import Retention
-from tunefarm_services.store.schema_revision import NEEDED, require_current, revision_of, upgrade_to
-from tunefarm_services.store.sqlite_file import prepare_file
-from tunefarm_services.store.target_rows import TargetRows
-from tunefarm_services.store.token_rows import TokenRows
-from tunefarm_services.store.trial_rows import TrialRows
-from tunefarm_services.store.usage_rows import UsageRows
-from tunefarm_services.store.workload_rows import WorkloadRows
+from tunefarm_services.store.catalog.device_rows import DeviceRows
+from tunefarm_services.store.catalog.input_example_rows import InputExampleRows
+from tunefarm_services.store.catalog.lane_rows import LaneRows
+from tunefarm_services.store.catalog.target_rows import TargetRows
+from tunefarm_services.store.catalog.workload_rows import WorkloadRows
+from tunefarm_services.store.database.database import Database
+from tunefarm_services.store.database.schema_revision import NEEDED, require_current, revision_of, upgrade_to
+from tunefarm_services.store.database.sqlite_file import prepare_file
+from tunefarm_services.store.jobs.event_rows import EventRows
+from tunefarm_services.store.jobs.job_deletion import JobDeletion
+from tunefarm_services.store.jobs.job_request_rows import JobRequestRows
+from tunefarm_services.store.jobs.job_rows import JobRows
+from tunefarm_services.store.jobs.lease_rows import LeaseRows
+from tunefarm_services.store.jobs.queue_overview import QueueOverviewRows
+from tunefarm_services.store.jobs.queue_rows import QueueRows
+from tunefarm_services.store.records.artifact_rows import ArtifactRows
+from tunefarm_services.store.records.record_match_rows import RecordMatchRows
+from tunefarm_services.store.records.record_rows import RecordRows
+from tunefarm_services.store.tenants.idempotency_rows import IdempotencyRows
+from tunefarm_services.store.tenants.token_rows import TokenRows
+from tunefarm_services.store.tenants.usage_rows import UsageRows
+from tunefarm_services.store.trials.exploration_rows import ExplorationRows
+from tunefarm_services.store.trials.measurement_rows import MeasurementRows
+from tunefarm_services.store.trials.model_rows import ModelRows
+from tunefarm_services.store.trials.trial_rows import TrialRows
+from tunefarm_services.store.upkeep.inspection import Inspection
+from tunefarm_services.store.upkeep.retention import Retention
 
 
 class Store(

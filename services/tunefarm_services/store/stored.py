@@ -6,8 +6,8 @@ from typing import Final
 from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.measurement import Candidate, Dispatch, Measurement
-from tunefarm_schemas.workload import TensorArgument
+from tunefarm_schemas.tuning.measurement import Candidate, Dispatch, Measurement
+from tunefarm_schemas.tuning.workload import TensorArgument
 
 LOCAL_TENANT: Final = "local"
 """The tenant of every row in embedded mode."""

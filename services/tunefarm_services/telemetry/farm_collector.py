@@ -11,10 +11,10 @@ import structlog
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tunefarm_schemas.job import JobState
+from tunefarm_schemas.tuning.job import JobState
 
 if TYPE_CHECKING:
-    from tunefarm_schemas.lane import Lane
+    from tunefarm_schemas.farm.lane import Lane
     from tunefarm_services.store import Store
 
 _OPEN_STATES: Final = tuple(state.value for state in JobState if state is not JobState.FINISHED)

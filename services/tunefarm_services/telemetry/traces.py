@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.traceparent import Traceparent
+from tunefarm_schemas.farm.traceparent import Traceparent
 from tunefarm_services.telemetry.logs import bind
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, make_url
 
 from tests.servers.postgres_server import empty_database
 from tunefarm_services.api.app import create_app
-from tunefarm_services.api.intake import ZygoteIntake
+from tunefarm_services.api.intake.intake import ZygoteIntake
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 from tunefarm_services.store.tables import Table

@@ -5,8 +5,8 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from tunefarm_workers.compile_lane.compile_messages import POOL_PATTERN
-from tunefarm_workers.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.compile.compile_messages import POOL_PATTERN
+from tunefarm_workers.lane.farm_settings import FarmSettings, usable_cores
 
 
 class CudaSettings(BaseSettings):

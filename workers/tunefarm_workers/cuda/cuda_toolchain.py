@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_workers.device_session.session_messages import Toolchain
+from tunefarm_workers.session.session_messages import Toolchain
 
 CudaCompiler = Literal["nvrtc", "nvcc"]
 

@@ -6,10 +6,10 @@ as nothing fails. A kernel that goes wrong takes this child along and nobody els
 
 import os
 
-from tunefarm_sandbox.channel import Channel
+from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_workers.device_session.local_bench import LocalBench
-from tunefarm_workers.device_session.session_child import serve_session
+from tunefarm_workers.session.device.local_bench import LocalBench
+from tunefarm_workers.session.device.session_child import serve_session
 
 
 class GpuConnection(Frozen):

@@ -3,15 +3,15 @@
 import json
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.device import Device, Environment, ReferenceKernelTimes
+from tunefarm_schemas.farm.device import Device, Environment, ReferenceKernelTimes
+from tunefarm_schemas.farm.processor import card_runs
 from tunefarm_schemas.frozen import canonical_json, digest
-from tunefarm_schemas.measurement import MeasureTask
-from tunefarm_schemas.processor import card_runs
-from tunefarm_workers.cpu_identity import CpuIdentity
+from tunefarm_schemas.tuning.measurement import MeasureTask
 from tunefarm_workers.cuda.gpu_facts import GpuFacts
-from tunefarm_workers.device_identity import classified
-from tunefarm_workers.environment import present_environment
-from tunefarm_workers.host_name import host_name
+from tunefarm_workers.device.cpu_identity import CpuIdentity
+from tunefarm_workers.device.device_identity import classified
+from tunefarm_workers.device.environment import present_environment
+from tunefarm_workers.device.host_name import host_name
 
 _MODERATE_SHARED_BYTES = 48 * 1024
 """What every block may use without asking the driver for more, which TVM's kernels do not."""

@@ -1,9 +1,9 @@
 """The child that speaks RPC with a board. TVM's client blocks without end, so it is a child that may be killed."""
 
-from tunefarm_sandbox.channel import Channel
-from tunefarm_workers.device_session.session_child import serve_session
+from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_workers.gateway.board_connection import BoardConnection
 from tunefarm_workers.gateway.rpc_bench import RpcBench
+from tunefarm_workers.session.device.session_child import serve_session
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - the shape of an entry

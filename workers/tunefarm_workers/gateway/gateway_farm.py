@@ -3,27 +3,27 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tunefarm_sandbox.child import Child
-from tunefarm_sandbox.confinement import Confinement
-from tunefarm_sandbox.fork_server import ForkServer
-from tunefarm_sandbox.limits import Limits
-from tunefarm_schemas.device import Device, ReferenceKernelTimes
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.child import Child
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.farm.device import Device, ReferenceKernelTimes
+from tunefarm_schemas.farm.processor import Processor, processor_for
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.processor import Processor, processor_for
-from tunefarm_schemas.target import Target
-from tunefarm_workers.cpu_identity import CpuIdentity, own_processor
-from tunefarm_workers.device_identity import classified
-from tunefarm_workers.device_session.compiler import Compiler
-from tunefarm_workers.device_session.device_access import DeviceAccess
-from tunefarm_workers.device_session.device_health import HealthSettings
-from tunefarm_workers.device_session.exclusive_device import ExclusiveDevice
-from tunefarm_workers.device_session.local_compiler import LocalCompiler
-from tunefarm_workers.device_session.session_farm import SessionFarm
-from tunefarm_workers.device_session.session_messages import Toolchain
-from tunefarm_workers.environment import present_environment
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_workers.device.cpu_identity import CpuIdentity, own_processor
+from tunefarm_workers.device.device_identity import classified
+from tunefarm_workers.device.environment import present_environment
+from tunefarm_workers.device.host_name import host_name
 from tunefarm_workers.gateway.board_connection import BoardConnection
 from tunefarm_workers.gateway.gateway_settings import GatewaySettings
-from tunefarm_workers.host_name import host_name
+from tunefarm_workers.session.compiler.compiler import Compiler
+from tunefarm_workers.session.compiler.local_compiler import LocalCompiler
+from tunefarm_workers.session.device_access import DeviceAccess
+from tunefarm_workers.session.device_health import HealthSettings
+from tunefarm_workers.session.exclusive_device import ExclusiveDevice
+from tunefarm_workers.session.session_farm import SessionFarm
+from tunefarm_workers.session.session_messages import Toolchain
 
 _CHILD_MEMORY_BYTES = 2 << 30
 _LINGER_BEYOND_S = 5.0

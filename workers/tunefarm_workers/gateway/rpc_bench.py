@@ -8,11 +8,11 @@ import numpy as np
 import tvm
 from tvm import rpc
 
-from tunefarm_schemas.workload import TensorArgument
-from tunefarm_workers.element_type import numpy_type
+from tunefarm_schemas.tuning.workload import TensorArgument
+from tunefarm_workers.correctness.element_type import numpy_type
+from tunefarm_workers.correctness.guarded_tensor import unwritten_byte
+from tunefarm_workers.correctness.inputs import InputArray
 from tunefarm_workers.gateway.board_connection import BoardConnection
-from tunefarm_workers.guarded_tensor import unwritten_byte
-from tunefarm_workers.inputs import InputArray
 
 _ALL_CORES_EVENLY = 0
 _SESSION_ENDED = "RPCSessionTimeoutError"

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from tunefarm_services.api.plain_words import FieldError
+from tunefarm_services.api.problems.plain_words import FieldError
 
 MOST_ITEMS: Final = 20_000
 """Of one list or object of a body, those aside that are passed on as they are. Each may be an error to describe."""

@@ -4,10 +4,10 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from tunefarm_schemas.device import HOT_CACHE
-from tunefarm_schemas.input_spec import InputSpec
-from tunefarm_schemas.job import JobKind, Strategy
-from tunefarm_schemas.workload import Abi
+from tunefarm_schemas.farm.device import HOT_CACHE
+from tunefarm_schemas.tuning.input_spec import InputSpec
+from tunefarm_schemas.tuning.job import JobKind, Strategy
+from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_services.api.bodies.body import MODULE_EXAMPLE, Body, Identifier, Seconds, Shown, TargetText
 from tunefarm_services.api.bodies.module import ModuleBody, TaskBody
 

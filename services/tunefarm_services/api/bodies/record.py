@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from tunefarm_schemas.device import HOT_CACHE
-from tunefarm_schemas.workload import Abi
+from tunefarm_schemas.farm.device import HOT_CACHE
+from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_services.api.bodies.body import (
     DIGEST_EXAMPLE,
     MODULE_EXAMPLE,

@@ -11,15 +11,15 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tunefarm_schemas.token import Token
-from tunefarm_services.api.caller import STATE_KEY, bearer_text
-from tunefarm_services.api.connections import network
-from tunefarm_services.api.http_protocol import PUBLIC
-from tunefarm_services.api.known_tokens import KnownTokens
+from tunefarm_services.api.access.caller import STATE_KEY, bearer_text
+from tunefarm_services.api.access.known_tokens import KnownTokens
+from tunefarm_services.api.access.request_rates import RequestRates
+from tunefarm_services.api.http.connections import network
+from tunefarm_services.api.http.http_protocol import PUBLIC
 from tunefarm_services.api.middleware.request_body import ANNOUNCE_BODY
 from tunefarm_services.api.pages.page_files import DOCUMENTS
-from tunefarm_services.api.problem import ApiProblem, ProblemKind, unauthenticated
-from tunefarm_services.api.problem_handlers import problem_of
-from tunefarm_services.api.request_rates import RequestRates
+from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind, unauthenticated
+from tunefarm_services.api.problems.problem_handlers import problem_of
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import StoreError
 

@@ -11,9 +11,9 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tunefarm_schemas.token import Token
-from tunefarm_services.api.caller import STATE_KEY
-from tunefarm_services.api.json_nesting import PIECE_BYTES, JsonExtent
-from tunefarm_services.api.problem import ApiProblem, ProblemKind
+from tunefarm_services.api.access.caller import STATE_KEY
+from tunefarm_services.api.http.json_nesting import PIECE_BYTES, JsonExtent
+from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.settings import ApiSettings
 
 BODY_KEY: Final = "tunefarm_body"

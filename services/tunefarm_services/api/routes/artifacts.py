@@ -6,13 +6,13 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
-from tunefarm_schemas.artifact import ArtifactManifest
-from tunefarm_services.api.answer import answer, answer_tagged, etag_of, has_already, not_modified
-from tunefarm_services.api.caller import ArtifactsReader
-from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_services.api.access.caller import ArtifactsReader
+from tunefarm_services.api.http.answer import answer, answer_tagged, etag_of, has_already, not_modified
+from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.http.responses import ETAG, NOT_MODIFIED, responses
 from tunefarm_services.api.parts import PartsOf
-from tunefarm_services.api.problem import ApiProblem, ProblemKind
-from tunefarm_services.api.responses import ETAG, NOT_MODIFIED, responses
+from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.routes.path import Id, IdFilter
 from tunefarm_services.api.views.page import Page
 

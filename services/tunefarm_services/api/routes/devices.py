@@ -3,14 +3,14 @@
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from tunefarm_schemas.lane import Lane, LaneRequest
+from tunefarm_schemas.farm.lane import Lane, LaneRequest
 from tunefarm_schemas.token import Scope
-from tunefarm_services.api.answer import answer
-from tunefarm_services.api.caller import Caller, DevicesAdmin, DevicesReader
-from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.access.caller import Caller, DevicesAdmin, DevicesReader
+from tunefarm_services.api.http.answer import answer
+from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.http.responses import responses
 from tunefarm_services.api.parts import Parts, PartsOf
-from tunefarm_services.api.problem import ProblemKind
-from tunefarm_services.api.responses import responses
+from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id, IdFilter
 from tunefarm_services.api.views.device import DeviceView, WorkerView, by_device, worker_id_of
 from tunefarm_services.api.views.page import Page

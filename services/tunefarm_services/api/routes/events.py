@@ -13,13 +13,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.job import Event, JobState
-from tunefarm_services.api.answer import answer
-from tunefarm_services.api.caller import JobsReader, bearer_text
-from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_schemas.tuning.job import Event, JobState
+from tunefarm_services.api.access.caller import JobsReader, bearer_text
+from tunefarm_services.api.http.answer import answer
+from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.http.responses import responses
 from tunefarm_services.api.parts import Parts, PartsOf
-from tunefarm_services.api.problem import ApiProblem, ProblemKind
-from tunefarm_services.api.responses import responses
+from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.routes.path import Id, IdFilter
 from tunefarm_services.api.views.page import Page
 from tunefarm_services.store import TENANT_STREAM, NotFound, StoreError, StoreUnavailable

@@ -7,14 +7,14 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from tunefarm_schemas.job import Exploration
-from tunefarm_schemas.record import MatchKind, RecordKey, TuningRecord
-from tunefarm_services.api.answer import answer
-from tunefarm_services.api.caller import JobsReader
-from tunefarm_services.api.paging import DEFAULT_SIZE, LARGEST_PAGE, PageSize, PageToken, Paging
+from tunefarm_schemas.tuning.job import Exploration
+from tunefarm_schemas.tuning.record import MatchKind, RecordKey, TuningRecord
+from tunefarm_services.api.access.caller import JobsReader
+from tunefarm_services.api.http.answer import answer
+from tunefarm_services.api.http.paging import DEFAULT_SIZE, LARGEST_PAGE, PageSize, PageToken, Paging
+from tunefarm_services.api.http.responses import responses
 from tunefarm_services.api.parts import Parts, PartsOf
-from tunefarm_services.api.problem import ProblemKind
-from tunefarm_services.api.responses import responses
+from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id
 from tunefarm_services.api.views.page import Page
 from tunefarm_services.api.views.task import MeasurementView, TaskView, TrialView

@@ -9,20 +9,20 @@ from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.farm.traceparent import Traceparent
 from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.job import Job, JobKind, JobState
-from tunefarm_schemas.traceparent import Traceparent
-from tunefarm_services.api.answer import answer, answer_tagged, etag_of
+from tunefarm_schemas.tuning.job import Job, JobKind, JobState
+from tunefarm_services.api.access.caller import JobsReader, JobsWriter
 from tunefarm_services.api.bodies.body import written_out
 from tunefarm_services.api.bodies.job import JobBody
-from tunefarm_services.api.caller import JobsReader, JobsWriter
+from tunefarm_services.api.http.answer import answer, answer_tagged, etag_of
+from tunefarm_services.api.http.json_route import JsonRoute
+from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.http.responses import ETAG, LOCATION, NOT_MODIFIED, responses
 from tunefarm_services.api.job_creation import create_job
-from tunefarm_services.api.json_route import JsonRoute
 from tunefarm_services.api.middleware.idempotency import KEY_STATE
-from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.parts import PartsOf
-from tunefarm_services.api.problem import ProblemKind
-from tunefarm_services.api.responses import ETAG, LOCATION, NOT_MODIFIED, responses
+from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id, IdPrefix
 from tunefarm_services.api.views.new_job import NewJob
 from tunefarm_services.api.views.page import Page

@@ -5,7 +5,7 @@ from typing import Final
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from tunefarm_services.api.answer import etag_of, has_already
+from tunefarm_services.api.http.answer import etag_of, has_already
 from tunefarm_services.api.pages.page_files import DOCUMENT, PAGE_FILES
 
 router = APIRouter(include_in_schema=False)

@@ -3,18 +3,18 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tunefarm_schemas.target import Target
-from tunefarm_services.api.answer import answer, answer_tagged
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_services.api.access.caller import AnyCaller, Caller
 from tunefarm_services.api.bodies.target import TargetBody
-from tunefarm_services.api.caller import AnyCaller, Caller
-from tunefarm_services.api.json_route import JsonRoute
-from tunefarm_services.api.modules import target_question
-from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.http.answer import answer, answer_tagged
+from tunefarm_services.api.http.json_route import JsonRoute
+from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.http.responses import ETAG, NOT_MODIFIED, responses
+from tunefarm_services.api.intake.modules import target_question
+from tunefarm_services.api.intake.target_presets import PRESETS
 from tunefarm_services.api.parts import Parts, PartsOf
-from tunefarm_services.api.problem import ProblemKind
-from tunefarm_services.api.responses import ETAG, NOT_MODIFIED, responses
+from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id
-from tunefarm_services.api.target_presets import PRESETS
 from tunefarm_services.api.views.page import Page
 from tunefarm_services.api.views.target import CheckedTarget, PresetList, TargetView
 

@@ -6,14 +6,14 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from tunefarm_schemas.token import Scope, Token
-from tunefarm_services.api.answer import answer
+from tunefarm_services.api.access.caller import AnyCaller, Caller, TokensAdmin
 from tunefarm_services.api.bodies.token import TokenBody
-from tunefarm_services.api.caller import AnyCaller, Caller, TokensAdmin
-from tunefarm_services.api.json_route import JsonRoute
-from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.http.answer import answer
+from tunefarm_services.api.http.json_route import JsonRoute
+from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.http.responses import LOCATION, responses
 from tunefarm_services.api.parts import Parts, PartsOf
-from tunefarm_services.api.problem import ApiProblem, ProblemKind
-from tunefarm_services.api.responses import LOCATION, responses
+from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.routes.path import Id
 from tunefarm_services.api.views.new_token import NewToken
 from tunefarm_services.api.views.page import Page

@@ -7,14 +7,14 @@ from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
 from tunefarm_schemas.upload import Upload
-from tunefarm_services.api.answer import answer
+from tunefarm_services.api.access.caller import JobsReader, JobsWriter
 from tunefarm_services.api.bodies.upload import UploadBody
-from tunefarm_services.api.caller import JobsReader, JobsWriter
-from tunefarm_services.api.json_route import JsonRoute
-from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.http.answer import answer
+from tunefarm_services.api.http.json_route import JsonRoute
+from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.http.responses import LOCATION, responses
 from tunefarm_services.api.parts import PartsOf
-from tunefarm_services.api.problem import ApiProblem, ProblemKind
-from tunefarm_services.api.responses import LOCATION, responses
+from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.routes.path import Id
 from tunefarm_services.api.views.page import Page
 

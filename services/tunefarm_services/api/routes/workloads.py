@@ -5,16 +5,16 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from tunefarm_schemas.workload import Workload
-from tunefarm_services.api.answer import answer, answer_tagged, etag_of, has_already, not_modified
+from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_services.api.access.caller import Caller, RecordsReader, RecordsWriter
 from tunefarm_services.api.bodies.module import ModuleBody
-from tunefarm_services.api.caller import Caller, RecordsReader, RecordsWriter
-from tunefarm_services.api.json_route import JsonRoute
-from tunefarm_services.api.modules import understood
-from tunefarm_services.api.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.http.answer import answer, answer_tagged, etag_of, has_already, not_modified
+from tunefarm_services.api.http.json_route import JsonRoute
+from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.http.responses import ETAG, NOT_MODIFIED, responses
+from tunefarm_services.api.intake.modules import understood
 from tunefarm_services.api.parts import Parts, PartsOf
-from tunefarm_services.api.problem import ProblemKind
-from tunefarm_services.api.responses import ETAG, NOT_MODIFIED, responses
+from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id
 from tunefarm_services.api.views.page import Page
 from tunefarm_services.api.views.workload import WorkloadList, WorkloadView

@@ -1,6 +1,6 @@
 """Jobs as they are made."""
 
-from tunefarm_schemas.job import Job
+from tunefarm_schemas.tuning.job import Job
 
 
 class NewJob(Job):

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from tunefarm_schemas.target import Target
+from tunefarm_schemas.tuning.target import Target
 
 
 class TargetView(BaseModel):

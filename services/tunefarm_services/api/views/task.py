@@ -3,10 +3,10 @@
 from pydantic import BaseModel, ConfigDict
 
 from tunefarm_schemas.failure import TrialFailure
-from tunefarm_schemas.job import EffortSpent, Exploration
-from tunefarm_schemas.measurement import CandidateOrigin, Failed, Measurement, Result, Stages, Timing
-from tunefarm_schemas.trace import Trace
-from tunefarm_schemas.workload import Task
+from tunefarm_schemas.tuning.job import EffortSpent, Exploration
+from tunefarm_schemas.tuning.measurement import CandidateOrigin, Failed, Measurement, Result, Stages, Timing
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.store.stored import StoredTrial, TrialState
 
 

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from tunefarm_schemas.workload import TensorArgument, Workload
+from tunefarm_schemas.tuning.workload import TensorArgument, Workload
 from tunefarm_services.store.stored import StoredWorkload
 
 

@@ -1,0 +1,92 @@
+"""``tunefarm artifact``: from a record to a library, and a library on trial."""
+
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tunefarm.cli.console import complain, say
+from tunefarm.cli.exit_code import ExitCode
+from tunefarm.cli.next_step import loading, tell_next, trying
+from tunefarm.cli.options.remote_options import Api, Remote
+from tunefarm.cli.text.quantities import latency_text
+from tunefarm.cli.text.tables import print_json
+
+if TYPE_CHECKING:
+    from tunefarm.local.artifact_trial import ArtifactTrial
+
+artifact = typer.Typer(help="From a record to a library, and a library on trial.", no_args_is_help=True)
+
+Callees = Annotated[
+    list[str], typer.Option("--callee", metavar="NAME", help="A function outside of it that the library may call.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@artifact.command()
+def build(
+    record_id: Annotated[str, typer.Argument(metavar="RECORD", help="Id of a record, or its first characters.")],
+    output: Annotated[str, typer.Option(help="Folder for the library and its manifest.")],
+    api: Api = None,
+    remote: Remote = False,
+    callee: Callees = [],  # noqa: B006 - typer copies it
+    device_code: Annotated[
+        bool, typer.Option("--device-code", help="Allow code for a graphics processor, which finds functions by name.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Write the library of a record, the very one that was measured, with its manifest and its function."""
+    from tunefarm.cli.options.job_options import output_folder
+    from tunefarm.records.record_place import record_place
+    from tunefarm_schemas.kernel_library.rules import LibraryRules
+
+    folder = output_folder(output)
+    rules = LibraryRules(callees=tuple(callee), may_hold_device_code=device_code)
+    with record_place(api, remote=remote) as place:
+        artifact_id, path = place.write_artifact(place.named(record_id), folder, rules)
+    if as_json:
+        print_json({"artifact_id": artifact_id, "library": str(path)})
+    else:
+        say(f"{path}\n{path.parent / 'manifest.json'}")
+        tell_next(trying(path.parent))
+    return ExitCode.FINE
+
+
+@artifact.command()
+def run(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder that artifact build or tune --output wrote.")],
+    callee: Callees = [],  # noqa: B006 - typer copies it
+    as_json: AsJson = False,
+) -> int:
+    """Check an artifact's library, compare what it computes with the untuned function, and time it."""
+    from tunefarm.local.artifact_folder import library_name, read_artifact, read_workload
+    from tunefarm.local.artifact_trial import try_and_compare, try_artifact
+    from tunefarm_services.telemetry.logs import warn_on_standard_error
+
+    warn_on_standard_error()
+    manifest, library, place = read_artifact(folder, callee)
+    module_json = read_workload(place, manifest)
+    if module_json is None:
+        trial = try_artifact(place, library, callee)
+    else:
+        trial = try_and_compare(manifest, place / library_name(manifest), module_json, callee)
+    if trial.is_wrong:
+        complain(f"tunefarm: the library is wrong: {_error_text(trial)}; do not ship it.")
+        if not as_json:
+            reason = "artifact run found it wrong"
+            tell_next(f"tunefarm records retract {shlex.quote(manifest.record_id)} --reason {shlex.quote(reason)}")
+        return ExitCode.NO_VALID_KERNEL
+    if as_json:
+        print_json(trial.model_dump(mode="json"))
+        return ExitCode.FINE
+    say(f"{manifest.workload_name}: {latency_text(trial.latency_s)} here, {latency_text(manifest.latency_s)} recorded")
+    if trial.worst_error is None:
+        say("not checked: there is no workload.json beside the manifest to compare with")
+    else:
+        say(f"correct: {_error_text(trial)}")
+    tell_next(loading(manifest, place / library_name(manifest)))
+    return ExitCode.FINE
+
+
+def _error_text(trial: "ArtifactTrial") -> str:
+    return f"its worst error is {trial.worst_error:.3g} times what is allowed"

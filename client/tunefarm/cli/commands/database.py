@@ -1,0 +1,109 @@
+"""``tunefarm db``: care for the store."""
+
+from typing import Annotated
+
+import typer
+
+from tunefarm.cli.commands.backup import backup, restore
+from tunefarm.cli.console import say
+from tunefarm.cli.exit_code import ExitCode
+from tunefarm.cli.next_step import tell_next
+from tunefarm.cli.text.quantities import bytes_text
+from tunefarm.cli.text.tables import print_json, print_rows
+
+database = typer.Typer(help="Care for the store.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@database.command()
+def upgrade(
+    create: Annotated[bool, typer.Option("--create", help="Make the database where there is none.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Bring the database to the schema of this version."""
+    from tunefarm.local.store_care import upgrade_store
+    from tunefarm_services.settings import Settings
+
+    revision = upgrade_store(Settings(), create=create)
+    if as_json:
+        print_json({"revision": revision})
+    else:
+        say(f"the database is at revision {revision}")
+        tell_next("tunefarm db check")
+    return ExitCode.FINE
+
+
+@database.command()
+def rehash(as_json: AsJson = False) -> int:
+    """Compute the hashes of workloads anew after an upgrade of TVM. Exits with 2 when one cannot be read."""
+    from tunefarm.local.machine import Machine
+    from tunefarm.local.store_care import rehash_workloads
+    from tunefarm.startup.zygote import start_intake_zygote
+
+    with Machine(zygote=start_intake_zygote()) as machine:
+        done = rehash_workloads(machine.store, machine.zygote)
+    if as_json:
+        print_json(done.model_dump(mode="json"))
+    else:
+        for problem in done.refused:
+            say(problem)
+        say(f"{done.rehashed} workloads have the hashes of TVM {done.tvm_version}, {len(done.refused)} problems")
+        tell_next("tunefarm db check")
+    return ExitCode.BAD_INPUT if done.refused else ExitCode.FINE
+
+
+@database.command()
+def check(as_json: AsJson = False) -> int:
+    """Check the database and every blob. Exits with 2 when something is damaged."""
+    from tunefarm.local.machine import Machine
+
+    with Machine() as machine:
+        found = machine.store.check()
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        for problem in found.problems:
+            say(problem)
+        say(f"{found.blobs_checked} blobs checked, {len(found.problems)} problems")
+        tell_next("tunefarm db restore BACKUP --replace" if found.problems else "tunefarm db stats")
+    return ExitCode.BAD_INPUT if found.problems else ExitCode.FINE
+
+
+@database.command()
+def gc(as_json: AsJson = False) -> int:
+    """Remove blobs that nothing refers to."""
+    from tunefarm.local.machine import Machine
+
+    with Machine() as machine:
+        done = machine.store.gc()
+    if as_json:
+        print_json(done.model_dump(mode="json"))
+    else:
+        say(f"{done.removed} blobs removed, {bytes_text(done.freed_bytes)} freed, {done.kept} kept")
+        tell_next("tunefarm db stats")
+    return ExitCode.FINE
+
+
+@database.command()
+def stats(
+    tenant: Annotated[str | None, typer.Option(help="Tenant to count; all of them when left out.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Count what the store holds."""
+    from tunefarm.local.machine import Machine
+
+    with Machine() as machine:
+        counts = machine.store.statistics(tenant)
+    if as_json:
+        print_json(counts.model_dump(mode="json"))
+        return ExitCode.FINE
+    rows = [(name, str(count)) for name, count in counts.rows.items()]
+    rows += [(f"jobs {state}", str(count)) for state, count in counts.jobs_by_state.items()]
+    rows += [("blobs", f"{counts.blobs} ({bytes_text(counts.blob_bytes)})"), ("revision", counts.revision)]
+    print_rows(("what", "count"), rows, empty="")
+    return ExitCode.FINE
+
+
+database.command()(backup)
+database.command()(restore)

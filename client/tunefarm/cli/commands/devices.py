@@ -1,0 +1,110 @@
+"""``tunefarm devices``: what a service measures on."""
+
+from typing import Annotated
+
+import typer
+
+from tunefarm.cli.console import say
+from tunefarm.cli.exit_code import ExitCode
+from tunefarm.cli.next_step import tell_next, with_api
+from tunefarm.cli.options.remote_options import Api, AsJson
+from tunefarm.cli.text.tables import print_json, print_rows
+from tunefarm.http.calls.device_calls import LaneVerb
+from tunefarm.http.calls.views import DeviceView, WorkerView
+from tunefarm_schemas.visible_text import visible_line
+
+devices = typer.Typer(help="What a service measures on.", no_args_is_help=True)
+
+DeviceId = Annotated[str, typer.Argument(metavar="DEVICE", help="Id of a device.")]
+HEADINGS = ("device", "kind", "lanes", "in flight", "cores", "name", "class", "seen")
+WORKER_HEADINGS = ("lane", "state", "asked", "in flight", "cores", "TVM", "seen", "reason")
+
+
+@devices.command("list")
+def list_devices(api: Api = None, as_json: AsJson = False) -> int:
+    """List what measures, and in what state it is."""
+    from tunefarm.client import Client
+
+    with Client(api) as client:
+        found = client.devices.list()
+    if as_json:
+        print_json([device.model_dump(mode="json") for device in found])
+    else:
+        print_rows(HEADINGS, [_row(device) for device in found], empty="no devices; start a worker")
+    return ExitCode.FINE
+
+
+@devices.command("show")
+def show_device(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -> int:
+    """Show one device."""
+    from tunefarm.client import Client
+
+    with Client(api) as client:
+        device = client.devices.get(device_id)
+        lanes = [worker for worker in client.workers.list() if worker.device_id == device_id]
+    if as_json:
+        print_json({**device.model_dump(mode="json"), "workers": [lane.model_dump(mode="json") for lane in lanes]})
+    else:
+        for heading, cell in zip(HEADINGS, _row(device), strict=True):
+            say(visible_line(f"{heading:10} {cell}"))
+        print_rows(WORKER_HEADINGS, [_worker_row(worker) for worker in lanes], empty="")
+    return ExitCode.FINE
+
+
+@devices.command()
+def drain(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -> int:
+    """Give a device no new work; what it has, it ends."""
+    return _ask("drain", device_id, api, as_json=as_json)
+
+
+@devices.command()
+def resume(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -> int:
+    """Give a device work again."""
+    return _ask("resume", device_id, api, as_json=as_json)
+
+
+@devices.command()
+def maintenance(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -> int:
+    """Take a device out for maintenance."""
+    return _ask("maintenance", device_id, api, as_json=as_json)
+
+
+def _ask(verb: LaneVerb, device_id: str, api: str | None, *, as_json: bool) -> int:
+    from tunefarm.client import Client
+
+    with Client(api) as client:
+        client.devices.ask(device_id, verb)
+        device = client.devices.get(device_id)
+    if as_json:
+        print_json(device.model_dump(mode="json"))
+    else:
+        states = " ".join(f"{state}:{count}" for state, count in sorted(device.lane_states.items()))
+        say(f"device {device_id} is asked for {verb}; its lanes are {states}")
+        tell_next(f"tunefarm devices show {device_id} {with_api(api)}".rstrip())
+    return ExitCode.FINE
+
+
+def _row(device: DeviceView) -> tuple[str, ...]:
+    return (
+        device.device_id,
+        device.kind,
+        " ".join(f"{state}:{count}" for state, count in sorted(device.lane_states.items())),
+        f"{device.in_flight}/{device.room}",
+        str(device.device_class.cores),
+        device.device_class.name,
+        device.device_class_id[:12],
+        device.seen_at[:19],
+    )
+
+
+def _worker_row(worker: WorkerView) -> tuple[str, ...]:
+    return (
+        worker.worker_id,
+        worker.state,
+        worker.requested,
+        f"{worker.in_flight}/{worker.room}",
+        str(worker.cores),
+        worker.tvm_version,
+        worker.seen_at[:19],
+        worker.reason,
+    )

@@ -1,0 +1,30 @@
+"""``tunefarm doctor``: is this machine fit for tuning, and what to do where it is not."""
+
+from typing import Annotated
+
+import typer
+
+from tunefarm.cli.console import say
+from tunefarm.cli.exit_code import ExitCode
+from tunefarm.cli.next_step import tell_next
+from tunefarm.cli.text.quantities import counted
+from tunefarm.cli.text.tables import print_json
+from tunefarm_schemas.visible_text import visible_line
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> int:
+    """Check this machine: TVM, processor, confinement, memory, settings."""
+    from tunefarm.startup.diagnosis import diagnose
+
+    findings = diagnose()
+    wrong = [finding for finding in findings if finding.level == "wrong"]
+    if as_json:
+        print_json({"fit": not wrong, "findings": [finding.model_dump(mode="json") for finding in findings]})
+    else:
+        for finding in findings:
+            say(visible_line(f"{finding.level:6} {finding.subject}: {finding.text}"))
+            if finding.fix:
+                say(f"       {finding.fix}")
+        say("this machine is fit for tuning" if not wrong else f"{counted(len(wrong), 'thing')} to be put right first")
+        tell_next("tunefarm tune builtin:matmul_bias_relu" if not wrong else "tunefarm doctor")
+    return ExitCode.FINE if not wrong else ExitCode.BAD_INPUT

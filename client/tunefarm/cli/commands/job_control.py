@@ -1,0 +1,80 @@
+"""``tunefarm watch``, ``logs``, ``pause``, ``resume``, ``finish`` and ``cancel``: one job of a service."""
+
+from typing import Annotated
+
+import typer
+
+from tunefarm.cli.console import say
+from tunefarm.cli.exit_code import ExitCode
+from tunefarm.cli.next_step import tell_next, with_api
+from tunefarm.cli.options.remote_options import Api, AsJson, JobId
+from tunefarm.cli.text.tables import print_json
+
+
+def watch(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
+    """Show a job's progress until it ends. Ctrl-C leaves the job alone."""
+    from tunefarm.client import Client
+    from tunefarm.remote.job_report import tell_end, tell_next_of
+
+    with Client(api) as client:
+        job = client.jobs.get(job_id)
+        job.wait()
+        code = tell_end(job, as_json=as_json)
+        tell_next_of(job, api, as_json=as_json)
+        return code
+
+
+def logs(
+    job_id: JobId,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for what is still to come.")] = False,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> int:
+    """Print what has happened to a job, a line each."""
+    from tunefarm.client import Client
+    from tunefarm.remote.event_text import event_line
+
+    with Client(api) as client:
+        job = client.jobs.get(job_id)
+        for event in job.events() if follow else job.past_events():
+            if as_json:
+                print_json(event.model_dump(mode="json"))
+            else:
+                say(event_line(event))
+    return ExitCode.FINE
+
+
+def pause(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
+    """Pause a job; what was measured is kept."""
+    return _ask("pause", job_id, api, as_json=as_json)
+
+
+def resume(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
+    """Let a paused job go on."""
+    return _ask("resume", job_id, api, as_json=as_json)
+
+
+def finish(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
+    """End a job's search: its best so far is verified and shipped."""
+    return _ask("finish", job_id, api, as_json=as_json)
+
+
+def cancel(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
+    """Cancel a job; what was measured is kept."""
+    return _ask("cancel", job_id, api, as_json=as_json)
+
+
+def _ask(verb: str, job_id: str, api: str | None, *, as_json: bool) -> int:
+    from tunefarm.client import Client
+
+    with Client(api) as client:
+        jobs = client.jobs
+        ask = {"pause": jobs.pause, "resume": jobs.resume, "finish": jobs.finish, "cancel": jobs.cancel}[verb]
+        view = ask(job_id)
+    if as_json:
+        print_json(view.model_dump(mode="json"))
+    else:
+        say(f"job {view.job_id} is asked to {verb}; it is {view.outcome or view.state}")
+        following = {"pause": "resume", "resume": "watch", "finish": "watch", "cancel": "jobs show"}[verb]
+        tell_next(f"tunefarm {following} {view.job_id} {with_api(api)}".rstrip())
+    return ExitCode.FINE

@@ -1,0 +1,87 @@
+"""``tunefarm jobs``: what a service was asked to do."""
+
+from typing import Annotated
+
+import typer
+
+from tunefarm.cli.console import say
+from tunefarm.cli.exit_code import ExitCode
+from tunefarm.cli.options.label_option import labels_of_texts
+from tunefarm.cli.options.remote_options import Api, AsJson, JobId
+from tunefarm.cli.text.tables import print_json, print_rows
+from tunefarm.http.calls.views import JobView
+from tunefarm_schemas.tuning.job import JobState
+
+jobs = typer.Typer(help="What a service was asked to do.", no_args_is_help=True)
+
+HEADINGS = ("job", "state", "tasks", "trials", "created", "labels", "message")
+
+
+@jobs.command("list")
+def list_jobs(
+    state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
+    label: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; only jobs that carry it. Repeatable.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10000, help="At most so many.")] = 50,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> int:
+    """List jobs, the newest first."""
+    from tunefarm.client import Client
+
+    labels = labels_of_texts(label or ())
+    with Client(api) as client:
+        found = [job.view for job in client.jobs.list(state=state, labels=labels, limit=limit)]
+    if as_json:
+        print_json([view.model_dump(mode="json") for view in found])
+    else:
+        print_rows(HEADINGS, [job_row(view) for view in found], empty="no jobs")
+    return ExitCode.FINE
+
+
+@jobs.command("show")
+def show_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
+    """Show a job, and how it ended."""
+    from tunefarm.cli.text.job_text import job_text
+    from tunefarm.client import Client
+    from tunefarm.remote.job_report import tell_next_of
+
+    with Client(api) as client:
+        job = client.jobs.get(job_id)
+        job.summary = summary = job.read_summary()
+    if as_json:
+        print_json({"job": job.view.model_dump(mode="json"), "summary": summary or None})
+    else:
+        print_rows(HEADINGS, [job_row(job.view)], empty="")
+        if summary:
+            say(job_text(summary))
+        tell_next_of(job, api, as_json=as_json)
+    return ExitCode.FINE
+
+
+@jobs.command("delete")
+def delete_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
+    """Remove a job and its events. What was learnt stays."""
+    from tunefarm.client import Client
+
+    with Client(api) as client:
+        job_id = client.jobs.get(job_id).job_id
+        client.jobs.delete(job_id)
+    if as_json:
+        print_json({"job_id": job_id, "deleted": True})
+    else:
+        say(f"job {job_id} is deleted")
+    return ExitCode.FINE
+
+
+def job_row(view: JobView) -> tuple[str, ...]:
+    """A job as cells of a table."""
+    labels = " ".join(f"{name}={value}" for name, value in view.spec.labels.items())
+    return (
+        view.job_id,
+        view.outcome.value if view.outcome else view.state.value,
+        ", ".join(task.name for task in view.spec.tasks[:4]) + (", ..." if len(view.spec.tasks) > 4 else ""),
+        "" if view.spec.effort is None else str(view.spec.effort.trials),
+        view.created_at[:19],
+        labels,
+        view.message,
+    )

@@ -1,0 +1,272 @@
+"""``tunefarm records``: look at what was learnt, carry it elsewhere, take it back."""
+
+import shlex
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import typer
+
+from tunefarm.cli.console import say
+from tunefarm.cli.exit_code import ExitCode
+from tunefarm.cli.next_step import at_service, building, tell_next, with_api
+from tunefarm.cli.options.job_options import require_protocol
+from tunefarm.cli.options.remote_options import Api, Remote
+from tunefarm.cli.text.quantities import counted, latency_text, ratio_text
+from tunefarm.cli.text.tables import print_json, print_rows
+from tunefarm.records.record_place import ModuleQuery, RecordPlace, record_place
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import JsonValue
+from tunefarm_schemas.tuning.record import MatchKind, RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.visible_text import visible_line
+
+records = typer.Typer(help="Look at what was learnt, carry it elsewhere, take it back.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+RecordId = Annotated[str, typer.Argument(metavar="RECORD", help="Id of a record, or its first characters.")]
+ModuleName = Annotated[str, typer.Argument(metavar="MODULE", help="What tunefarm tune takes.")]
+TargetText = Annotated[
+    str, typer.Option(help="host, host:THREADS, a preset such as x86-64-v3, or a TVM target as JSON.")
+]
+AbiName = Literal["stable", "packed"]
+LONGEST_LATENCY_US = 1e10
+MOST_SHOWN = 20
+"""Refused lines of an import."""
+
+
+@records.command("list")
+def list_records(
+    status: Annotated[RecordStatus | None, typer.Option(help="Only records in this status.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10000, help="At most so many.")] = 50,
+    api: Api = None,
+    remote: Remote = False,
+    as_json: AsJson = False,
+) -> int:
+    """List tuning records, the newest first."""
+    with record_place(api, remote=remote) as place:
+        found = place.listed(status, limit)
+        names = {} if as_json else _names(place, found)
+    if as_json:
+        print_json([record.model_dump(mode="json") for record in found])
+    else:
+        rows = [_row(record, names[record.key.workload_id]) for record in found]
+        print_rows(HEADINGS, rows, empty="no records")
+    return ExitCode.FINE
+
+
+@records.command()
+def best(
+    module: ModuleName,
+    function: Annotated[str | None, typer.Option(help="Which of the module's functions.")] = None,
+    target: TargetText = "",
+    abi: Annotated[AbiName, typer.Option(help="Of the record.")] = "stable",
+    protocol: Annotated[
+        str, typer.Option(help="How its time was taken: cpu-hot-cache or cpu-cold-cache.")
+    ] = "cpu-hot-cache",
+    device_class: Annotated[
+        str | None, typer.Option(help="Id of a class of devices; this machine's, or the service's only one, otherwise.")
+    ] = None,
+    api: Api = None,
+    remote: Remote = False,
+    as_json: AsJson = False,
+) -> int:
+    """Find the best record for a module, and what matched: on this machine, or at a service.
+
+    Exact is a verified record of the same target, class of devices, protocol and ABI.
+    """
+    query = ModuleQuery(
+        module=module,
+        function=function,
+        target=target,
+        abi=abi,
+        protocol_id=require_protocol(protocol),
+        device_class=device_class,
+    )
+    with record_place(api, remote=remote, needs_tvm=True) as place:
+        matches = place.best(query)
+        names = {} if as_json else _names(place, [match.record for match in matches])
+    if as_json:
+        print_json([match.model_dump(mode="json") for match in matches])
+    else:
+        rows = [_match_row(match, names[match.record.key.workload_id]) for match in matches]
+        print_rows(("match", *HEADINGS), rows, empty="no record")
+        service = _service_words(api, remote=remote)
+        if matches and matches[0].match is MatchKind.EXACT:
+            tell_next(building(matches[0].record.record_id, service))
+        else:
+            tell_next(_tuning(module, service, api))
+    return ExitCode.FINE
+
+
+@records.command()
+def show(record_id: RecordId, api: Api = None, remote: Remote = False, as_json: AsJson = False) -> int:
+    """Show a record: the scheduled program, its trace as Python, and what changed."""
+    with record_place(api, remote=remote, needs_tvm=True) as place:
+        record = place.named(record_id)
+        view = place.view(record)
+        name = place.workload_name(record)
+    if as_json:
+        print_json({"record": record.model_dump(mode="json"), "view": view.model_dump(mode="json")})
+        return ExitCode.FINE
+    print_rows(HEADINGS, [_row(record, name)], empty="")
+    say(visible_line(f"{record.status.value}: {record.status_reason}"))
+    for title, text in (("Scheduled", view.script), ("Trace", view.trace_python), ("Changes", view.difference)):
+        say(f"\n# {title}\n{text}")
+    if record.status is RecordStatus.VERIFIED:
+        tell_next(building(record.record_id, _service_words(api, remote=remote)))
+    return ExitCode.FINE
+
+
+@records.command()
+def export(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder to write TVM's JSON database into.")],
+    record_ids: Annotated[list[str] | None, typer.Option("--record", help="Only this record. Repeatable.")] = None,
+    api: Api = None,
+    remote: Remote = False,
+    as_json: AsJson = False,
+) -> int:
+    """Write records as a TVM MetaSchedule JSON database: all verified ones that it can hold, or those named."""
+    with record_place(api, remote=remote, needs_tvm=True) as place:
+        written = place.export(folder, record_ids or ())
+    if as_json:
+        missing: list[JsonValue] = [{"records": count, "reason": reason} for count, reason in written.left_out]
+        print_json({"records": written.records, "folder": folder, "left_out": missing})
+        return ExitCode.FINE
+    count = counted(written.records, "record")
+    say(f"{count} in {folder}: database_workload.json, database_tuning_record.json")
+    for left_out, reason in written.left_out:
+        say(visible_line(f"left out: {counted(left_out, 'record')}, {reason}"))
+    if written.records:
+        from tunefarm.records.tvm_database_folder import opening
+
+        tell_next(opening(folder))
+    return ExitCode.FINE
+
+
+@records.command("import")
+def import_records(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder that holds TVM's JSON database.")],
+    api: Api = None,
+    remote: Remote = False,
+    as_json: AsJson = False,
+) -> int:
+    """Take in records of a TVM MetaSchedule JSON database, as claims that seed later searches."""
+    with record_place(api, remote=remote, needs_tvm=True) as place:
+        outcome = place.take_in(folder)
+    nothing_fits = bool(outcome.refusals) and not outcome.record_ids and not outcome.already_there
+    code = ExitCode.BAD_INPUT if nothing_fits else ExitCode.FINE
+    if as_json:
+        print_json(outcome.model_dump(mode="json"))
+        return code
+    taken, known = len(outcome.record_ids), outcome.already_there
+    refused = max(outcome.refused, len(outcome.refusals))  # services of before tell no number
+    say(f"{taken} records imported as claimed, {known} were there already, {refused} lines refused")
+    for refusal in outcome.refusals[:MOST_SHOWN]:
+        say(visible_line(f"  {refusal.file}, line {refusal.line}: {refusal.reason}"))
+    if refused > MOST_SHOWN:
+        say(f"  and {refused - MOST_SHOWN} more; --json lists the first {len(outcome.refusals)}")
+    if taken or known:
+        words = f"tunefarm records list --status claimed {_service_words(api, remote=remote)}"
+        tell_next(words.rstrip())
+    return code
+
+
+@records.command()
+def publish(
+    module: ModuleName,
+    trace: Annotated[str, typer.Option(help="JSON of a trace, or FILE.py:FUNCTION, a schedule function of your own.")],
+    function: Annotated[str | None, typer.Option(help="Which of the module's functions.")] = None,
+    target: TargetText = "",
+    latency_us: Annotated[
+        float, typer.Option(help="The latency that you claim, in microseconds; a second where it is not known.")
+    ] = 1e6,
+    api: Api = None,
+    remote: Remote = False,
+    as_json: AsJson = False,
+) -> int:
+    """Publish a schedule of your own: a claim, which seeds later searches and is not shipped before it was measured."""
+    if not 0 < latency_us < LONGEST_LATENCY_US:
+        raise BadInput("latency_us", f"{latency_us:g} is no latency.", "Give microseconds, more than 0.")
+    query = ModuleQuery(module=module, function=function, target=target, abi="stable")
+    try:
+        with record_place(api, remote=remote, needs_tvm=True) as place:
+            record = place.publish(query, trace, latency_us / 1e6)
+            name = place.workload_name(record)
+    except BadInput as refusal:
+        # The intake knows every schedule by the name that it has among the options of a job.
+        field = "trace" if refusal.field == "seed_traces" else refusal.field
+        raise BadInput(field, refusal.problem, refusal.fix) from refusal
+    if as_json:
+        print_json(record.model_dump(mode="json"))
+    else:
+        print_rows(HEADINGS, [_row(record, name)], empty="")
+        tell_next(_tuning(module, _service_words(api, remote=remote), api))
+    return ExitCode.FINE
+
+
+@records.command()
+def retract(
+    record_id: RecordId,
+    reason: Annotated[str, typer.Option(help="Why it must not be used any more.")],
+    api: Api = None,
+    remote: Remote = False,
+    as_json: AsJson = False,
+) -> int:
+    """Take a record back. It stays, with the reason, and is never used again."""
+    with record_place(api, remote=remote) as place:
+        record = place.named(record_id)
+        place.retract(record, reason)
+    if as_json:
+        print_json({"record_id": record.record_id, "status": RecordStatus.RETRACTED.value})
+    else:
+        say(f"record {record.record_id} is retracted")
+        tell_next(f"tunefarm records list --status verified {_service_words(api, remote=remote)}".rstrip())
+    return ExitCode.FINE
+
+
+def _service_words(api: str | None, *, remote: bool) -> str:
+    """How the next command looks where this one did."""
+    return at_service(api) if remote or api is not None else ""
+
+
+def _tuning(module: str, service: str, api: str | None) -> str:
+    """The command that makes a verified record of a module, where this one looked."""
+    if not service:
+        return f"tunefarm tune {shlex.quote(module)}"
+    return f"tunefarm submit {shlex.quote(module)} --wait {with_api(api)}".rstrip()
+
+
+def _names(place: RecordPlace, records: Sequence[TuningRecord]) -> dict[str, str]:
+    firsts = {record.key.workload_id: record for record in records}
+    return {workload_id: place.workload_name(record) for workload_id, record in firsts.items()}
+
+
+HEADINGS = ("record", "workload", "latency", "gain", "status", "abi", "source", "created")
+
+
+def _row(record: TuningRecord, name: str) -> tuple[str, ...]:
+    return (
+        record.record_id,
+        name,
+        latency_text(record.latency_s),
+        ratio_text(record.untuned_latency_s, record.latency_s),
+        record.status.value,
+        record.key.abi,
+        record.source,
+        record.created_at[:19],
+    )
+
+
+def _match_row(match: RecordMatch, name: str) -> tuple[str, ...]:
+    return (_match_text(match), *_row(match.record, name))
+
+
+def _match_text(match: RecordMatch) -> str:
+    """What matched, and in what the record is for something else; of a claim its place and time are only said."""
+    if match.match is MatchKind.EXACT:
+        return "exact"
+    if match.match is MatchKind.SIMILAR:
+        return "similar workload"
+    if match.record.status is RecordStatus.CLAIMED:
+        return "same workload, not measured here"
+    parts = " and ".join(part.replace("_", " ") for part in match.differs)
+    return f"same workload, other {parts}" if parts else "same workload"

@@ -1,0 +1,50 @@
+"""``tunefarm report``: one page on what happened in a job."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tunefarm.cli.console import say
+from tunefarm.cli.exit_code import ExitCode
+from tunefarm.cli.text.tables import print_json
+from tunefarm.cli.user_files import put_file, require_named
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.job import JobOutcome
+
+
+def report(
+    job_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[JOB]", help="Id of a job, or its beginning; the latest otherwise."),
+    ] = None,
+    output: Annotated[str, typer.Option(help="HTML file to write.")] = "report.html",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead.")] = False,
+) -> int:
+    """Write one HTML page on a job: latencies, failures, the model, and where the time went."""
+    from tunefarm.builtin.numpy_latency import numpy_latency_s
+    from tunefarm.local.machine import Machine
+    from tunefarm.records.record_queries import schedule_view
+    from tunefarm.report.job_report import job_report, latest_job
+    from tunefarm.report.page import render_page
+    from tunefarm.report.plots import prepare_matplotlib
+    from tunefarm.startup.installation import private_folder
+
+    require_named("output", output, "file")
+    with Machine() as machine:
+        job = latest_job(machine.known_store, job_id)
+        figures = job_report(machine.store, job, partial(schedule_view, machine))
+        if job.outcome is JobOutcome.SUCCEEDED:
+            figures = figures.model_copy(update={"numpy_latency_s": numpy_latency_s(machine.store, job)})
+        prepare_matplotlib(private_folder(machine.settings, "matplotlib"))
+    if as_json:
+        print_json(figures.model_dump(mode="json"))
+        return ExitCode.FINE
+    try:
+        path = Path(output).expanduser()
+    except RuntimeError as error:
+        raise BadInput("output", f"{output!r} names no user's folder.", "Give a file.") from error
+    put_file(path, render_page(figures).encode())
+    say(path.resolve())
+    return ExitCode.FINE

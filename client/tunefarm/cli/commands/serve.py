@@ -1,0 +1,54 @@
+"""``tunefarm serve``: the API and a tuner behind one command."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from tunefarm.cli.exit_code import ExitCode
+from tunefarm.server.listening import DEFAULT_PORT, Listening
+
+MOST_BY_DEFAULT: Final = 4
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes one that is free.")] = DEFAULT_PORT,
+    jobs_at_once: Annotated[
+        int | None, typer.Option(min=1, help="Jobs side by side, where workers measure; this host alone takes one.")
+    ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=64,
+            help="Processes that answer requests. By default one beside a tuner, else one for each core, at most four.",
+        ),
+    ] = None,
+    no_tuner: Annotated[bool, typer.Option("--no-tuner", help="Only the API.")] = False,
+    tls_certificate: Annotated[Path | None, typer.Option(help="PEM file of the certificate chain.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file of its private key.")] = None,
+    allow_plain_http: Annotated[
+        bool, typer.Option("--allow-plain-http", help="Listen beyond this machine without TLS.")
+    ] = False,
+) -> int:
+    """Serve the API and tune what is submitted to it.
+
+    Without further settings everything stays on this machine: SQLite under TUNEFARM_HOME, and this host's processor
+    measures. With TUNEFARM_DATABASE_URL and TUNEFARM_BROKER_URL the same command is a farm for many.
+    """
+    from tunefarm.server.service_process import run_service
+    from tunefarm.startup.one_heap import share_one_heap
+    from tunefarm_services.settings import Settings
+
+    share_one_heap()
+    listening = Listening(host, port, tls_certificate, tls_key, allow_plain_http)
+    words = None if no_tuner else ([] if jobs_at_once is None else ["--jobs-at-once", str(jobs_at_once)])
+    run_service(Settings(), listening, processes or _fitting(with_tuner=not no_tuner), words)
+    return ExitCode.FINE
+
+
+def _fitting(*, with_tuner: bool) -> int:
+    """Beside a tuner the cores are for searching and measuring."""
+    return 1 if with_tuner else min(len(os.sched_getaffinity(0)), MOST_BY_DEFAULT)

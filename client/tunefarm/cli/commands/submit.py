@@ -1,0 +1,161 @@
+"""``tunefarm submit``: from a module to a job of a service."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from tunefarm.cli.console import complain, say
+from tunefarm.cli.exit_code import ExitCode
+from tunefarm.cli.next_step import tell_next, trying, watching
+from tunefarm.cli.options.input_option import inputs_of_texts
+from tunefarm.cli.options.job_options import output_folder
+from tunefarm.cli.options.label_option import labels_of_texts
+from tunefarm.cli.options.remote_options import Api, AsJson
+from tunefarm.cli.text.tables import print_json
+from tunefarm.intake.intake_request import IntakeRequest
+from tunefarm.intake.module_source import parse_module_source
+from tunefarm.local.host_cores import usable_physical_cores
+from tunefarm.local.python_input import schedule_source, seed_source_of_text
+from tunefarm.local.untuned_functions import untuned_text
+from tunefarm.remote.job_options import RemoteJobOptions
+from tunefarm.startup.prestarted_fork_server import take_zygote
+from tunefarm_schemas.bad_input import BadInput
+
+if TYPE_CHECKING:
+    from tunefarm.remote.remote_job import RemoteJob
+
+StrategyName = Literal["random", "evolutionary", "tvm", "replay"]
+AbiName = Literal["stable", "packed"]
+
+
+def submit(
+    module: Annotated[
+        str, typer.Argument(help="TVMScript or te file, TVM JSON, FILE.py:FUNCTION, te:NAME or builtin:NAME[:SHAPE].")
+    ],
+    function: Annotated[str | None, typer.Option(help="Which of the module's functions.")] = None,
+    all_functions: Annotated[bool, typer.Option("--all-functions", help="All of the module's functions.")] = False,
+    target: Annotated[
+        str, typer.Option(help="A preset such as x86-64-v3, host, or a TVM target as JSON; the service's otherwise.")
+    ] = "",
+    trials: Annotated[int, typer.Option(help="How many candidates to measure at most.")] = 512,
+    seconds: Annotated[float | None, typer.Option(help="How long to search at most.")] = None,
+    plateau: Annotated[int | None, typer.Option(help="Stop after this many trials without a gain.")] = None,
+    target_latency_us: Annotated[float | None, typer.Option(help="Stop at this latency, in microseconds.")] = None,
+    device_seconds: Annotated[float | None, typer.Option(help="Device time to use at most, in seconds.")] = None,
+    deadline: Annotated[float | None, typer.Option(help="End after so many seconds, waiting included.")] = None,
+    strategy: Annotated[StrategyName, typer.Option(help="How candidates are chosen.")] = "evolutionary",
+    space: Annotated[str | None, typer.Option(help="FILE.py:FUNCTION, a schedule function of your own.")] = None,
+    seed_trace: Annotated[
+        list[str] | None, typer.Option(help="Measure this first: JSON of a trace, or FILE.py:FUNCTION. Repeatable.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore what the service knows.")] = False,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="NAME=uniform:LOW:HIGH, integers:LOW:HIGH, normal or positive. Repeatable."),
+    ] = None,
+    protocol: Annotated[
+        str, typer.Option(help="How time is taken: cpu-hot-cache or cpu-cold-cache.")
+    ] = "cpu-hot-cache",
+    abi: Annotated[AbiName, typer.Option(help="packed: constant arguments may change layout.")] = "stable",
+    priority: Annotated[int, typer.Option(help="Jobs of higher priority are begun first.")] = 0,
+    device_class: Annotated[str | None, typer.Option(help="Class of devices; the service's choice otherwise.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE, for jobs list to find it by. Repeatable.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Show progress until the job ends.")] = False,
+    output: Annotated[str | None, typer.Option(help="With --wait: folder for the library and its manifest.")] = None,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> int:
+    """Have a service tune a tensor program.
+
+    Python is evaluated here, in a confined process; what is sent is TVM's JSON and traces, never code.
+    """
+    if output is not None and not wait:
+        raise BadInput("output", "there is nothing to write before the job has ended.", "Add --wait.")
+    options = RemoteJobOptions(
+        trials=trials,
+        seconds=seconds,
+        plateau_trials=plateau,
+        target_latency_us=target_latency_us,
+        device_seconds=device_seconds,
+        deadline_s=deadline,
+        strategy=strategy,
+        seed=seed,
+        fresh=fresh,
+        abi=abi,
+        protocol=protocol,
+        priority=priority,
+        device_class_id=device_class,
+        labels={"module": module, **labels_of_texts(label or ())},
+    )
+    options.require_usable()
+    folder = None if output is None else output_folder(output)
+    request = IntakeRequest(
+        module=parse_module_source(module),
+        function=function,
+        all_functions=all_functions,
+        target=target,
+        abi=abi,
+        space=None if space is None else schedule_source("space", space),
+        seeds=tuple(seed_source_of_text("seed_traces", text) for text in seed_trace or ()),
+        host_cores=usable_physical_cores(),
+        inputs=inputs_of_texts(inputs or ()),
+    )
+    return _submit(request, options, api, folder, wait=wait, as_json=as_json)
+
+
+def _submit(
+    request: IntakeRequest,
+    options: RemoteJobOptions,
+    api: str | None,
+    folder: Path | None,
+    *,
+    wait: bool,
+    as_json: bool,
+) -> int:
+
+    from tunefarm.client import Client
+
+    with Client(api, zygote=take_zygote()) as client:
+        conversion = client.converter.convert(request)
+        for note in conversion.notes:
+            complain(note)
+        job = client.submit(conversion, options)
+        untuned = conversion.untuned_functions or job.view.spec.untuned_functions
+        if untuned:
+            complain(untuned_text(untuned))
+        for note in job.view.notes:
+            complain(note)
+        if wait:
+            return _wait(job, folder, api, as_json=as_json)
+    if as_json:
+        print_json(job.view.model_dump(mode="json"))
+    else:
+        say(job.job_id)
+        tell_next(watching(job.job_id, api))
+    return ExitCode.FINE
+
+
+def _wait(job: "RemoteJob", folder: Path | None, api: str | None, *, as_json: bool) -> int:
+
+    from tunefarm.local.artifact_folder import task_folder
+    from tunefarm.remote.job_report import tell_end, tell_next_of
+
+    complain(f"job {job.job_id}; Ctrl-C leaves it running, tunefarm finish {job.job_id} ends its search")
+    job.wait()
+    code = tell_end(job, as_json=as_json)
+    if code != ExitCode.FINE or folder is None:
+        tell_next_of(job, api, as_json=as_json)
+        return code
+    written = []
+    artifacts = job.artifacts()
+    for number, artifact in enumerate(artifacts):
+        if artifact is not None:
+            written.append(artifact.write(task_folder(folder, number, len(artifacts))).parent)
+            complain(f"library and manifest are in {written[-1]}")
+    if written and not as_json:
+        tell_next(trying(written[0]))
+    return code

@@ -1,0 +1,98 @@
+"""``tunefarm token``: who may use the service. Works on the database itself, as its operator."""
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tunefarm.cli.console import say
+from tunefarm.cli.exit_code import ExitCode
+from tunefarm.cli.next_step import tell_next
+from tunefarm.cli.text.tables import print_json, print_rows
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.token import Scope, Token
+
+if TYPE_CHECKING:
+    from tunefarm_services.store import Store
+
+LOCAL_TENANT = "local"
+
+token = typer.Typer(help="Make, list and revoke tokens, on the host of the database.", no_args_is_help=True)
+
+USERS_SCOPES = tuple(scope for scope in Scope if scope not in {Scope.TOKENS_ADMIN, Scope.DEVICES_ADMIN})
+
+
+@token.command("create")
+def create(
+    name: Annotated[str, typer.Argument(help="Whose or what it is.")],
+    tenant: Annotated[str, typer.Option(help="Tenant whose jobs and records it opens.")] = LOCAL_TENANT,
+    scope: Annotated[
+        list[Scope] | None, typer.Option(help="What it allows; repeatable. All but administration when left out.")
+    ] = None,
+    days: Annotated[float | None, typer.Option(help="Days until it expires; never when left out.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Make a token and print it. It cannot be shown again."""
+    if days is not None and not days > 0:
+        raise BadInput("--days", f"{days:g} is not a positive number.", "Leave it out, or give at least a fraction.")
+    if not (name.strip() and tenant.strip()) or len(name) > 200 or len(tenant) > 100:
+        raise BadInput("NAME", "a name or a tenant is empty or too long.", "Take one to a hundred characters.")
+    expires_at = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
+    with _store(create=True) as store:
+        made, text = store.create_token(tenant, name, tuple(scope or USERS_SCOPES), expires_at)
+    if as_json:
+        print_json({"token": text, **made.model_dump(mode="json")})
+    else:
+        say(text)
+        tell_next("set TUNEFARM_API_TOKEN to it, and TUNEFARM_API_URL to the service, where it is used")
+    return ExitCode.FINE
+
+
+@token.command("list")
+def list_tokens(
+    tenant: Annotated[str, typer.Option(help="Tenant to list.")] = LOCAL_TENANT,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """List a tenant's tokens. Their secrets are not stored and cannot be shown."""
+    with _store(create=False) as store:
+        found = store.tokens(tenant)
+    if as_json:
+        print_json([one.model_dump(mode="json") for one in found])
+    else:
+        headings = ("token", "name", "state", "last used", "scopes")
+        print_rows(headings, [_row(one) for one in found], empty=f"tenant {tenant} has no tokens")
+    return ExitCode.FINE
+
+
+@token.command("revoke")
+def revoke(
+    token_id: Annotated[str, typer.Argument(help="The token's id, as listed.")],
+    tenant: Annotated[str, typer.Option(help="Tenant that it belongs to.")] = LOCAL_TENANT,
+) -> int:
+    """Make a token useless, at once and for good."""
+    with _store(create=False) as store:
+        store.revoke_token(tenant, token_id)
+    say(f"{token_id} is revoked")
+    tell_next(f"tunefarm token list --tenant {shlex.quote(tenant)}")
+    return ExitCode.FINE
+
+
+@contextmanager
+def _store(*, create: bool) -> "Iterator[Store]":
+    from tunefarm.startup.installation import open_store
+    from tunefarm_services.settings import Settings
+
+    store = open_store(Settings(), create=create)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _row(one: Token) -> tuple[str, ...]:
+    now = datetime.now(UTC).isoformat()
+    state = "revoked" if one.revoked_at else "expired" if one.expires_at and one.expires_at < now else "works"
+    return one.token_id, one.name, state, one.last_used_at or "never", " ".join(one.scopes)

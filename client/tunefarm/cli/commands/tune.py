@@ -1,0 +1,240 @@
+"""``tunefarm tune``: from a module to its fastest schedule on this machine."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from tunefarm.cli.console import complain, say
+from tunefarm.cli.exit_code import ExitCode
+from tunefarm.cli.next_step import building, tell_next, trying
+from tunefarm.cli.options.input_option import inputs_of_texts
+from tunefarm.cli.options.job_options import JobOptions, output_folder
+from tunefarm.cli.options.resume_option import LATEST
+from tunefarm.intake.intake_request import IntakeRequest
+from tunefarm.intake.module_source import ModuleSource, parse_module_source
+from tunefarm.local.host_cores import usable_physical_cores
+from tunefarm.local.python_input import schedule_source, seed_source_of_text
+from tunefarm.local.untuned_functions import untuned_text
+from tunefarm.startup.prestarted_fork_server import take_zygote
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.job import Job, JobOutcome
+
+if TYPE_CHECKING:
+    from tunefarm.cli.text.progress_display import ProgressDisplay
+    from tunefarm.local.machine import Machine
+    from tunefarm_services.settings import Settings
+    from tunefarm_services.tuner.job.summary import JobSummary
+
+StrategyName = Literal["random", "evolutionary", "tvm", "replay"]
+AbiName = Literal["stable", "packed"]
+
+
+def tune(
+    module: Annotated[
+        str | None,
+        typer.Argument(help="TVMScript or te file, TVM JSON, FILE.py:FUNCTION, te:NAME or builtin:NAME[:SHAPE]."),
+    ] = None,
+    function: Annotated[str | None, typer.Option(help="Which of the module's functions.")] = None,
+    all_functions: Annotated[bool, typer.Option("--all-functions", help="All of the module's functions.")] = False,
+    target: Annotated[
+        str, typer.Option(help="host, host:THREADS, a preset such as x86-64-v3, or a TVM target as JSON.")
+    ] = "",
+    trials: Annotated[int, typer.Option(help="How many candidates to measure at most.")] = 512,
+    seconds: Annotated[float | None, typer.Option(help="How long to search at most.")] = None,
+    plateau: Annotated[int | None, typer.Option(help="Stop after this many trials without a gain.")] = None,
+    target_latency_us: Annotated[float | None, typer.Option(help="Stop at this latency, in microseconds.")] = None,
+    strategy: Annotated[StrategyName, typer.Option(help="How candidates are chosen.")] = "evolutionary",
+    space: Annotated[str | None, typer.Option(help="FILE.py:FUNCTION, a schedule function of your own.")] = None,
+    seed_trace: Annotated[
+        list[str] | None, typer.Option(help="Measure this first: JSON of a trace, or FILE.py:FUNCTION. Repeatable.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    resume: Annotated[
+        str | None, typer.Option(metavar="[JOB]", help="Go on with that or the latest job, as it was created.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore what the store knows.")] = False,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", help="NAME=uniform:LOW:HIGH, integers:LOW:HIGH, normal, positive or @FILE.npy. Repeatable."
+        ),
+    ] = None,
+    protocol: Annotated[
+        str, typer.Option(help="How time is taken: cpu-hot-cache or cpu-cold-cache.")
+    ] = "cpu-hot-cache",
+    abi: Annotated[AbiName, typer.Option(help="packed: constant arguments may change layout.")] = "stable",
+    require_confinement: Annotated[
+        bool, typer.Option("--require-confinement", help="Refuse to measure where candidates cannot be confined fully.")
+    ] = False,
+    output: Annotated[str | None, typer.Option(help="Folder for the library, a plot and a report.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> int:
+    """Tune a tensor program on this machine.
+
+    The same command again answers from the store. Ctrl-C ends the search, and its best so far is verified and shipped;
+    a second Ctrl-C pauses the job, keeping everything measured, and --resume goes on.
+    """
+    options = JobOptions(
+        trials=trials,
+        seconds=seconds,
+        plateau_trials=plateau,
+        target_latency_us=target_latency_us,
+        strategy=strategy,
+        seed=seed,
+        fresh=fresh,
+        abi=abi,
+        protocol=protocol,
+        labels={} if module is None else {"module": module},
+    )
+    from tunefarm_services.settings import Settings
+
+    options.require_usable()
+    folder = None if output is None else output_folder(output)
+    source = None if resume is not None else _module_source(module)
+    request = None
+    if source is not None:
+        request = IntakeRequest(
+            module=source,
+            function=function,
+            all_functions=all_functions,
+            target=target,
+            abi=abi,
+            space=None if space is None else schedule_source("space", space),
+            seeds=tuple(seed_source_of_text("seed_traces", text) for text in seed_trace or ()),
+            host_cores=usable_physical_cores(),
+            inputs=inputs_of_texts(inputs or ()),
+        )
+    settings = Settings()
+    if require_confinement:
+        settings = settings.model_copy(update={"require_confinement": True})
+    return _tune(request, options, resume, folder, settings, as_json=as_json)
+
+
+def _module_source(text: str | None) -> ModuleSource:
+    if text is None:
+        raise BadInput("module", "nothing to tune was named.", "Try: tunefarm tune builtin:matmul_bias_relu")
+    return parse_module_source(text)
+
+
+def _tune(
+    request: IntakeRequest | None,
+    options: JobOptions,
+    resume: str | None,
+    folder: Path | None,
+    settings: "Settings",
+    *,
+    as_json: bool,
+) -> int:
+    from tunefarm.cli.text.progress_display import progress_display
+    from tunefarm.local.machine import Machine
+
+    with Machine(settings, zygote=take_zygote()) as machine:
+        with progress_display() as display:
+            job = _job(machine, request, options, resume, display)
+            summary = _work(machine, job, display)
+        numpy_latency_s = _numpy_latency_s(machine, job, summary)
+        _write_outputs(machine, summary, folder, numpy_latency_s)
+    return _tell(summary, folder, numpy_latency_s, as_json=as_json)
+
+
+def _job(
+    machine: "Machine",
+    request: IntakeRequest | None,
+    options: JobOptions,
+    resume: str | None,
+    display: "ProgressDisplay",
+) -> Job:
+    if request is None:
+        from tunefarm.cli.text.progress_display import resumption_line
+
+        job = machine.unfinished_job(None if resume == LATEST else resume, options.labels)
+        display.say(resumption_line(job))
+        return job
+    # Begun before the answer is awaited: the database opens while TVM loads, the farm is made while it answers.
+    machine.prepare_farm()
+    answer = machine.understand(request)
+    for note in answer.notes:
+        display.say(note)
+    if answer.untuned_functions:
+        display.say(untuned_text(answer.untuned_functions))
+    return machine.create_job(answer, options)
+
+
+def _work(machine: "Machine", job: Job, display: "ProgressDisplay") -> "JobSummary":
+    from tunefarm.cli.interruption import Interruption
+    from tunefarm.startup.process_start import process_started_at_s
+    from tunefarm_sandbox.confinement.abilities import abilities
+    from tunefarm_sandbox.fork_server.fork_server import ForkFailed
+
+    for lack in abilities().missing():
+        display.say(f"candidates are confined less than they could be: {lack}; see: tunefarm doctor")
+
+    try:
+        supervisor = machine.supervisor(started_at_s=process_started_at_s(), on_progress=display.show)
+        wishes = supervisor.wishes
+        with Interruption(wishes.pause, display.say, finish=wishes.finish):
+            return machine.work(supervisor, job)
+    except ForkFailed as error:
+        fix = f"Everything measured is kept; resume with: tunefarm tune --resume {job.job_id}"
+        raise BadInput("sandbox", f"{error.reason.rstrip('.')}.", fix) from error
+
+
+def _numpy_latency_s(machine: "Machine", job: Job, summary: "JobSummary") -> float | None:
+    from tunefarm.builtin.numpy_latency import numpy_latency_s
+
+    if summary.outcome is not JobOutcome.SUCCEEDED:
+        return None
+    if all(task.answered_from_store for task in summary.tasks):
+        return None  # nothing was measured now, and waiting for this would be most of the time
+    return numpy_latency_s(machine.store, job)
+
+
+def _write_outputs(
+    machine: "Machine", summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None
+) -> None:
+    if folder is None or summary.outcome is not JobOutcome.SUCCEEDED:
+        return
+    from tunefarm.local.output_folder import write_outputs
+    from tunefarm.records.record_queries import schedule_view
+    from tunefarm.report.plots import prepare_matplotlib
+    from tunefarm.startup.installation import private_folder
+    from tunefarm_services.store import LOCAL_TENANT
+
+    prepare_matplotlib(private_folder(machine.settings, "matplotlib"))
+    callees = machine.settings.callees.get(LOCAL_TENANT, ())
+    view = partial(schedule_view, machine)
+    write_outputs(machine.store, summary, folder, numpy_latency_s, callees, view)
+
+
+def _tell(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None, *, as_json: bool) -> int:
+    from tunefarm.cli.text.summary_text import summary_json, summary_text
+
+    say(summary_json(summary, numpy_latency_s) if as_json else summary_text(summary, numpy_latency_s))
+    if summary.outcome is None:
+        found = any(task.best_latency_s is not None for task in summary.tasks)
+        what = "interrupted" if found else "interrupted before any candidate was measured"
+        complain(f"{what}; the job is paused, and everything measured is kept")
+        tell_next(f"tunefarm tune --resume {summary.job_id}")
+        return ExitCode.INTERRUPTED
+    if summary.outcome is not JobOutcome.SUCCEEDED:
+        complain(f"tunefarm: {summary.message}")
+        if not as_json:
+            tell_next(f"tunefarm report {summary.job_id}")
+        return ExitCode.NO_VALID_KERNEL
+    if summary.message and not all(task.answered_from_store for task in summary.tasks):
+        complain(f"tunefarm: {summary.message}")
+    if not as_json:
+        _tell_next(summary, folder)
+    return ExitCode.FINE
+
+
+def _tell_next(summary: "JobSummary", folder: Path | None) -> None:
+    from tunefarm.local.artifact_folder import task_folder
+
+    if folder is not None:
+        say(f"library, manifest, plot and report are in {folder}")
+        tell_next(trying(task_folder(folder, 0, len(summary.tasks))))
+    elif summary.tasks[0].record_id is not None:
+        tell_next(building(summary.tasks[0].record_id))

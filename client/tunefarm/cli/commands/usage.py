@@ -1,0 +1,31 @@
+"""``tunefarm usage``: what was used of a farm."""
+
+from typing import Annotated
+
+import typer
+
+from tunefarm.cli.exit_code import ExitCode
+from tunefarm.cli.options.remote_options import Api, AsJson
+from tunefarm.cli.text.quantities import duration_text
+from tunefarm.cli.text.tables import print_json, print_rows
+
+
+def usage(
+    since: Annotated[str | None, typer.Option(metavar="DAY", help="From this day on, such as 2026-01-31.")] = None,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show the device time, trials and jobs of each day."""
+    from tunefarm.client import Client
+
+    with Client(api) as client:
+        found = client.usage(since=since)
+    if as_json:
+        print_json([each.model_dump(mode="json") for each in found])
+        return ExitCode.FINE
+    rows = [
+        (each.day, each.device_class_id[:12], duration_text(each.device_seconds), str(each.trials), str(each.jobs))
+        for each in found
+    ]
+    print_rows(("day", "class", "device time", "trials", "jobs"), rows, empty="nothing was used")
+    return ExitCode.FINE

@@ -1,0 +1,77 @@
+"""Files that the user names: read only where they are plain files, and written whole or not at all."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from tunefarm_schemas.bad_input import BadInput
+
+LARGEST_FILE_BYTES: Final = 64 << 20
+STORAGE_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def require_named(field: str, text: str, what: str) -> None:
+    """Refuse a name of nothing, which would stand for the present folder.
+
+    Raises:
+        BadInput: names ``field``. ``what`` is a file or a folder.
+    """
+    if not text.strip():
+        present = ", '.' for the present one" if what == "folder" else ""
+        raise BadInput(field, f"the {what} has no name.", f"Give a {what}{present}.")
+
+
+def open_plain_file(path: Path) -> BinaryIO:
+    """A regular file, opened for reading.
+
+    A pipe that never gives would hang the command, a device would fill its memory, and what a name stands for may
+    change between looking and reading: so the file is opened first and then looked at.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    file = os.fdopen(descriptor, "rb")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "is not a plain file", str(path))
+    return file
+
+
+def read_plain_file(path: Path, *, limit_bytes: int = LARGEST_FILE_BYTES) -> bytes:
+    """The content of a regular file.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or is larger than ``limit_bytes``.
+    """
+    with open_plain_file(path) as file:
+        content = file.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise OSError(errno.EFBIG, f"is larger than {limit_bytes >> 20} MiB", str(path))
+    return content
+
+
+def put_file(path: Path, content: bytes, *, field: str = "output") -> None:
+    """Put a result in place whole. Another user's symbolic link is refused; the user's own is followed.
+
+    Raises:
+        BadInput: it cannot be written; what was there before stays.
+        OSError: the disk is full.
+    """
+    from tunefarm_sandbox.channel.private_files import require_own_link, write_private_file
+
+    try:
+        require_own_link(path)
+        place = path.resolve()
+        if place.exists() and not place.is_file():
+            place.write_bytes(content)  # such as /dev/stdout
+            return
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_private_file(place, content, mode=0o666)
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in STORAGE_FULL:
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(field, f"{str(path)[:300]!r} cannot be written ({reason}).", "Give another place.") from error

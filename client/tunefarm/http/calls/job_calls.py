@@ -1,0 +1,100 @@
+"""Calls about jobs."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+
+from tunefarm.http.api_error import ApiError
+from tunefarm.http.calls.named_calls import of_job
+from tunefarm.http.calls.views import JobView
+from tunefarm.http.event_stream import RemoteEvent
+from tunefarm.http.paging import listed
+from tunefarm.http.request import Flow, Query, Reply, Request
+from tunefarm_schemas.tuning.job import JobKind, JobState
+
+LIMIT: Final = 100
+LETTING_GO_S: Final = (0.0, 0.1, 0.2, 0.4, 0.8)
+
+
+def job_view(job_id: str) -> Flow[JobView]:
+    """One job as it is now, by its id or the first characters of that."""
+    return of_job(job_id, _view)
+
+
+def _view(job_id: str) -> Flow[JobView]:
+    reply: Reply = yield Request("GET", f"/jobs/{job_id}")
+    return reply.read(JobView)
+
+
+def job_state(job_id: str) -> Flow[JobState]:
+    """Where a job is in its life."""
+    return (yield from job_view(job_id)).state
+
+
+def job_views(
+    state: JobState | None = None,
+    labels: Mapping[str, str] | None = None,
+    kind: JobKind | None = None,
+    limit: int | None = LIMIT,
+) -> Flow[list[JobView]]:
+    """Jobs, the newest first, that carry all ``labels``."""
+    query: Query = {
+        "state": state,
+        "kind": kind,
+        "label": tuple(f"{name}={value}" for name, value in (labels or {}).items()),
+    }
+    return listed("/jobs", JobView, query, limit)
+
+
+def job_verb(job_id: str, verb: str) -> Flow[JobView]:
+    """Ask for a job to be paused, resumed, finished or canceled; what it is right after."""
+
+    def ask(whole_id: str) -> Flow[JobView]:
+        reply: Reply = yield Request("POST", f"/jobs/{whole_id}:{verb}")
+        return reply.read(JobView)
+
+    return of_job(job_id, ask)
+
+
+def job_pause(job_id: str) -> Flow[JobView]:
+    """Ask for a job to be paused; what was measured is kept."""
+    return job_verb(job_id, "pause")
+
+
+def job_resumption(job_id: str) -> Flow[JobView]:
+    """Ask for a paused job to go on."""
+    return job_verb(job_id, "resume")
+
+
+def job_cancellation(job_id: str) -> Flow[JobView]:
+    """Ask for a job to be canceled; what was measured is kept."""
+    return job_verb(job_id, "cancel")
+
+
+def job_finish(job_id: str) -> Flow[JobView]:
+    """Ask for a job's search to end; its best is verified and shipped."""
+    return job_verb(job_id, "finish")
+
+
+def job_deletion(job_id: str) -> Flow[None]:
+    """Remove a job and its events."""
+    return of_job(job_id, _deletion)
+
+
+def _deletion(job_id: str) -> Flow[None]:
+    for delay_s in LETTING_GO_S:
+        try:
+            yield Request("DELETE", f"/jobs/{job_id}", delay_s=delay_s)
+        except ApiError as refusal:
+            # A job that has just ended is held for another moment by the tuner that ended it.
+            if refusal.status != HTTPStatus.CONFLICT or (yield from job_state(job_id)) is not JobState.FINISHED:
+                raise
+        else:
+            return
+    yield Request("DELETE", f"/jobs/{job_id}", delay_s=LETTING_GO_S[-1])
+
+
+def job_events(job_id: str, after: int = 0) -> Flow[list[RemoteEvent]]:
+    """The events of a job so far, later than number ``after``."""
+    found = yield from listed("/events", RemoteEvent, {"job_id": job_id}, None)
+    return [event for event in found if event.sequence > after]

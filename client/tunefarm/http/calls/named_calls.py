@@ -1,0 +1,68 @@
+"""Calls about one thing by its id, which may be cut short."""
+
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final, TypeVar
+
+from tunefarm.cli.named_id import ASKED_FOR, JOB_ID_LENGTH, RECORD_ID_LENGTH, require_one
+from tunefarm.http.api_error import ApiError
+from tunefarm.http.paging import listed
+from tunefarm.http.request import Answer, Flow
+from tunefarm_schemas.bad_input import BadInput
+
+T = TypeVar("T")
+_HEXADECIMAL: Final = re.compile("[0-9a-f]+")
+
+
+class _OneJob(Answer):
+    job_id: str
+
+
+class _OneRecord(Answer):
+    record_id: str
+
+
+def of_job(job_id: str, ask: Callable[[str], Flow[T]]) -> Flow[T]:
+    """What ``ask`` gives for the job whose id is, or begins with, ``job_id``.
+
+    Raises:
+        BadInput: several jobs' ids do.
+    """
+    return _named("job", job_id, JOB_ID_LENGTH, _jobs_like, ask)
+
+
+def of_record(record_id: str, ask: Callable[[str], Flow[T]]) -> Flow[T]:
+    """What ``ask`` gives for the record whose id is, or begins with, ``record_id``.
+
+    Raises:
+        BadInput: several records' ids do.
+    """
+    return _named("record", record_id, RECORD_ID_LENGTH, _records_like, ask)
+
+
+def _named(
+    noun: str, text: str, whole_length: int, like: Callable[[str], Flow[list[str]]], ask: Callable[[str], Flow[T]]
+) -> Flow[T]:
+    if not text:
+        raise BadInput(noun, f"the id of the {noun} is empty.", f"See: tunefarm {noun}s list")
+    try:
+        return (yield from ask(text))  # most ids are whole, and cost no second request
+    except ApiError as refusal:
+        if refusal.status != HTTPStatus.NOT_FOUND or len(text) >= whole_length:
+            raise
+        found = (yield from like(text)) if _HEXADECIMAL.fullmatch(text) else []
+        if not found:
+            raise
+    require_one(noun, text, found)
+    return (yield from ask(found[0]))
+
+
+def _jobs_like(text: str) -> Flow[list[str]]:
+    found = yield from listed("/jobs", _OneJob, {"id_prefix": text}, ASKED_FOR)
+    return [each.job_id for each in found if each.job_id.startswith(text)]  # services of before list all
+
+
+def _records_like(text: str) -> Flow[list[str]]:
+    found = yield from listed("/records", _OneRecord, {"id_prefix": text}, ASKED_FOR)
+    return [each.record_id for each in found if each.record_id.startswith(text)]

@@ -1,0 +1,30 @@
+"""Lists that come in pages."""
+
+from typing import Final, TypeVar
+
+from pydantic import BaseModel
+
+from tunefarm.http.request import Answer, Flow, Query, Reply, Request
+
+V = TypeVar("V", bound=BaseModel)
+
+PAGE: Final = 100
+
+
+class _Page(Answer):
+    items: tuple[dict[str, object], ...]
+    next_page_token: str | None = None
+
+
+def listed(path: str, model: type[V], query: Query, limit: int | None) -> Flow[list[V]]:
+    """The items of a list, page by page: the first ``limit`` of them, or all when None."""
+    found: list[V] = []
+    token: str | None = None
+    while True:
+        size = PAGE if limit is None else min(PAGE, limit - len(found))
+        reply: Reply = yield Request("GET", path, query={**query, "page_size": size, "page_token": token})
+        page = reply.read(_Page)
+        found += [model.model_validate(item, extra="ignore") for item in page.items]
+        token = page.next_page_token
+        if not token or (limit is not None and len(found) >= limit):
+            return found if limit is None else found[:limit]

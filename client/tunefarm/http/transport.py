@@ -1,0 +1,114 @@
+"""Carries calls out one after the other, blocking."""
+
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import closing
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx
+from httpx_sse import EventSource
+
+from tunefarm.http.api_error import ApiError
+from tunefarm.http.calls.job_calls import job_state
+from tunefarm.http.event_stream import BETWEEN_CONNECTIONS_S, EventStream, RemoteEvent
+from tunefarm.http.request import Flow, Reply, Request
+from tunefarm.http.retrying import RetryPolicy
+from tunefarm.http.sending import Attempts, events_request, prepared
+from tunefarm.http.service_address import ServiceAddress
+
+T = TypeVar("T")
+
+
+class Transport:
+    """A connection to a service. Threads may share it."""
+
+    def __init__(self, address: ServiceAddress, policy: RetryPolicy) -> None:
+        self.address = address
+        self.policy = policy
+        self._client = httpx.Client(follow_redirects=False)
+        # A client that nobody closes, such as a database's that TVM holds, ends with its last user.
+        weakref.finalize(self, self._client.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def run(self, flow: Flow[T]) -> T:
+        """Carry a call out.
+
+        Raises:
+            ApiError: the service refuses, and the call does not know better.
+            ServiceUnreachable: no answer comes.
+        """
+        with closing(flow):
+            try:
+                request = next(flow)
+                while True:
+                    try:
+                        reply = self._send(request)
+                    except ApiError as refusal:
+                        request = flow.throw(refusal)
+                    else:
+                        request = flow.send(reply)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+
+    def _send(self, request: Request) -> Reply:
+        if request.delay_s:
+            time.sleep(request.delay_s)
+        ready, attempts = prepared(self.address, request), Attempts(self.address, self.policy)
+        while True:
+            try:
+                answer = self._client.send(ready.build(self._client))
+                outcome = attempts.reply_or_wait(answer.status_code, answer.headers, answer.content)
+            except httpx.TransportError as error:
+                outcome = attempts.wait_after(error)
+            if isinstance(outcome, Reply):
+                return outcome
+            time.sleep(outcome)
+
+    def events(self, stream: EventStream) -> Iterator[RemoteEvent]:
+        """The events of a job, in order, each once, until its last; over lost connections and restarts of the service.
+
+        Raises:
+            ApiError: the service refuses.
+            ServiceUnreachable: the connection is lost and does not come back.
+        """
+        attempts = Attempts(self.address, self.policy.of_streams())
+        while not stream.is_complete:
+            try:
+                for event in self._connection(stream, attempts):
+                    attempts.begin_again()
+                    yield event
+            except httpx.TransportError as error:
+                time.sleep(attempts.wait_after(error))
+
+    def _connection(self, stream: EventStream, attempts: Attempts) -> Iterator[RemoteEvent]:
+        request = events_request(self.address, stream)
+        with self._client.stream(
+            request.method, request.url, headers=request.headers, timeout=request.timeout
+        ) as answer:
+            if answer.is_error:
+                outcome = attempts.reply_or_wait(answer.status_code, answer.headers, answer.read())
+                time.sleep(outcome if isinstance(outcome, float) else 0.0)
+                return
+            for received in EventSource(answer).iter_sse():
+                event = stream.take(received)
+                if event is not None:
+                    yield event
+                if stream.is_complete:
+                    return
+        stream.note_orderly_end(self.run(job_state(stream.job_id)))
+        if not stream.is_complete:
+            time.sleep(BETWEEN_CONNECTIONS_S)

@@ -1,0 +1,240 @@
+"""One machine as a whole tuner: a SQLite store, a local farm and a supervisor, put together here and nowhere else."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from tunefarm.cli.options.job_options import JobOptions
+from tunefarm.cli.options.required_confinement import require_confinement
+from tunefarm.cli.options.resume_option import module_of
+from tunefarm.confined.call import call
+from tunefarm.confined.same_workload import ENTRY as SAME_ENTRY
+from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
+from tunefarm.intake.understanding import understand
+from tunefarm.local.job_queries import named_job
+from tunefarm.startup.installation import has_store, open_store, private_folder
+from tunefarm.startup.scratch_folder import ScratchFolder
+from tunefarm.startup.zygote import start_zygote
+from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.job import Job, JobSpec, JobState, require_space_for
+from tunefarm_schemas.tuning.record import TuningRecord
+from tunefarm_schemas.tuning.workload import Task, Workload
+from tunefarm_services.known_workloads import recognised
+from tunefarm_services.same_workload import SameAnswer, SameQuestion
+from tunefarm_services.settings import Settings
+from tunefarm_services.store import LOCAL_TENANT, Store
+from tunefarm_services.telemetry.logs import warn_on_standard_error
+
+if TYPE_CHECKING:
+    from tunefarm_services.tuner.job.summary import JobSummary, Progress
+    from tunefarm_services.tuner.job.supervisor import Supervisor
+    from tunefarm_workers.lane.local_farm import LocalFarm
+
+
+class Machine(AbstractContextManager["Machine"]):
+    """The parts of one machine, made when they are first needed and ended together."""
+
+    def __init__(self, settings: Settings | None = None, zygote: ForkServer | None = None) -> None:
+        """``zygote`` is one that was started earlier; it is ended with the rest."""
+        warn_on_standard_error()
+        self.settings = settings or Settings()
+        self._zygote = zygote
+        self._store: Store | None = None
+        self._farm: Future[LocalFarm] | None = None
+        self._maker = ThreadPoolExecutor(max_workers=1)
+        self._search_child: Child | None = None
+        self._scratch: ScratchFolder | None = None
+
+    @property
+    def zygote(self) -> ForkServer:
+        """The process that confined children are forked from."""
+        if self._zygote is None:
+            self._zygote = start_zygote()
+        return self._zygote
+
+    @property
+    def store(self) -> Store:
+        """The store under TUNEFARM_HOME, created when it is missing."""
+        if self._store is None:
+            self._store = open_store(self.settings)
+        return self._store
+
+    @property
+    def known_store(self) -> Store | None:
+        """The store, for a question about what it holds: where there is none, none is created."""
+        return self.store if self._store is not None or has_store(self.settings) else None
+
+    @property
+    def farm(self) -> "LocalFarm":
+        """The farm that measures on this machine."""
+        self.prepare_farm()
+        assert self._farm is not None
+        return self._farm.result()
+
+    def prepare_farm(self) -> None:
+        """Begin to make the farm, beside whatever comes next: compiling its reference kernels takes a while.
+
+        Raises:
+            BadInput: candidates cannot be confined as the settings require.
+        """
+        if self._farm is None:
+            require_confinement(self.settings)
+            zygote, store = self.zygote, self.store
+            self._scratch = ScratchFolder.within(private_folder(self.settings, "scratch"))
+            self._farm = self._maker.submit(self._make_farm, zygote, store, self._scratch.path)
+
+    def _make_farm(self, zygote: ForkServer, store: Store, scratch: Path) -> "LocalFarm":
+        from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint
+        from tunefarm_workers.lane.local_farm import LocalFarm
+
+        # A device that was seen before keeps its class, so that noise does not hide what is known of it.
+        known = store.device(LOCAL_TENANT, host_fingerprint(cpu_identity()))
+        farm = LocalFarm(zygote, scratch=scratch, known=known, bystanders=self._bystanders)
+        if farm.device != known:
+            farm.device = store.put_device(LOCAL_TENANT, farm.device)
+        return farm
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self._zygote is not None:
+            self._zygote.close()  # so that a farm in the making fails now instead of being awaited
+        self._maker.shutdown(wait=True)
+        if self._farm is not None and self._farm.exception() is None:
+            self._farm.result().close()
+        if self._scratch is not None:
+            self._scratch.close()
+        if self._store is not None:
+            self._store.close()
+        if self._zygote is not None:
+            self._zygote.close()
+
+    def understand(self, request: IntakeRequest) -> IntakeAnswer:
+        """Read a module, a target and a space in a confined child.
+
+        Raises:
+            BadInput: any part of the request cannot be tuned.
+        """
+        return understand(self.zygote, request.model_copy(update={"callees": self._callees}))
+
+    @property
+    def _callees(self) -> tuple[str, ...]:
+        return self.settings.callees.get(LOCAL_TENANT, ())
+
+    def recognised(self, workloads: Sequence[Workload], *, with_schedules: bool) -> tuple[Workload, ...]:
+        """The workloads, each as it is stored where the store has it under other names of variables.
+
+        ``with_schedules`` where schedules that were made for them are to be used with the stored ones.
+        """
+        return recognised(self.store, LOCAL_TENANT, workloads, self.compare, with_schedules=with_schedules)
+
+    def create_job(self, answer: IntakeAnswer, options: JobOptions) -> Job:
+        """Store a job over everything that was understood."""
+        require_space_for(options.strategy, answer.space)
+        target = answer.target
+        self.store.put_target(LOCAL_TENANT, target)
+        with_schedules = bool(answer.space.sketches or answer.seed_traces)
+        workloads = self.recognised(answer.workloads, with_schedules=with_schedules)
+        for workload in workloads:
+            self.store.put_workload(LOCAL_TENANT, workload)
+        spec = JobSpec(
+            tasks=tuple(
+                Task(workload_id=workload.workload_id, target_id=target.target_id, name=workload.name)
+                for workload in workloads
+            ),
+            effort=options.effort(),
+            strategy=options.strategy,
+            space=answer.space,
+            seed_traces=answer.seed_traces,
+            protocol_id=options.protocol_id,
+            abi=options.abi,
+            seed=options.seed,
+            fresh=options.fresh,
+            labels=options.labels,
+            input_specs=answer.input_specs,
+            callees=self._callees,
+            untuned_functions=answer.untuned_functions,
+        )
+        return self.store.create_job(LOCAL_TENANT, spec, examples=answer.input_examples)
+
+    def unfinished_job(self, job_id: str | None, labels: Mapping[str, str]) -> Job:
+        """The job to go on with: the one whose id begins so, or the latest unfinished one that carries ``labels``.
+
+        Raises:
+            BadInput: there is none, or there are several, or the one named is of another module than ``labels`` say.
+        """
+        store = self.known_store
+        if job_id is None:
+            jobs = [] if store is None else store.unfinished_jobs(LOCAL_TENANT)
+            unfinished = [job for job in jobs if labels.items() <= job.spec.labels.items()]
+            if not unfinished:
+                of_module = f" of {labels['module']}" if "module" in labels else ""
+                raise BadInput("resume", f"no job{of_module} is unfinished.", "Start one: tunefarm tune MODULE.")
+            return max(unfinished, key=lambda job: job.created_at)
+        job = named_job(store, job_id, field="resume")
+        wanted, module = labels.get("module"), module_of(job)
+        if wanted not in (None, module):
+            fix = "Leave MODULE out, or leave the id out to go on with the latest job of MODULE."
+            raise BadInput("resume", f"job {job.job_id} tunes {module}, and not {wanted}.", fix)
+        if job.state is JobState.FINISHED:
+            fix = "Run the same command without --resume and with more --trials: it goes on from the store."
+            raise BadInput("resume", f"job {job.job_id} is finished.", fix)
+        return job
+
+    def workload_name(self, record: TuningRecord) -> str:
+        """What the record's workload is called."""
+        return self.store.workload(LOCAL_TENANT, record.key.workload_id).name
+
+    def supervisor(
+        self,
+        *,
+        started_at_s: float | None = None,
+        on_progress: "Callable[[Progress], None]" = lambda _: None,
+    ) -> "Supervisor":
+        """A supervisor for one job on this machine's farm."""
+        from tunefarm_services.tuner.job.supervisor import Supervisor
+        from tunefarm_services.tuner.service.owner import owner_name
+
+        farm = self.farm
+        return Supervisor(
+            self.store,
+            farm,
+            self.zygote,
+            owner=owner_name(),
+            started_at_s=started_at_s,
+            on_progress=lambda progress: on_progress(progress.model_copy(update={"waits_for": farm.waits_for})),
+            on_search_child=self._keep_search_child,
+        )
+
+    def work(self, supervisor: "Supervisor", job: Job) -> "JobSummary":
+        """Lease the job and work on it until it ends or is interrupted.
+
+        Raises:
+            BadInput: another process works on it.
+        """
+        from tunefarm_services.tuner.job.supervisor import LEASE_S
+        from tunefarm_services.tuner.service.owner import is_gone
+
+        self.store.release_of_the_dead(LOCAL_TENANT, is_gone)
+        lease = self.store.lease_job(LOCAL_TENANT, job.job_id, supervisor.owner, LEASE_S)
+        if lease is None:
+            fix = f"Wait for it, or try again {LEASE_S:g} s after it was killed."
+            raise BadInput("resume", f"another process works on job {job.job_id}.", fix)
+        try:
+            return supervisor.run(lease)
+        finally:
+            self.store.release(lease)
+
+    def compare(self, question: SameQuestion) -> SameAnswer:
+        """Which stored workloads may stand for others. Raises BadInput, ForkFailed."""
+        return call(self.zygote, SAME_ENTRY, question, SameAnswer, field="module")
+
+    def _bystanders(self) -> list[Child]:
+        return [] if self._search_child is None else [self._search_child]
+
+    def _keep_search_child(self, child: Child | None) -> None:
+        self._search_child = child

@@ -1,0 +1,88 @@
+"""What ``tune --output`` leaves behind: the library, its manifest, a plot, the report."""
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from tunefarm.cli.user_files import put_file, read_plain_file
+from tunefarm.confined.record_view import RecordView
+from tunefarm.local.artifact_folder import MANIFEST_NAME, task_folder, write_artifact
+from tunefarm.report import plots
+from tunefarm.report.job_report import JobReport, job_report
+from tunefarm.report.page import render_page
+from tunefarm_schemas.kernel_library.of_target import rules_of
+from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_schemas.tuning.record import TuningRecord
+from tunefarm_services.store import LOCAL_TENANT, Store
+from tunefarm_services.tuner.job.summary import JobSummary
+
+SVG_NAME: Final = "best-latency.svg"
+PNG_NAME: Final = "best-latency.png"
+PAGE_NAME: Final = "report.html"
+NAMES: Final = (SVG_NAME, PNG_NAME, PAGE_NAME)
+
+
+def write_outputs(
+    store: Store,
+    summary: JobSummary,
+    folder: Path,
+    numpy_latency_s: float | None,
+    callees: Collection[str] = (),
+    view: Callable[[TuningRecord], RecordView] | None = None,
+) -> None:
+    """Write everything into ``folder``; with several tasks, each library into a folder of its own.
+
+    ``callees`` are functions outside of them that libraries may call. Where nothing was measured, pictures of the run
+    that found the same stay. ``view`` shows a record's schedule, for the page.
+    """
+    earlier = _manifest_in(task_folder(folder, 0, len(summary.tasks)))
+    for position, task in enumerate(summary.tasks):
+        if task.artifact_id is not None:
+            manifest, library = store.artifact(LOCAL_TENANT, task.artifact_id)
+            place = task_folder(folder, position, len(summary.tasks))
+            module_json = store.workload(LOCAL_TENANT, manifest.workload_id).module_json
+            examples = store.input_examples(manifest.input_specs)
+            write_artifact(place, manifest, library, module_json, examples, rules_of(manifest.target, callees))
+    report = job_report(store, store.job(LOCAL_TENANT, summary.job_id))
+    stays = _tells_no_more_than(report, earlier)
+    names = [name for name in NAMES if not (stays and (folder / name).exists())]
+    if names:
+        if PAGE_NAME in names and view is not None:
+            report = job_report(store, report.job, view)
+        write_report(report.model_copy(update={"numpy_latency_s": numpy_latency_s}), folder, names)
+
+
+def write_report(report: JobReport, folder: Path, names: Sequence[str] = NAMES) -> None:
+    """Of the plot of best latency over time, as SVG and PNG, and of the page, those that are named."""
+    task = report.tasks[0]
+    figure = plots.latency_over_time(task, task.run_s, report.numpy_latency_s)
+    written = {
+        SVG_NAME: plots.as_svg(figure).encode(),
+        PNG_NAME: plots.as_png(figure),
+        PAGE_NAME: render_page(report).encode(),
+    }
+    for name in names:
+        put_file(folder / name, written[name])
+
+
+def _manifest_in(folder: Path) -> ArtifactManifest | None:
+    try:
+        return ArtifactManifest.model_validate_json(read_plain_file(folder / MANIFEST_NAME))
+    except (OSError, ValidationError):
+        return None
+
+
+def _tells_no_more_than(report: JobReport, earlier: ArtifactManifest | None) -> bool:
+    """Whether a job was answered from the store, and pictures that lie beside ``earlier`` say as much of its function.
+
+    They do where they are of the same record, and where the report has no curve to draw.
+    """
+    task = report.tasks[0]
+    if not task.summary.answered_from_store:
+        return False
+    if earlier is None or earlier.workload_id == report.job.spec.tasks[0].workload_id:
+        is_of_record = earlier is not None and earlier.record_id == task.summary.record_id
+        return is_of_record or not task.steps
+    return False

@@ -1,0 +1,49 @@
+"""Upgrading the store."""
+
+import contextlib
+
+from tunefarm.confined import rehash, tvm_facts
+from tunefarm.confined.call import call
+from tunefarm.startup.installation import open_store
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_services.settings import Settings
+from tunefarm_services.store import BlobDamaged, BlobMissing, NotFound, Store
+
+
+class RehashReport(Frozen):
+    """How many workloads have a new hash, by which TVM, and which could not be read: a sentence for each."""
+
+    tvm_version: str
+    rehashed: int
+    refused: tuple[str, ...]
+
+
+def upgrade_store(settings: Settings, *, create: bool) -> str:
+    """Bring the database to the schema of this version; the revision it is at then. ``create`` makes a missing one."""
+    with contextlib.closing(open_store(settings, create=create, upgrade=True)) as store:
+        return str(store.revision())
+
+
+def rehash_workloads(store: Store, zygote: ForkServer) -> RehashReport:
+    """Compute anew, for all tenants, the structural hashes that another version of TVM computed.
+
+    Ids stay, so that a function is still found, by its hash, although this TVM writes it differently.
+    """
+    facts = call(zygote, tvm_facts.ENTRY, tvm_facts.NoQuestion(), tvm_facts.TvmFacts, field="TVM")
+    rehashed, refused = 0, []
+    for tenant, workload_id in store.workloads_of_other_tvm(facts.tvm_version):
+        try:
+            _rehash(store, zygote, tenant, workload_id)
+        except (BadInput, NotFound, BlobMissing, BlobDamaged) as reason:
+            refused.append(f"{workload_id} of {tenant}: {reason}")
+        else:
+            rehashed += 1
+    return RehashReport(tvm_version=facts.tvm_version, rehashed=rehashed, refused=tuple(refused))
+
+
+def _rehash(store: Store, zygote: ForkServer, tenant: str, workload_id: str) -> None:
+    module = rehash.StoredModule(module_json=store.workload(tenant, workload_id).module_json)
+    found = call(zygote, rehash.ENTRY, module, rehash.StructuralHash, field="workload")
+    store.rehash_workload(tenant, workload_id, found.structural_hash, found.tvm_version)

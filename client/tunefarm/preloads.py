@@ -1,9 +1,0 @@
-"""What each kind of zygote loads before it forks."""
-
-from typing import Final
-
-LOAD_TVM: Final = "tunefarm_search.tvm_loading:load"
-"""Said here as well: what shows help and reads options imports nothing of the search."""
-PRELOAD: Final = (LOAD_TVM, "tunefarm.preloading:load")
-PRELOAD_TO_SEARCH: Final = (LOAD_TVM, "tunefarm.preloading:load_search")
-PRELOAD_TO_SEND: Final = (LOAD_TVM, "tunefarm.preloading:load_intake")

@@ -1,0 +1,1 @@
+"""Records in this machine's store or at a service."""

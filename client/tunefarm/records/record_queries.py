@@ -1,0 +1,107 @@
+"""Questions about records, for the command line."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from tunefarm.cli.named_id import ASKED_FOR, require_one
+from tunefarm.cli.options.device_class_option import device_class_of_text
+from tunefarm.confined.call import call
+from tunefarm.confined.record_view import ENTRY as VIEW_ENTRY
+from tunefarm.confined.record_view import RecordView, ViewRequest
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_schemas.tuning.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
+from tunefarm_services.exchange.claims import claim, kept, key_without_place
+from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
+
+if TYPE_CHECKING:
+    from tunefarm.intake.intake_request import IntakeRequest
+    from tunefarm.local.machine import Machine
+    from tunefarm.records.record_place import ModuleQuery
+
+
+PAGE: Final = 1000
+
+
+def listed(store: Store, status: RecordStatus | None, limit: int) -> Sequence[TuningRecord]:
+    """Records, the newest first, at most ``limit``."""
+    found: list[TuningRecord] = []
+    after: str | None = None
+    while page := store.records(LOCAL_TENANT, status=status, limit=PAGE, after=after):
+        found += page
+        after = page[-1].record_id
+    return sorted(found, key=lambda record: record.created_at, reverse=True)[:limit]
+
+
+def named_record(store: Store | None, record_id: str) -> TuningRecord:
+    """The record whose id is, or begins with, ``record_id``.
+
+    Raises:
+        BadInput: there is none, or several.
+    """
+    found: list[TuningRecord] = []
+    if store is not None and record_id:
+        try:
+            return store.record(LOCAL_TENANT, record_id)
+        except NotFound:
+            found = store.records_page(LOCAL_TENANT, limit=ASKED_FOR, id_prefix=record_id)
+    require_one("record", record_id, [record.record_id for record in found])
+    return found[0]
+
+
+def best_matches(machine: "Machine", query: "ModuleQuery") -> Sequence[RecordMatch]:
+    """The best records for a module: exact are those for this machine, unless another class of devices is named.
+
+    Raises:
+        BadInput: the module or the target cannot be understood.
+    """
+    answer = machine.understand(query.request())
+    own = machine.farm.device.device_class.device_class_id
+    [workload] = machine.recognised(answer.workloads, with_schedules=False)
+    key = RecordKey(
+        workload_id=workload.workload_id,
+        target_id=answer.target.target_id,
+        device_class_id=own if query.device_class is None else device_class_of_text(query.device_class, [own]),
+        code_generator=machine.farm.code_generator,
+        protocol_id=query.protocol_id,
+        abi=query.abi,
+    )
+    return machine.store.best_record(LOCAL_TENANT, key)
+
+
+def published(machine: "Machine", request: "IntakeRequest", latency_s: float) -> TuningRecord:
+    """Keep the one schedule of a request as a claim.
+
+    Raises:
+        BadInput: the module, the target or the schedule cannot be used, or the schedule does not apply.
+    """
+    answer = machine.understand(request)
+    [workload] = machine.recognised(answer.workloads, with_schedules=True)
+    [trace] = answer.seed_traces
+    key = key_without_place(workload.workload_id, answer.target.target_id)
+    record, _ = kept(machine.store, claim(LOCAL_TENANT, key, trace, latency_s, "published"), workload, answer.target)
+    return record
+
+
+def schedule_view(machine: "Machine", record: TuningRecord) -> RecordView:
+    """Apply a record's trace in a confined child and print what came of it.
+
+    Raises:
+        BadInput: the trace does not apply any more.
+    """
+    workload = machine.store.workload(LOCAL_TENANT, record.key.workload_id)
+    request = ViewRequest(module_json=workload.module_json, trace=record.trace)
+    return call(machine.zygote, VIEW_ENTRY, request, RecordView, field="record")
+
+
+def stored_artifact(store: Store, record: TuningRecord) -> tuple[ArtifactManifest, bytes]:
+    """The artifact of a record.
+
+    Raises:
+        BadInput: the record has none, because it was never verified here.
+    """
+    manifests = store.artifacts(LOCAL_TENANT, record_id=record.record_id)
+    if not manifests:
+        fix = "Tune its workload here, with the record as a claim in the store: tunefarm tune MODULE"
+        raise BadInput("record", f"{record.record_id} is {record.status.value} and was never built here.", fix)
+    return store.artifact(LOCAL_TENANT, manifests[0].artifact_id)

@@ -1,0 +1,89 @@
+"""The API in this process: uvicorn over a socket that listens already."""
+
+import gc
+import resource
+import socket
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from tunefarm.server.listening import Listening
+
+if TYPE_CHECKING:
+    from uvicorn import Server
+
+    from tunefarm_services.api.settings import ApiSettings
+    from tunefarm_services.telemetry.request_spans import Application
+
+GRACE_S: Final = 1
+"""How long open requests, such as streams of events, may go on after the order to stop."""
+KEEP_ALIVE_S: Final = 15
+COLLECT_EVERY_S: Final = 5.0
+DESCRIPTORS: Final = 16_384
+SWITCH_INTERVAL_S: Final = 0.0005
+"""How long a thread that answers may compute while the event loop waits for the interpreter: a tenth of the usual."""
+
+
+def api_server(app: "Application", listening: Listening, settings: "ApiSettings") -> "Server":
+    """A server of ``app``. Its ``run`` takes the socket, and ends after SIGINT or SIGTERM as these do by themselves."""
+    import uvicorn
+
+    from tunefarm_services.api.http.http_protocol import bounded_protocol
+
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http=bounded_protocol(settings),
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_S,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            ssl_certfile=None if listening.tls_certificate is None else str(listening.tls_certificate),
+            ssl_keyfile=None if listening.tls_key is None else str(listening.tls_key),
+        )
+    )
+
+
+def keep_for_good() -> None:
+    """Have the garbage collector never look again at what is loaded, which stays anyway.
+
+    Nobody waits for it then, and forked processes go on sharing that memory, which it would otherwise write to.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def collect_now_and_then(every_s: float = COLLECT_EVERY_S) -> None:
+    """Collect all garbage every few seconds from now on, beside whatever else this process does.
+
+    Left to itself Python looks through what is older only after thousands of requests, each of which leaves cycles, and
+    the heap keeps the size of the largest heap of garbage for good. A look through what is left takes a tenth of a
+    millisecond.
+    """
+
+    def collect() -> None:
+        while True:
+            time.sleep(every_s)
+            gc.collect()
+
+    threading.Thread(target=collect, name="garbage", daemon=True).start()
+
+
+def _allow_descriptors() -> None:
+    """Raise the soft limit of open files, which is often 1,024: fewer than the connections that a process may hold."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def serve(server: "Server", listener: socket.socket) -> None:
+    """Answer requests until SIGINT or SIGTERM."""
+    _allow_descriptors()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    collect_now_and_then()
+    server.run(sockets=[listener])

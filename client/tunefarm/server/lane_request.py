@@ -1,0 +1,32 @@
+"""What an operator asks of a lane."""
+
+from tunefarm.startup.installation import open_store
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.farm.lane import Lane, LaneRequest
+from tunefarm_services.api.views.device import worker_id_of
+from tunefarm_services.settings import Settings
+
+
+def ask_lane(name: str, verb: str) -> tuple[str, str]:
+    """Ask the lane of that id or name, or of the worker's id that the service shows; give its id and present state.
+
+    It goes through the farm's database, so it works where an operator has that and no service runs. Raises BadInput,
+    StoreError.
+    """
+    store = open_store(Settings(), create=False)
+    try:
+        lane = _the_one(store.lanes(), name)
+        store.request_lane(lane.lane_id, LaneRequest(verb))
+        return lane.lane_id, lane.state.value
+    finally:
+        store.close()
+
+
+def _the_one(lanes: list[Lane], name: str) -> Lane:
+    found = [lane for lane in lanes if name in (lane.lane_id, lane.worker_name, worker_id_of(lane))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(lane.lane_id for lane in found)
+        raise BadInput("LANE", f"{len(found)} lanes are called {name!r}.", f"Give the id of one: {ids}.")
+    raise BadInput("LANE", f"there is no lane {name!r}.", "List them: tunefarm devices list")

@@ -1,0 +1,153 @@
+"""This host's device, offered to the tuner of the same machine: no broker, no workers."""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
+from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.farm.device import Device
+from tunefarm_schemas.farm.lane import LOCAL_WORKER, Lane, LaneState
+from tunefarm_schemas.farm.processor import processor_for
+from tunefarm_schemas.tuning.job import Job
+from tunefarm_services.store import LOCAL_TENANT, Store
+from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.store.store_error import StoreUnavailable
+from tunefarm_services.tuner.farm.ports import Farm
+from tunefarm_services.tuner.job.no_device import NoDevice
+from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint, own_processor
+from tunefarm_workers.lane.local_farm import LocalFarm
+
+HEARTBEAT_S: Final = 3.0
+CPU_TARGETS: Final = frozenset({"llvm"})
+
+
+class LocalFarms:
+    """Makes a farm on this host's device for one job after another. There is one device, so one at a time."""
+
+    def __init__(self, store: Store, zygotes: Zygotes, scratch: Path) -> None:
+        """``scratch`` is a folder for this process alone."""
+        self._store = store
+        self._zygotes = zygotes
+        self._scratch = scratch
+        self._search_child: Child | None = None
+        self._in_use = threading.Lock()
+        self._started_at = utc_now()
+        self._device: Device | None = None
+        self._processor = own_processor()
+        self._code_generator = ""
+
+    def farm_for(self, lease: Lease, job: Job) -> Farm | NoDevice:
+        """A farm on this host for ``job``. Raises ForkFailed."""
+        target = self._store.target(job.spec.tasks[0].target_id, tenant=lease.tenant)
+        if target.kind not in CPU_TARGETS:
+            return NoDevice(f"no live device of kind {target.kind}: this service measures on its own host's processor")
+        needed = processor_for(target)
+        if not self._processor.runs_code_for(needed):
+            return NoDevice(
+                f"no live device of kind {target.kind} for {needed.text}: this service measures on its own host's "
+                f"processor, which is {self._processor.text}"
+            )
+        if self._in_use.locked():
+            return NoDevice("waits for this host's device")
+        farm = self._taken_farm()
+        own = farm.device.device_class.device_class_id
+        if job.spec.device_class_id not in (None, own):
+            farm.close()
+            return NoDevice(f"no live device of class {job.spec.device_class_id}; this host's is {own}")
+        return farm
+
+    def keep_search_child(self, child: Child | None) -> None:
+        """Hear of the search that runs beside the measuring, so that it is held still while a clock runs."""
+        self._search_child = child
+
+    def identify(self) -> None:
+        """Find out what this host's device is, before any job asks. Raises ForkFailed."""
+        self._taken_farm().close()
+
+    def tell(self, stop: threading.Event) -> None:
+        """Show the device among the lanes of the farm until ``stop`` is set."""
+        while not stop.is_set():
+            self._beat(LaneState.BUSY if self._in_use.locked() else LaneState.READY)
+            stop.wait(HEARTBEAT_S)
+        self._beat(LaneState.DRAINED)
+
+    def _taken_farm(self) -> "_HostFarm":
+        self._in_use.acquire()
+        try:
+            return self._new_farm()
+        except BaseException:
+            self._in_use.release()
+            raise
+
+    def _new_farm(self) -> "_HostFarm":
+        fingerprint = host_fingerprint(cpu_identity())
+        known = self._device or self._store.device(LOCAL_TENANT, fingerprint)
+        farm = _HostFarm(
+            self._zygotes.present(), self._in_use, scratch=self._scratch, known=known, bystanders=self._bystanders
+        )
+        if farm.device != known:
+            farm.device = self._store.put_device(LOCAL_TENANT, farm.device)
+        self._device, self._code_generator = farm.device, farm.code_generator
+        return farm
+
+    def _bystanders(self) -> list[Child]:
+        return [] if self._search_child is None else [self._search_child]
+
+    def _beat(self, state: LaneState) -> None:
+        if self._device is None:
+            return
+        cores = tuple(sorted(os.sched_getaffinity(0)))
+        lane = Lane(
+            lane_id=f"local-{self._device.fingerprint[:32]}",
+            worker_name=LOCAL_WORKER,
+            host_name=self._device.host_name,
+            device=self._device,
+            code_generator=self._code_generator,
+            kind="cpu",
+            tvm_version=_tvm_version(self._code_generator),
+            protocol_version=1,
+            software_version="0.1.0",
+            state=state,
+            reason="",
+            cores=cores,
+            room=1,
+            in_flight=int(state is LaneState.BUSY),
+            started_at=self._started_at,
+            seen_at=utc_now(),
+            processor=self._processor,
+        )
+        with suppress(StoreUnavailable):
+            self._store.put_lane(lane)
+
+
+class _HostFarm(LocalFarm):
+    """A local farm that frees the device for the next job when it is closed."""
+
+    def __init__(
+        self,
+        zygote: ForkServer,
+        in_use: threading.Lock,
+        *,
+        scratch: Path,
+        known: Device | None,
+        bystanders: Callable[[], Sequence[Child]],
+    ) -> None:
+        super().__init__(zygote, scratch=scratch, known=known, bystanders=bystanders)
+        self._in_use: threading.Lock | None = in_use
+
+    def close(self) -> None:
+        """End every child, and let the device go; harmless when repeated."""
+        super().close()
+        if self._in_use is not None:
+            self._in_use.release()
+            self._in_use = None
+
+
+def _tvm_version(code_generator: str) -> str:
+    """The part of a code generator's name that tells TVM's version."""
+    return code_generator.partition("+")[0].removeprefix("tvm-")

@@ -1,0 +1,118 @@
+"""A tuner in a process of its own: its store, its zygote, and whoever measures for it."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import structlog
+
+from tunefarm.cli.options.required_confinement import require_confinement
+from tunefarm.startup.installation import open_store, private_folder
+from tunefarm.startup.scratch_folder import ScratchFolder
+from tunefarm.startup.zygote import start_search_zygote, start_zygote
+from tunefarm_sandbox.fork_server.fork_server import Child, ForkFailed
+from tunefarm_services.store import Store
+from tunefarm_services.telemetry.telemetry import Telemetry
+from tunefarm_services.tuner.service.leased_job import FarmSource
+from tunefarm_services.tuner.service.pooled_training import PooledTraining
+from tunefarm_services.tuner.service.service import TunerService
+from tunefarm_services.tuner.service.settings import TunerSettings
+from tunefarm_services.tuner.service.zygotes import Zygotes
+
+log = structlog.get_logger()
+
+
+def run_tuner(settings: TunerSettings, telemetry: Telemetry, stop: threading.Event) -> None:
+    """Work on jobs until ``stop`` is set. Without a broker this host measures.
+
+    Raises:
+        BadInput, StoreError: a folder, the database or the broker's URL cannot be used, or this host, which is to
+            measure, cannot confine candidates as the settings require.
+    """
+    with ExitStack() as parts:
+        store = open_store(settings)
+        parts.callback(store.close)
+        if settings.broker_url is None:
+            service = parts.enter_context(_on_this_host(settings, store, telemetry, stop))
+        else:
+            service = parts.enter_context(_on_workers(settings, store, telemetry, stop))
+        log.info("the tuner is ready", owner=service.owner)
+        service.run(stop)
+
+
+@contextmanager
+def _on_this_host(
+    settings: TunerSettings, store: Store, telemetry: Telemetry, stop: threading.Event
+) -> Iterator[TunerService]:
+    from tunefarm.server.local_farms import LocalFarms
+
+    require_confinement(settings)
+    scratch = ScratchFolder.within(private_folder(settings, "scratch"))
+    zygotes = Zygotes(start_zygote)
+    try:
+        farms = LocalFarms(store, zygotes, scratch.path)
+        try:
+            farms.identify()
+        except ForkFailed as error:  # each job tries again, and says why it waits
+            log.warning("this host's device is not known yet", reason=str(error))
+        one = settings.model_copy(update={"jobs_at_once": 1})
+        with _beside(stop, farms.tell):
+            yield _service(one, store, farms.farm_for, zygotes, telemetry, farms.keep_search_child)
+    finally:
+        zygotes.close()
+        scratch.close()
+
+
+@contextmanager
+def _on_workers(
+    settings: TunerSettings, store: Store, telemetry: Telemetry, stop: threading.Event
+) -> Iterator[TunerService]:
+    from tunefarm_services.tuner.farm.broker_farms import BrokerFarms
+
+    assert settings.broker_url is not None
+    zygotes = Zygotes(start_search_zygote)
+    zygotes.present()  # loads while the rest begins
+    try:
+        broker_url = settings.broker_url.get_secret_value()
+        farms = BrokerFarms(store, broker_url, settings.blobs(), settings.broker_prefix)
+        with _beside(stop, farms.keep_registry):
+            yield _service(settings, store, farms.farm_for, zygotes, telemetry, lambda _: None)
+    finally:
+        zygotes.close()
+
+
+def _service(
+    settings: TunerSettings,
+    store: Store,
+    farm_for: FarmSource,
+    zygotes: Zygotes,
+    telemetry: Telemetry,
+    on_search_child: Callable[[Child | None], None],
+) -> TunerService:
+    training = PooledTraining(store, zygotes)
+    return TunerService(
+        store,
+        farm_for,
+        zygotes,
+        settings,
+        telemetry=telemetry,
+        on_finished=training.note if settings.pooled_models else _ignore,
+        on_idle=training.run,
+        on_search_child=on_search_child,
+    )
+
+
+def _ignore(_tenant: str, _target_id: str, _device_class_id: str) -> None:
+    """Nothing is trained."""
+
+
+@contextmanager
+def _beside(stop: threading.Event, work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Have ``work`` done in a thread until ``stop`` is set, and wait for its end."""
+    thread = threading.Thread(target=work, args=(stop,), name="registry", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(2.0)

@@ -1,0 +1,1 @@
+"""How a command starts: the installation, and the fork server with TVM loaded."""

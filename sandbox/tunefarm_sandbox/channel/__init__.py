@@ -1,0 +1,1 @@
+"""How a confined child and its parent exchange messages, outputs and files."""

@@ -1,0 +1,1 @@
+"""What a confined process may not do: Landlock, seccomp and limits."""

@@ -1,0 +1,116 @@
+"""What a child may do."""
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Final
+
+from pydantic import field_validator
+
+from tunefarm_sandbox.confinement.abilities import Abilities, abilities
+from tunefarm_schemas.frozen import Frozen
+
+__all__ = ["NOBODY", "Abilities", "Confinement", "abilities"]
+
+NOBODY: Final = 65534
+"""The user and group that a child of root becomes."""
+
+
+class Confinement(Frozen):
+    """What a child may do.
+
+    By default: compute, read the system's libraries and the Python environment, and talk on its channel.
+    No child may open a socket, trace, signal or inspect other processes, or gain privileges. The libraries of the
+    system and the folders of the interpreter are always readable. Paths are absolute.
+
+    Two doors can be opened for a child that serves a device: TCP connections to named ports, and device files.
+
+    Attributes:
+        readable: further folders and files that may be read, whoever owns them. One that does not exist is left out.
+        writable: folders in which files may be made, changed and removed. The first holds its temporary files.
+        may_fork: may start processes of its own: for a nested fork server. They are killed with it.
+        may_exec: may run the system's programs and the interpreter: for compilers, together with ``may_fork``.
+        programs: further folders whose programs may be run where ``may_exec`` allows running any.
+        devices: device files that may be opened, written and controlled, such as those of a graphics processor.
+        connect_ports: TCP ports that may be connected to, on any host that is reachable. No other sockets can be made.
+        may_pin_threads: may choose the cores of threads by their ids: for children that place the threads of kernels.
+            The kernel lets it choose for other processes of its user as well, until it is sealed.
+        user_id: which user and group the child becomes where its parent is root; None stays root without capabilities.
+        require: refuse to fork where the kernel does not offer all of this, instead of doing what can be done.
+    """
+
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    may_fork: bool = False
+    may_exec: bool = False
+    programs: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    connect_ports: tuple[int, ...] = ()
+    may_pin_threads: bool = False
+    user_id: int | None = NOBODY
+    require: bool = False
+
+    @field_validator("readable", "writable", "programs", "devices")
+    @classmethod
+    def _are_absolute(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
+        for path in paths:
+            if not path.startswith("/") or "\0" in path:
+                raise ValueError(f"{path!r} is not an absolute path")
+        return paths
+
+    @classmethod
+    def strict(
+        cls,
+        *,
+        readable: Sequence[str] = (),
+        writable: Sequence[str] = (),
+        may_pin_threads: bool = False,
+        require: bool = False,
+    ) -> "Confinement":
+        """For code of others: neither processes nor programs."""
+        return cls(readable=tuple(readable), writable=tuple(writable), may_pin_threads=may_pin_threads, require=require)
+
+    @classmethod
+    def host(
+        cls, *, readable: Sequence[str] = (), writable: Sequence[str] = (), require: bool = False
+    ) -> "Confinement":
+        """For a child that becomes a fork server. Its children can have no more than it has."""
+        return cls(
+            readable=tuple(readable),
+            writable=tuple(writable),
+            may_fork=True,
+            may_pin_threads=True,
+            require=require,
+        )
+
+    @classmethod
+    def compiler(cls, folder: str, *, readable: Sequence[str] = (), require: bool = False) -> "Confinement":
+        """For a child that runs the system's compiler and linker, with ``folder`` to write in."""
+        return cls(readable=tuple(readable), writable=(folder,), may_fork=True, may_exec=True, require=require)
+
+    def exceeds(self, outer: "Confinement") -> str | None:
+        """What of this a process confined to ``outer`` cannot give, in words; None when it can give all."""
+        if self.may_exec and not outer.may_exec:
+            return "its fork server may not run programs"
+        if self.may_pin_threads and not outer.may_pin_threads:
+            return "its fork server may not choose the cores of threads"
+        if not set(self.connect_ports) <= set(outer.connect_ports):
+            return f"its fork server may not connect to {self.connect_ports}"
+        for path in (*self.devices, *self.programs):
+            if not _is_within(path, (*outer.devices, *outer.programs)):
+                return f"its fork server was not given {path}"
+        for path in self.writable:
+            if not _is_within(path, outer.writable):
+                return f"its fork server may not write {path}"
+        for path in self.readable:
+            if not _is_within(path, (*outer.readable, *outer.writable)):
+                return f"its fork server was not given {path} to read"
+        return None
+
+    @property
+    def has_paths_of_its_own(self) -> bool:
+        """Whether files, folders or ports are named for this child, beside what every child may read."""
+        return bool(self.readable or self.writable or self.programs or self.devices or self.connect_ports)
+
+
+def _is_within(path: str, folders: Sequence[str]) -> bool:
+    return any(PurePath(path).is_relative_to(folder) for folder in folders)

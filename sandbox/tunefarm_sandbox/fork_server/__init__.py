@@ -1,0 +1,1 @@
+"""The process that forks confined children, and the children."""

@@ -1,0 +1,184 @@
+"""A forked child, as its parent holds it."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Literal, Self
+
+from tunefarm_sandbox.channel.captured_output import CapturedOutput
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.confinement import linux
+from tunefarm_sandbox.fork_server.fork_failed import ForkFailed
+from tunefarm_sandbox.fork_server.fork_request import CONFINED, EXIT_STATUS, Refused
+from tunefarm_sandbox.fork_server.status_socket import StatusSocket
+from tunefarm_schemas.frozen import Frozen
+
+if TYPE_CHECKING:
+    from tunefarm_sandbox.fork_server.fork_server import ForkServer
+
+
+class Exit(Frozen):
+    """How a child ended. ``code`` is its exit code or the number of the signal that killed it.
+
+    ``peak_memory_bytes`` is the most it had resident, with the pages it shared with its server; 0 when unknown.
+    """
+
+    kind: Literal["exited", "signaled"]
+    code: int
+    peak_memory_bytes: int
+
+    def described(self) -> str:
+        """In words: "exited with code 1" or "killed by SIGSEGV"."""
+        if self.kind == "exited":
+            return f"exited with code {self.code}"
+        try:
+            return f"killed by {signal.Signals(self.code).name}"
+        except ValueError:
+            return f"killed by signal {self.code}"
+
+
+class Child:
+    """A confined child. Its parent owns it: a child whose handle is garbage-collected is killed.
+
+    Threads may share it, but for its channel.
+
+    Attributes:
+        pid: its process id, which is its process group as well.
+        channel: the parent's end of its channel. What arrives there was written by code that is not trusted.
+    """
+
+    def __init__(self, pid: int, channel: Channel, pidfd: int, status: StatusSocket, output: CapturedOutput) -> None:
+        self.pid = pid
+        self.channel = channel
+        self._pidfd = pidfd
+        self._status = status
+        self._output = output
+        self._exit: Exit | None = None
+        self._ending = threading.RLock()
+        self._server: ForkServer | None = None
+
+    def stop(self) -> None:
+        """Hold the child still, with the processes it has started and, if it is a server, its children."""
+        self._signal(signal.SIGSTOP)
+        if self._server is not None:
+            for child in self._server.children():
+                child.stop()
+
+    def resume(self) -> None:
+        """Let it go on after ``stop``."""
+        if self._server is not None:
+            for child in self._server.children():
+                child.resume()
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill it and all that it started, stopped or not. ``exit`` tells when it is gone.
+
+        What left its process group, as the children of a fork server do, follows it within milliseconds.
+        """
+        self._signal(signal.SIGKILL)
+
+    def exit(self, timeout_s: float | None = 0) -> Exit | None:
+        """How it ended, or None when it did not within ``timeout_s``; None waits for ever.
+
+        A child that went down with its server counts as killed by SIGKILL.
+        """
+        if self._exit is None and self._status.fileno() >= 0 and self._status.has_message(timeout_s):
+            with self._ending:
+                if self._exit is None:
+                    self._ended(self._status.receive()[0])
+        return self._exit
+
+    def exit_fileno(self) -> int:
+        """Becomes readable when ``exit`` has something to tell; -1 after it has."""
+        return self._status.fileno()
+
+    def wait_until_confined(self, deadline_s: float) -> None:
+        """Wait for the word of a new child that it is confined, until the monotonic ``deadline_s``; used by ``fork``.
+
+        Raises:
+            ForkFailed: it could not be, or died over it; it is gone.
+        """
+        if not self._status.has_message(max(0.0, deadline_s - time.monotonic())):
+            self.close()
+            raise ForkFailed("server_lost", "the child was not confined in time")
+        data, _ = self._status.receive()
+        if data == CONFINED:
+            return
+        if data.startswith(b"{"):
+            refused = Refused.model_validate_json(data)
+            self.close()
+            raise ForkFailed(refused.kind, refused.reason)
+        self._ended(data)
+        died = f"the child was {_decoded(data).described()} before it was confined. {self.output()}".strip()
+        self.close()
+        raise ForkFailed("confinement" if data else "server_lost", died)
+
+    def output(self, tail_bytes: int = 8192) -> str:
+        """The last of what the child and its native code printed to standard output and error, kept after its end."""
+        return self._output.tail(tail_bytes)
+
+    def as_server(self) -> "ForkServer":
+        """The fork server that this child has become, or is about to become, by calling ``serve`` on its channel."""
+        from tunefarm_sandbox.fork_server.fork_server import ForkServer  # each is made of the other
+
+        if self._server is None:
+            self._server = ForkServer.within(self)
+        return self._server
+
+    def close(self) -> None:
+        """Kill it if it still runs, and let go of everything it held in this process; harmless when repeated."""
+        self.kill()
+        self.channel.close()
+        self._output.close()
+        with self._ending:
+            self._let_go()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_server"):
+            self.close()
+
+    def _ended(self, data: bytes) -> None:
+        if not data:
+            self.kill()  # its server is gone and should have taken it along
+        self._exit = _decoded(data)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._status.close()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+        self._pidfd = -1
+
+    def _signal(self, number: signal.Signals) -> None:
+        with self._ending, contextlib.suppress(ProcessLookupError):
+            if self._pidfd < 0:
+                return
+            try:
+                signal.pidfd_send_signal(self._pidfd, number, None, linux.PIDFD_SIGNAL_PROCESS_GROUP)
+            except OSError as error:
+                if isinstance(error, ProcessLookupError):
+                    raise
+                self._signal_without_group_flag(number)
+
+    def _signal_without_group_flag(self, number: signal.Signals) -> None:
+        """For kernels before 6.9. The pidfd tells that the number is not yet another process's."""
+        signal.pidfd_send_signal(self._pidfd, 0)
+        os.killpg(self.pid, number)
+
+
+def _decoded(data: bytes) -> Exit:
+    if len(data) != EXIT_STATUS.size:
+        return Exit(kind="signaled", code=int(signal.SIGKILL), peak_memory_bytes=0)
+    status, peak_memory_bytes = EXIT_STATUS.unpack(data)
+    if os.WIFSIGNALED(status):
+        return Exit(kind="signaled", code=os.WTERMSIG(status), peak_memory_bytes=peak_memory_bytes)
+    return Exit(kind="exited", code=os.WEXITSTATUS(status), peak_memory_bytes=peak_memory_bytes)

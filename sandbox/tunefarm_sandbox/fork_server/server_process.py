@@ -1,0 +1,70 @@
+"""A fork server's process, begun before anything is imported that its parent needs to talk to it."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from tunefarm_sandbox.channel.captured_output import CapturedOutput
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.fork_server.server_environment import server_environment
+
+
+class ServerProcess(NamedTuple):
+    """What ``ForkServer.of`` takes over. A named tuple: the first thing that a command does imports nothing slow."""
+
+    channel: Channel
+    output: CapturedOutput
+    process: "subprocess.Popen[bytes]"
+
+
+def start_server_process(preload: Sequence[str], environment: Mapping[str, str] | None = None) -> ServerProcess:
+    """Start a server process and return at once, while it preloads.
+
+    It imports each "package.module" of ``preload`` and calls each "package.module:function". It dies with this
+    process. Of this process's environment it gets a short list of harmless variables, and ``environment``.
+    """
+    channel, far = Channel.pair()
+    output = CapturedOutput()
+
+    def begin() -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "tunefarm_sandbox.fork_server.server", str(far), str(os.getpid()), *preload],
+            stdin=subprocess.DEVNULL,
+            stdout=output.fileno(),
+            stderr=output.fileno(),
+            pass_fds=(far,),
+            env=server_environment(environment or {}),
+            start_new_session=True,
+            cwd="/",
+        )
+
+    try:
+        on_main_thread = threading.current_thread() is threading.main_thread()
+        process = begin() if on_main_thread else _begun_by_a_thread_that_stays(begin)
+    finally:
+        os.close(far)
+    return ServerProcess(channel, output, process)
+
+
+def _begun_by_a_thread_that_stays(begin: "Callable[[], subprocess.Popen[bytes]]") -> "subprocess.Popen[bytes]":
+    """The kernel ends the server when the thread that began it ends: that one waits for the server's own end."""
+    from concurrent.futures import Future
+
+    begun: Future[subprocess.Popen[bytes]] = Future()
+
+    def stay() -> None:
+        try:
+            process = begin()
+        except BaseException as error:  # noqa: BLE001 - it is the caller's
+            begun.set_exception(error)
+            return
+        begun.set_result(process)
+        with suppress(ChildProcessError):  # its owner has collected it
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+    threading.Thread(target=stay, name="fork server", daemon=True).start()
+    return begun.result()

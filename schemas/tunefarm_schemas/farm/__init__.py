@@ -1,0 +1,1 @@
+"""Devices, lanes, and what farm and workers send each other."""

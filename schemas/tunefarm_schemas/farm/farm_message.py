@@ -1,0 +1,200 @@
+"""What tuners and lanes say to each other through the broker.
+
+Messages carry ids, digests, nonces and traces; modules and libraries travel as blobs, by digest. Orders go from a
+tuner's farm to whichever lane of a pool takes them, replies from a lane to the farm that sent the order, heartbeats
+from lanes to any registrar, and answers from registrars to one lane.
+"""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, TypeAdapter
+
+from tunefarm_schemas.failure import TrialFailure
+from tunefarm_schemas.farm.lane import Lane, LaneRequest
+from tunefarm_schemas.frozen import Frozen, digest
+from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Dispatch, ExportOrder, Measurement
+from tunefarm_schemas.tuning.workload import TensorArgument
+
+MESSAGE_VERSION: Final = 2
+"""Raised when an old lane could misread a new order, or an old tuner a new reply. Lanes of another version get no
+work. Heartbeats and answers keep ``version``, ``lane_id`` and ``reason`` as they are for ever, so that each side can
+say why."""
+
+MEASURE: Final = "tunefarm.measure"
+COMPARE: Final = "tunefarm.compare"
+EXPORT: Final = "tunefarm.export"
+
+HEARTBEATS: Final = "heartbeats"
+CANCELLATIONS: Final = "cancellations"
+
+
+def queue_name(device_class_id: str, code_generator: str) -> str:
+    """The queue of all lanes that give comparable numbers and speak this version."""
+    return f"lanes.{MESSAGE_VERSION}.{device_class_id[:16]}.{digest(code_generator)[:12]}"
+
+
+def replies_key(farm_id: str) -> str:
+    """The stream in which replies to one farm wait until they are acknowledged."""
+    return f"replies.{farm_id}"
+
+
+def farm_key(farm_id: str) -> str:
+    """Where a farm shows that it lives, and what it canceled."""
+    return f"farm.{farm_id}"
+
+
+def lane_channel(lane_id: str) -> str:
+    """Where one lane hears answers."""
+    return f"lane.{lane_id}"
+
+
+class MeasureMessage(Frozen):
+    """One attempt. ``task_digest`` names the blob with the JSON of its ``MeasureTask``.
+
+    ``epoch`` grows by one with each ``cancel_all`` of the farm, which cancels what is older.
+    """
+
+    farm_id: str
+    epoch: int
+    job_id: str
+    task_digest: str
+    incumbent_s: float | None
+    dispatch: Dispatch
+
+
+class CompareMessage(Frozen):
+    """A comparison, for one lane."""
+
+    farm_id: str
+    epoch: int
+    job_id: str
+    task_digest: str
+    order_id: str
+    order: ComparisonOrder
+
+
+class ExportMessage(Frozen):
+    """An export, for one lane."""
+
+    farm_id: str
+    epoch: int
+    job_id: str
+    task_digest: str
+    order_id: str
+    order: ExportOrder
+
+
+class Measured(Frozen):
+    """What an attempt gave."""
+
+    kind: Literal["measured"] = "measured"
+    lane_id: str
+    measurement: Measurement
+
+
+class Holding(Frozen):
+    """All that a lane has of one farm at this moment: what is not in ``ids`` it does not have, or has answered.
+
+    ``instance`` tells one life of the lane's process from the next.
+    """
+
+    kind: Literal["holding"] = "holding"
+    lane_id: str
+    instance: str
+    ids: tuple[str, ...]
+
+
+class Returned(Frozen):
+    """Taken from the queue and not begun: to be sent to another lane."""
+
+    kind: Literal["returned"] = "returned"
+    lane_id: str
+    ids: tuple[str, ...]
+
+
+class TaskMissing(Frozen):
+    """The blob of a task is not there; ``ids`` need it."""
+
+    kind: Literal["task_missing"] = "task_missing"
+    lane_id: str
+    task_digest: str
+    ids: tuple[str, ...]
+
+
+class Suspected(Frozen):
+    """Attempts whose results came from a device that turned out to have become slower."""
+
+    kind: Literal["suspected"] = "suspected"
+    lane_id: str
+    dispatch_ids: tuple[str, ...]
+
+
+class Unverifiable(Frozen):
+    """An exploration whose results nobody can check: a ``BadInput`` on its way."""
+
+    kind: Literal["unverifiable"] = "unverifiable"
+    lane_id: str
+    exploration_id: str
+    field: str
+    problem: str
+    fix: str
+
+
+class Compared(Frozen):
+    """The end of a comparison."""
+
+    kind: Literal["compared"] = "compared"
+    lane_id: str
+    order_id: str
+    comparison: Comparison
+
+
+class ExportEnded(Frozen):
+    """The end of an export: a library in the blob store, or the failure."""
+
+    kind: Literal["export_ended"] = "export_ended"
+    lane_id: str
+    order_id: str
+    failure: TrialFailure | None = None
+    library_digest: str = ""
+    entry: str = ""
+    pack_entry: str | None = None
+    packed_arguments: tuple[TensorArgument, ...] = ()
+    process_latencies_s: tuple[float, ...] = ()
+    untuned_latencies_s: tuple[float, ...] = ()
+    foreign_load: float = 0.0
+
+
+Reply = Annotated[
+    Measured | Holding | Returned | TaskMissing | Suspected | Unverifiable | Compared | ExportEnded,
+    Field(discriminator="kind"),
+]
+reply: Final[TypeAdapter[Reply]] = TypeAdapter(Reply)
+
+
+class Cancellation(Frozen):
+    """A farm does not want any more what it sent up to ``epoch``, nor the orders in ``order_ids``."""
+
+    farm_id: str
+    epoch: int = 0
+    order_ids: tuple[str, ...] = ()
+
+
+class Heartbeat(Frozen):
+    """A lane as it is now."""
+
+    version: int = MESSAGE_VERSION
+    lane_id: str
+    instance: str
+    lane: Lane
+
+
+class LaneAnswer(Frozen):
+    """What a registrar says to a heartbeat. ``reason`` tells why a lane is not admitted."""
+
+    version: int = MESSAGE_VERSION
+    lane_id: str
+    instance: str
+    admitted: bool
+    reason: str = ""
+    request: LaneRequest = LaneRequest.NONE

@@ -1,0 +1,84 @@
+"""Where measuring happens: one device, or a part of one, with the process that serves it."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, Literal
+
+from pydantic import Field
+
+from tunefarm_schemas.farm.device import Device
+from tunefarm_schemas.farm.processor import Processor
+from tunefarm_schemas.frozen import Frozen
+
+OPERATOR_TENANT: Final = "operator"
+"""The tenant to whom lanes belong. Every tenant may use them; none sees their host names."""
+
+LaneKind = Literal["cpu", "cuda", "rpc", "compile"]
+"""A processor, a graphics processor, a board behind RPC; or a host that compiles for others and measures nothing."""
+
+
+KINDS_FOR_TARGET: Final[Mapping[str, tuple[LaneKind, ...]]] = MappingProxyType(
+    {"llvm": ("cpu", "rpc"), "c": ("rpc",), "cuda": ("cuda",)}
+)
+"""Kinds of lanes that can run code for a kind of target, the preferred one first."""
+
+
+LOCAL_WORKER: Final = "this host"
+"""The worker's name of a lane that a tuner runs itself, on its own host. Threads beyond its cores share them there."""
+
+
+class LaneState(StrEnum):
+    """Whether a lane gets work, and if not, why."""
+
+    STARTING = "starting"
+    READY = "ready"
+    BUSY = "busy"
+    DRAINING = "draining"
+    DRAINED = "drained"
+    QUARANTINED = "quarantined"
+    MAINTENANCE = "maintenance"
+    REFUSED = "refused"
+    LOST = "lost"
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether candidates may be sent to it now."""
+        return self in {LaneState.READY, LaneState.BUSY}
+
+
+class LaneRequest(StrEnum):
+    """What the operator wants of a lane."""
+
+    NONE = "none"
+    DRAIN = "drain"
+    RESUME = "resume"
+    QUARANTINE = "quarantine"
+    MAINTENANCE = "maintenance"
+
+
+class Lane(Frozen):
+    """A lane as its worker last described it. Times are RFC 3339, UTC.
+
+    ``cores`` are the host's logical processors that it owns; ``room`` is how many candidates it takes at once, and
+    ``in_flight`` how many it has. ``reason`` says why it is in its state, in words for a person. ``processor`` is what
+    runs the code; a worker that does not tell it is believed to run any.
+    """
+
+    lane_id: str = Field(min_length=1, max_length=200)
+    worker_name: str
+    host_name: str
+    device: Device
+    code_generator: str
+    kind: LaneKind
+    tvm_version: str
+    protocol_version: int
+    software_version: str
+    state: LaneState
+    reason: str
+    cores: tuple[int, ...]
+    room: int = Field(ge=0)
+    in_flight: int = Field(ge=0)
+    started_at: str
+    seen_at: str
+    processor: Processor = Processor()

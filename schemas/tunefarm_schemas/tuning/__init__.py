@@ -1,0 +1,1 @@
+"""Workloads, targets, jobs, measurements and records."""

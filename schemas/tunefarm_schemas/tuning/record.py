@@ -1,0 +1,107 @@
+"""Knowledge worth keeping: a schedule, its time, and how sure that is."""
+
+from enum import StrEnum
+from typing import Final, Literal
+
+from pydantic import Field
+
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_schemas.tuning.workload import Abi
+
+
+class RecordStatus(StrEnum):
+    """How far a record may be trusted."""
+
+    CLAIMED = "claimed"
+    VERIFIED = "verified"
+    RETRACTED = "retracted"
+
+
+class MatchKind(StrEnum):
+    """Which parts of a record's key matched a query."""
+
+    EXACT = "exact"
+    SAME_WORKLOAD_OTHER_DEVICE = "same_workload_other_device"
+    SIMILAR = "similar"
+
+
+KeyPart = Literal["workload", "target", "device_class", "code_generator", "protocol", "abi"]
+
+
+class RecordKey(Frozen):
+    """When may a record be reused? Exactly when all of these are the same."""
+
+    workload_id: str
+    target_id: str
+    device_class_id: str
+    code_generator: str
+    protocol_id: str
+    abi: Abi
+
+    def differences(self, other: "RecordKey") -> tuple[KeyPart, ...]:
+        """The parts in which two keys are not the same."""
+        pairs: tuple[tuple[KeyPart, str, str], ...] = (
+            ("workload", self.workload_id, other.workload_id),
+            ("target", self.target_id, other.target_id),
+            ("device_class", self.device_class_id, other.device_class_id),
+            ("code_generator", self.code_generator, other.code_generator),
+            ("protocol", self.protocol_id, other.protocol_id),
+            ("abi", self.abi, other.abi),
+        )
+        return tuple(part for part, mine, theirs in pairs if mine != theirs)
+
+
+BUSY: Final = 0.1
+"""Other processes that had a kernel's core for this share of the time count; less is what every host does."""
+_UNLIKELY: Final = 1.5
+"""Fresh processes on a quiet host are rarely so many times apart."""
+
+
+class TuningRecord(Frozen):
+    """A trace with its measured latency.
+
+    ``interval_s`` is the spread of the exported artifact's latency over fresh processes; None until that was taken.
+    ``foreign_load`` is the share of the time for which other processes kept its threads from a core meanwhile; None
+    where that is not known, as for claims and for what was recorded before it was looked at.
+    """
+
+    record_id: str
+    tenant: str
+    key: RecordKey
+    trace: Trace
+    latency_s: float = Field(gt=0, allow_inf_nan=False)
+    interval_s: tuple[float, float] | None
+    untuned_latency_s: float | None
+    status: RecordStatus
+    status_reason: str
+    source: str
+    """``tuned``, ``imported`` or ``published``."""
+    exploration_id: str | None
+    created_at: str
+    """RFC 3339, UTC."""
+    foreign_load: float | None = Field(default=None, ge=0, le=1)
+
+    @property
+    def was_busy(self) -> bool:
+        """Whether it was taken while other processes had the device as well."""
+        return self.foreign_load is not None and self.foreign_load >= BUSY
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it is timed anew before it is an answer again: it was taken beside others, or looks so."""
+        if self.was_busy or self.status is not RecordStatus.VERIFIED:
+            return self.was_busy
+        low_s, high_s = self.interval_s or (1.0, 1.0)
+        return self.foreign_load is None and high_s > _UNLIKELY * low_s
+
+
+class RecordMatch(Frozen):
+    """An answer to a query for records.
+
+    ``differs`` names the parts of the record's key that are not those of the query; a claim's are often unknown.
+    """
+
+    record: TuningRecord
+    match: MatchKind
+    differs: tuple[KeyPart, ...] = ()

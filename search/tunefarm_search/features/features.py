@@ -1,0 +1,111 @@
+"""Numbers about a point that tell fast from slow, computed without applying a schedule."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_search.features.loop_nest import FloatArray, LoopNest, loop_nests
+from tunefarm_search.model.analytical_cost import Machine, NestCost, nest_cost
+from tunefarm_search.space.decisions import Rows, SketchSpace
+from tunefarm_search.space.space import SearchSpace
+from tunefarm_search.tvm.target import tvm_target
+
+FeatureArray = npt.NDArray[np.float32]
+
+NESTS = 2
+"""How many tiled blocks are described one by one; the others count in the total only."""
+
+
+def machine_of(target: Target) -> Machine:
+    """What the analytical model needs to know of a target."""
+    if target.kind != "llvm":
+        return Machine(cores=max(1, target.num_cores), vector_bytes=16)
+    bits = int(tvm.target.codegen.llvm_get_vector_width(tvm_target(target)))
+    return Machine(cores=max(1, target.num_cores), vector_bytes=max(8, bits // 8))
+
+
+class FeatureExtractor:
+    """Features of the points of one space, in columns that are the same for all its sketches.
+
+    ``names`` tells the columns; equal names mean the same in other spaces, so that a model can be carried over.
+    """
+
+    def __init__(self, space: SearchSpace) -> None:
+        self._machine = machine_of(space.target)
+        self._has_prior = space.target.kind == "llvm"
+        self._sketches = space.sketches
+        self._nests = [_nests_or_none(space.module, sketch) for sketch in space.sketches]
+        self._structure = [_structure(sketch) for sketch in space.sketches]
+        self.names = self._all_names()
+        self._place = {name: number for number, name in enumerate(self.names)}
+
+    def features(self, sketch: int, rows: Rows) -> tuple[FeatureArray, FloatArray]:
+        """Features of points of one sketch, and the prior.
+
+        Returns:
+            Features of shape [points, names], with NaN where a name does not apply; and the prior of shape [points]:
+            minus the logarithm (base 2) of the estimated cycles, or NaN where nothing can be estimated.
+        """
+        values = np.full((len(rows), len(self.names)), np.nan, np.float32)
+        for name, column in self._decided(self._sketches[sketch], rows).items():
+            values[:, self._place[name]] = column
+        for name, number in self._structure[sketch].items():
+            values[:, self._place[name]] = number
+        costs = self._costs(sketch, rows)
+        for number, cost in enumerate(costs[:NESTS]):
+            for name, column in cost.named.items():
+                values[:, self._place[f"loops{number}.{name}"]] = np.log2(np.maximum(column, 1e-6))
+        if not costs or not self._has_prior:
+            return values, np.full(len(rows), np.nan)
+        prior = -np.log2(sum((cost.cycles for cost in costs), np.zeros(len(rows))) + 1.0)
+        values[:, self._place["estimate"]] = prior
+        return values, prior
+
+    def _costs(self, sketch: int, rows: Rows) -> list[NestCost]:
+        return [nest_cost(nest, self._sketches[sketch], rows, self._machine) for nest in self._nests[sketch]]
+
+    def _decided(self, sketch: SketchSpace, rows: Rows) -> dict[str, FloatArray]:
+        """The decisions themselves: logarithms of factors, values of choices, locations."""
+        found: dict[str, FloatArray] = {}
+        for number, column in enumerate(sketch.columns):
+            decided = column.table[rows[:, number]]
+            if column.kind == "tile":
+                logarithms = np.log2(decided)
+                for level in range(decided.shape[1]):
+                    found[f"{column.slot}/{level}"] = logarithms[:, level]
+                if decided.shape[1] > 2:
+                    found[f"{column.slot}/inner"] = logarithms[:, -2:].sum(axis=1)
+            elif column.kind == "choice":
+                found[column.slot] = np.log2(np.abs(np.array(column.values)[decided[:, 0]]) + 1)
+            else:
+                found[column.slot] = decided[:, 0].astype(np.float64)
+        return found
+
+    def _all_names(self) -> tuple[str, ...]:
+        names: dict[str, None] = {"estimate": None}
+        for number, sketch in enumerate(self._sketches):
+            one = sketch.sample(np.random.default_rng(0), 1)
+            names.update(dict.fromkeys(self._decided(sketch, one)))
+            names.update(dict.fromkeys(self._structure[number]))
+            for place, cost in enumerate(self._costs(number, one)[:NESTS]):
+                names.update(dict.fromkeys(f"loops{place}.{name}" for name in cost.named))
+        return tuple(names)
+
+
+def _nests_or_none(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
+    return tuple(nest for nest in loop_nests(module, sketch) if nest.pattern.writes)
+
+
+def _structure(sketch: SketchSpace) -> dict[str, float]:
+    """What tells sketches apart: how often each kind of instruction occurs, and which loops blocks were moved to."""
+    found: dict[str, float] = {"sketch": float(sketch.number)}
+    outputs = {name: place for step in sketch.steps.instructions for place, name in enumerate(step.outputs)}
+    for step in sketch.steps.instructions:
+        if step.kind in {"CacheWrite", "CacheRead", "RFactor", "ComputeInline", "ReverseComputeInline"}:
+            found[f"count:{step.kind}"] = found.get(f"count:{step.kind}", 0.0) + 1
+        if step.kind == "ReverseComputeAt":
+            found["level:ReverseComputeAt"] = float(outputs.get(str(step.inputs[1]), 0))
+    return found

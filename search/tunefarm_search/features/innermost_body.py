@@ -1,0 +1,121 @@
+"""What the compiler makes of the innermost loops: one body without loops, and what it keeps in registers over it.
+
+TVM unrolls as far as a schedule asks. LLVM unrolls what is then innermost for as long as the body stays short, makes
+vectors of the loop over neighbouring elements where TVM did not, and keeps results in registers while only reductions
+go on around the body.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunefarm_search.features.loop_nest import FloatArray, LoopNest
+
+MOST_OPERATIONS = 64
+"""LLVM's own limit is some 300 instructions; an operation on a vector with its loads and stores is four to six."""
+
+
+@dataclass(frozen=True)
+class InnermostBody:
+    """The body at each point. All arrays but ``tile`` have the shape [points].
+
+    Attributes:
+        tile: how far each iterator goes inside; shape [points, iterators].
+        vector: how many elements are written side by side.
+        operations: on vectors, in the whole body.
+        results: elements of the output that are written.
+        accumulators: registers that hold them.
+        reduced: steps of reductions inside the body.
+        reuse: steps of reductions before results go to memory.
+    """
+
+    tile: FloatArray
+    vector: FloatArray
+    operations: FloatArray
+    results: FloatArray
+    accumulators: FloatArray
+    reduced: FloatArray
+    reuse: FloatArray
+
+
+def innermost_body(nest: LoopNest, extents: FloatArray, steps: FloatArray, lanes: int) -> InnermostBody:
+    """Follow the loops from the innermost outwards.
+
+    Args:
+        nest: the loops.
+        extents: of the loops, from the outermost inwards; shape [points, loops].
+        steps: how many may be unrolled, as ``unroll_steps`` tells; shape [points].
+        lanes: results in one vector register.
+    """
+    growing = _GrowingBody(nest, extents, lanes)
+    innermost = len(nest.parts) - 1
+    for place in range(innermost - nest.ends_in_results, -1, -1):
+        growing.reach(nest.parts[place].iterator, extents[:, place], steps)
+    return growing.body()
+
+
+class _GrowingBody:
+    """The body so far. It begins as the innermost loop, if TVM can make a vector of that, and as one step if not."""
+
+    def __init__(self, nest: LoopNest, extents: FloatArray, lanes: int) -> None:
+        self._spatial = np.array(nest.pattern.spatial)
+        self._last = nest.parts[-1].iterator
+        self._lanes = lanes
+        ones = np.ones(len(extents))
+        strides = nest.pattern.writes[0].strides
+        self._is_side_by_side = nest.ends_in_results and bool(strides) and strides[-1][self._last] == 1
+        self._innermost = extents[:, -1] if nest.ends_in_results else ones
+        self._tile = np.ones((len(extents), len(self._spatial)))
+        self._tile[:, self._last] = self._innermost
+        self._elements, self._scalar_steps, self._reuse = self._innermost, ones, ones
+        self._goes_on = self._is_in_registers = ones > 0
+
+    def reach(self, iterator: int, extent: FloatArray, steps: FloatArray) -> None:
+        """The next loop outwards: taken in, made a vector, or where the body ends."""
+        row = self._row * extent if iterator == self._last else self._row
+        is_short = self._operations(self._elements * extent, row) <= MOST_OPERATIONS
+        was_going = self._goes_on
+        self._goes_on = was_going & (is_short | (self._scalar_steps * extent <= steps) | (extent == 1))
+        self._scalar_steps = self._scalar_steps * np.where(self._goes_on, extent, 1.0)
+        self._take_in(iterator, np.where(self._goes_on, extent, 1.0))
+        stays = self._goes_on | (extent == 1)
+        if self._is_side_by_side and iterator == self._last:
+            is_vector = was_going & ~self._goes_on & (self._row == 1)
+            self._take_in(iterator, np.where(is_vector, np.minimum(extent, self._lanes), 1.0))
+            stays |= is_vector & (extent <= self._lanes)
+        elif not self._spatial[iterator]:
+            self._reuse = self._reuse * np.where(self._is_in_registers, extent, 1.0)
+            stays |= True
+        self._is_in_registers = self._is_in_registers & stays
+
+    def body(self) -> InnermostBody:
+        """What it has become."""
+        results = self._tile[:, self._spatial].prod(axis=1)
+        vector = self._vector()
+        return InnermostBody(
+            tile=self._tile,
+            vector=vector,
+            operations=self._operations(self._elements, self._row),
+            results=results,
+            accumulators=results / vector * np.ceil(vector / self._lanes),
+            reduced=self._elements / results,
+            reuse=self._reuse,
+        )
+
+    @property
+    def _row(self) -> FloatArray:
+        """How far the innermost loop's iterator goes."""
+        return self._tile[:, self._last]
+
+    def _take_in(self, iterator: int, taken: FloatArray) -> None:
+        self._tile[:, iterator] *= taken
+        self._elements = self._elements * taken
+
+    def _operations(self, elements: FloatArray, row: FloatArray) -> FloatArray:
+        return elements / row * np.ceil(row / self._lanes) if self._is_side_by_side else elements
+
+    def _vector(self) -> FloatArray:
+        """What TVM made a vector stays one, however narrow; where it made none, LLVM takes all neighbours."""
+        if not self._is_side_by_side:
+            return np.ones(len(self._tile))
+        return np.where(self._innermost > 1, self._innermost, self._row)

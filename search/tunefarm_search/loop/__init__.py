@@ -1,0 +1,1 @@
+"""The search loop: propose, submit, collect, learn, stop."""

@@ -1,0 +1,158 @@
+"""The search loop: propose, submit, collect, learn, over one or several tasks."""
+
+from collections.abc import Callable, Sequence
+
+from tunefarm_schemas.tuning.job import Effort, StopReason
+from tunefarm_schemas.tuning.job import Strategy as StrategyName
+from tunefarm_schemas.tuning.measurement import Measurement
+from tunefarm_search.loop.budget import TaskBudget, next_task
+from tunefarm_search.loop.ports import Clock, Farm, Records, RecordsInMemory
+from tunefarm_search.loop.progress import LoopProgress, TaskSummary
+from tunefarm_search.loop.stopping import reason_to_stop_all, reason_to_stop_task
+from tunefarm_search.loop.task_search import SearchTask, TaskSearch
+from tunefarm_search.strategy.protocol import StrategyReport
+
+BATCH = 8
+"""Candidates proposed at a time: small, so that the model learns early and results are waited for by nobody."""
+FIRST_BATCH = 2
+
+
+class SearchLoop:
+    """Keeps a farm busy until the effort is spent.
+
+    One thread does everything: while the farm has room it proposes, taking in between what results are there; it waits
+    only when the farm has enough. Deterministic, given the seed and the order in which the farm delivers.
+
+    Args:
+        effort: over all tasks; ``trials`` counts what this loop hands out, not what the records hold.
+        on_progress: called after every delivery.
+        is_canceled: asked before every proposal and delivery; the loop then returns at once.
+    """
+
+    def __init__(
+        self, tasks: Sequence[SearchTask], farm: Farm, clock: Clock, effort: Effort, *,
+        strategy: StrategyName = "evolutionary", seed: int = 0, records: Records | None = None,
+        on_progress: Callable[[LoopProgress], None] | None = None, is_canceled: Callable[[], bool] | None = None,
+    ) -> None:  # fmt: skip
+        if not tasks:
+            raise ValueError("a search needs a task")
+        self._farm, self._clock, self._effort = farm, clock, effort
+        self._strategy, self._seed, self._records = strategy, seed, records or RecordsInMemory()
+        self._tasks = tuple(tasks)
+        self._searches: dict[int, TaskSearch] = {}
+        self._budgets = [TaskBudget(task.weight) for task in tasks]
+        self._stopped: list[StopReason | None] = [None] * len(tasks)
+        self._on_progress = on_progress
+        self._is_canceled = is_canceled or (lambda: False)
+        self._started_s = clock.now_s()
+        self._propose_s = 0.0
+        self._results = 0
+
+    def run(self) -> list[TaskSummary]:
+        """Search until the effort is spent or nothing is left to try. One summary for each task."""
+        while (reason := self._reason_to_return()) is None:
+            has_more = self._fill()
+            if not has_more and self._in_flight == 0:
+                reason = self._reason_nothing_is_left()
+                break
+            self._take(self._farm.collect(0 if has_more else self._patience_s()))
+        return [self._summary(number, reason or StopReason.TRIALS) for number in range(len(self._tasks))]
+
+    @property
+    def _elapsed_s(self) -> float:
+        return self._clock.now_s() - self._started_s
+
+    @property
+    def _handed_out(self) -> int:
+        return sum(budget.handed_out for budget in self._budgets)
+
+    @property
+    def _in_flight(self) -> int:
+        return sum(search.in_flight for search in self._searches.values())
+
+    def _reason_to_return(self) -> StopReason | None:
+        """Why to return without waiting for what is in flight."""
+        if self._is_canceled():
+            return StopReason.CANCELED
+        spent = reason_to_stop_all(self._effort, 0, self._elapsed_s)
+        return spent if spent is StopReason.SECONDS else None
+
+    def _reason_nothing_is_left(self) -> StopReason:
+        return reason_to_stop_all(self._effort, self._handed_out, self._elapsed_s) or StopReason.SPACE_EXHAUSTED
+
+    def _patience_s(self) -> float | None:
+        return None if self._effort.seconds is None else max(0.0, self._effort.seconds - self._elapsed_s)
+
+    def _fill(self) -> bool:
+        """Hand out one batch if the farm has room. Tells whether more could follow at once."""
+        left = self._effort.trials - self._handed_out
+        room = min(self._farm.room(), left)
+        if room <= 0:
+            return False
+        number = next_task(self._budgets, [reason is None for reason in self._stopped])
+        if number is None:
+            return False
+        started = self._clock.now_s()
+        search = self._search(number)
+        unbegun = sum(b.seen == 0 and reason is None for b, reason in zip(self._budgets, self._stopped, strict=True))
+        # Where there are many tasks and few trials, none is to go without.
+        share = max(1, left // max(1, unbegun))
+        wanted = min(room, FIRST_BATCH if self._handed_out == 0 else BATCH, share)
+        candidates = search.propose(wanted)
+        self._propose_s += self._clock.now_s() - started
+        if not candidates:
+            if search.in_flight == 0:
+                self._stopped[number] = StopReason.SPACE_EXHAUSTED
+            # Another task may have something; this one may have again once its results are in.
+            return search.in_flight == 0 and any(reason is None for reason in self._stopped)
+        self._budgets[number].handed_out += len(candidates)
+        self._farm.submit(candidates)
+        return left > len(candidates) and self._farm.room() > 0
+
+    def _take(self, measurements: Sequence[Measurement]) -> None:
+        for number, search in list(self._searches.items()):
+            own = [m for m in measurements if m.exploration_id == search.task.exploration_id]
+            if not own:
+                continue
+            for latency_s in search.take(own):
+                self._budgets[number].note(latency_s)
+                self._results += 1
+            self._stopped[number] = self._stopped[number] or reason_to_stop_task(self._effort, search.course)
+            self._tell(search)
+
+    def _search(self, number: int) -> TaskSearch:
+        if number not in self._searches:
+            search = TaskSearch(self._tasks[number], self._strategy, self._seed, self._effort.trials, self._records)
+            self._budgets[number].resume(search.known_trials, search.course.best_latency_s)
+            self._searches[number] = search
+        return self._searches[number]
+
+    def _tell(self, search: TaskSearch) -> None:
+        if self._on_progress is None:
+            return
+        elapsed_s = self._elapsed_s
+        self._on_progress(
+            LoopProgress(
+                elapsed_s=elapsed_s,
+                exploration_id=search.task.exploration_id,
+                trials=self._results,
+                in_flight=self._in_flight,
+                best_latency_s=search.course.best_latency_s,
+                trials_per_s=self._results / elapsed_s if elapsed_s > 0 else 0.0,
+                propose_s=self._propose_s,
+                strategy=search.strategy.report(),
+            )
+        )
+
+    def _summary(self, number: int, reason: StopReason) -> TaskSummary:
+        search = self._searches.get(number)
+        if search is None:
+            return TaskSummary(self._tasks[number].exploration_id, 0, float("inf"), reason, StrategyReport(), None)
+        return TaskSummary(
+            exploration_id=search.task.exploration_id,
+            trials=search.course.trials,
+            best_latency_s=search.course.best_latency_s,
+            stop_reason=self._stopped[number] or reason,
+            strategy=search.strategy.report(),
+            model=search.strategy.model(),
+        )

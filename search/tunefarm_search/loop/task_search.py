@@ -1,0 +1,187 @@
+"""One task being searched: its space, its strategy, and what is on its way."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import numpy as np
+import tvm
+
+from tunefarm_schemas.tuning.job import Strategy as StrategyName
+from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Measurement, Timing
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Space, Trace
+from tunefarm_schemas.tuning.workload import Abi
+from tunefarm_search.features.features import FeatureExtractor
+from tunefarm_search.loop.ports import KnownTrial, Records
+from tunefarm_search.loop.stopping import TaskCourse
+from tunefarm_search.model.cost_model import CostModel
+from tunefarm_search.space.moved_decisions import MovedDecisions
+from tunefarm_search.space.population import Breeder, Population
+from tunefarm_search.space.scheduling import Scheduled, Scheduler
+from tunefarm_search.space.space import SearchSpace, search_space
+from tunefarm_search.strategy.candidate_filter import CandidateFilter
+from tunefarm_search.strategy.candidate_selector import Picker
+from tunefarm_search.strategy.evolutionary import EvolutionaryStrategy
+from tunefarm_search.strategy.protocol import Outcome, Proposal, Strategy
+from tunefarm_search.strategy.random import RandomStrategy
+from tunefarm_search.strategy.replay import ReplayStrategy
+from tunefarm_search.strategy.tvm import TvmStrategy
+from tunefarm_search.strategy.warm_start import given_proposals, near_proposals
+from tunefarm_search.tvm.errors import TVM_ERRORS
+from tunefarm_search.validation.judged_schedule import judged_schedule
+from tunefarm_search.validation.judgement import named_callees
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """What is to be searched. ``module_json`` is TVM's JSON of the workload's module.
+
+    With a ``pool`` only its traces are candidates: for comparing strategies on measured data.
+    """
+
+    exploration_id: str
+    module_json: str
+    target: Target
+    abi: Abi = "stable"
+    space: Space = field(default_factory=Space)
+    seed_traces: tuple[Trace, ...] = ()
+    weight: float = 1.0
+    pool: tuple[Trace, ...] = ()
+
+
+class TaskSearch:
+    """Proposes numbered candidates for one task and takes their measurements in."""
+
+    def __init__(self, task: SearchTask, strategy: StrategyName, seed: int, most_trials: int, records: Records) -> None:
+        self.task = task
+        space = search_space(tvm.ir.load_json(task.module_json), task.target, task.abi, task.space)
+        claimed = records.claimed_traces(task.exploration_id) if strategy == "evolutionary" else ()
+        self.space = _with_sketches_of(space, (*task.seed_traces, *claimed))
+        scheduler = Scheduler(self.space)
+        self.picker = Picker(scheduler, CandidateFilter(scheduler.module_of), MovedDecisions(self.space.sketches))
+        pool = _pool(self.space, scheduler, task.pool)
+        self.strategy = _strategy(strategy, self.space, self.picker, seed, most_trials, task, records, pool)
+        self.course = TaskCourse()
+        self._in_flight: dict[int, Proposal] = {}
+        self._next_number = 0
+        self.known_trials = 0
+        """How many of an earlier search it began with."""
+        self._resume(records.known_trials(task.exploration_id), scheduler)
+        self._first = self._given(strategy, records)
+
+    @property
+    def in_flight(self) -> int:
+        """How many candidates wait for a result."""
+        return len(self._in_flight)
+
+    def propose(self, count: int) -> list[Candidate]:
+        """At most ``count`` new candidates; none if there is nothing to propose now."""
+        proposals, self._first = self._first[:count], self._first[count:]
+        if len(proposals) < count:
+            proposals = proposals + self.strategy.propose(count - len(proposals))
+        return [self._numbered(proposal) for proposal in proposals]
+
+    def take(self, measurements: Sequence[Measurement]) -> list[float | None]:
+        """Learn from measurements. Gives the latency in seconds of each that counts, None for one without a time."""
+        outcomes = []
+        for measurement in measurements:
+            proposal = self._in_flight.pop(measurement.candidate_number, None)
+            if proposal is not None:
+                outcomes.append(Outcome(proposal, measurement.result, measurement.stages.build_s))
+        latencies = [o.result.latency_s if isinstance(o.result, Timing) else None for o in outcomes]
+        for latency_s in latencies:
+            self.course = self.course.after(latency_s)
+        self.strategy.observe(outcomes)
+        return latencies
+
+    def _numbered(self, proposal: Proposal) -> Candidate:
+        number = self._next_number
+        self._next_number += 1
+        self._in_flight[number] = proposal
+        return Candidate(
+            exploration_id=self.task.exploration_id,
+            number=number,
+            trace=proposal.scheduled.trace,
+            module_hash=proposal.scheduled.module_hash,
+            origin=proposal.origin,
+            predicted_score=proposal.score,
+            predicted_build_s=proposal.build_s,
+        )
+
+    def _given(self, strategy: StrategyName, records: Records) -> list[Proposal]:
+        """What is tried before anything is sought: seeds in each search, what the store knows where it is to help."""
+        if strategy == "replay":
+            return []
+        given = given_proposals(self.picker, self.task.seed_traces, CandidateOrigin.SEED)
+        if strategy == "evolutionary":
+            claimed = records.claimed_traces(self.task.exploration_id)
+            given += given_proposals(self.picker, claimed, CandidateOrigin.STORE)
+            given += near_proposals(self.space, self.picker, records.near_traces(self.task.exploration_id))
+        return given
+
+    def _resume(self, known: Sequence[KnownTrial], scheduler: Scheduler) -> None:
+        """Take in what the store holds, without applying a schedule: a trace tells its point."""
+        outcomes = []
+        for trial in known:
+            candidate = trial.candidate
+            self._next_number = max(self._next_number, candidate.number + 1)
+            self.picker.known.note_tried(candidate.module_hash, [candidate.trace])
+            point = scheduler.point_of(candidate.trace)
+            if point is not None:
+                self.picker.known.note_point(point)
+            scheduled = Scheduled(point, candidate.trace, candidate.module_hash)
+            outcomes.append(Outcome(Proposal(scheduled, candidate.origin), trial.result, trial.build_s))
+            if isinstance(trial.result, Timing) and trial.result.latency_s < self.course.best_latency_s:
+                self.course = TaskCourse(0, trial.result.latency_s, 0, trial.result.latency_s)
+        self.known_trials = len(outcomes)
+        if outcomes:
+            self.strategy.observe(outcomes)
+
+
+def _with_sketches_of(space: SearchSpace, traces: Sequence[Trace]) -> SearchSpace:
+    """The space widened by the traces' own structure, so that evolution can start from a schedule written by hand."""
+    callees = named_callees(space.module)
+    for trace in traces:
+        try:
+            # What a sketch holds is in every candidate made from it, so that it is judged before it is one.
+            judged_schedule(space.module, json.loads(trace.text), callees=callees)
+            space = space.with_sketch_of(trace)
+        except TVM_ERRORS:
+            continue
+    return space
+
+
+def _pool(space: SearchSpace, scheduler: Scheduler, traces: Sequence[Trace]) -> Population | None:
+    if not traces:
+        return None
+    points = [scheduler.point_of(trace) for trace in traces]
+    if None in points:
+        raise ValueError(f"trace {points.index(None)} of the pool is not a point of the space")
+    breeder = Breeder(space.sketches, np.random.default_rng(0))
+    return breeder.of_points([point for point in points if point is not None])
+
+
+def _strategy(
+    name: StrategyName, space: SearchSpace, picker: Picker, seed: int, most_trials: int, task: SearchTask,
+    records: Records, pool: Population | None,
+) -> Strategy:  # fmt: skip
+    match name:
+        case "random":
+            return RandomStrategy(space, picker, seed, pool)
+        case "evolutionary":
+            extractor = FeatureExtractor(space)
+            model = CostModel(extractor.names, seed)
+            snapshot = records.model_snapshot(task.exploration_id)
+            if snapshot is not None:
+                model.carry(snapshot)
+            return EvolutionaryStrategy(space, picker, model, extractor, seed, pool)
+        case "tvm":
+            # The same seed would make the rounds again that were measured already.
+            known = len(records.known_trials(task.exploration_id))
+            return TvmStrategy(space, picker, seed + known, most_trials)
+        case "replay":
+            claimed = records.claimed_traces(task.exploration_id)
+            return ReplayStrategy(picker, (*task.seed_traces, *claimed, *records.near_traces(task.exploration_id)))
+    assert_never(name)

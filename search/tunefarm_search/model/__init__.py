@@ -1,0 +1,1 @@
+"""Predictions of latency: the analytical cost and the learned cost model."""

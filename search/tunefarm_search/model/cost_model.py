@@ -1,0 +1,213 @@
+"""The learned opinion on points: how fast, how sure, and how long to build."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunefarm_schemas.tuning.measurement import Result, Stopped, Timing
+from tunefarm_search.model.boosting import BoostedTrees, FeatureArray, FloatArray
+from tunefarm_search.model.rank_accuracy import RankAccuracy, placing_accuracy
+
+SPEED_TREES = 3
+ENOUGH_TO_LEARN = 8
+TRUST_IN_PRIOR = 16.0
+"""After as many samples, the prior and the learned model weigh the same."""
+TRUST_IN_CARRIED = 32.0
+LEAST_LIKENESS = 0.25
+BOUND = 2.0
+"""So many times the best, a candidate that was stopped may take much longer than was seen of it."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The model's opinion on points; every array has the shape [points].
+
+    Attributes:
+        score: higher is faster; comparable only within one prediction.
+        spread: how much the ensemble disagrees, in units of ``score``.
+        build_s: expected build time in seconds; NaN before any build was seen.
+    """
+
+    score: FloatArray
+    spread: FloatArray
+    build_s: FloatArray
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was learned from one measurement.
+
+    ``latency_s`` is infinite for a failure, a lower bound if censored. ``build_s`` is 0 where nothing was built; of a
+    build that was cut it is what was spent.
+    """
+
+    latency_s: float
+    is_censored: bool
+    build_s: float
+
+
+def sample_of(result: Result, build_s: float) -> Sample:
+    """The label for one result."""
+    if isinstance(result, Timing):
+        return Sample(result.latency_s, False, build_s)
+    if isinstance(result, Stopped):
+        return Sample(result.at_least_s, True, build_s)
+    return Sample(float("inf"), False, build_s)
+
+
+class CostModel:
+    """An ensemble of boosted trees over the throughput relative to the best, and one over the build time.
+
+    A failure has the label 0. A censored sample far behind the best bounds its label from above: it is taken as the
+    smaller of the bound and what the model before said. Until enough is learned, an analytical prior and a model
+    carried over from another workload have their say, less with every sample.
+    """
+
+    def __init__(self, names: Sequence[str], seed: int = 0) -> None:
+        self.names = tuple(names)
+        self._seed = seed
+        self._features = np.zeros((0, len(self.names)), np.float32)
+        self._prior = np.zeros(0)
+        self._samples: list[Sample] = []
+        self._learned = 0
+        self._speed: list[BoostedTrees] = []
+        self._build: BoostedTrees | None = None
+        self._likeness = 0.0
+        self._carried: tuple[list[BoostedTrees], BoostedTrees | None, np.ndarray] | None = None
+
+    def add(self, features: FeatureArray, prior: FloatArray, samples: Sequence[Sample]) -> None:
+        """Take measurements in: features of shape [samples, names], and what the prior said of them."""
+        self._features = np.concatenate([self._features, features])
+        self._prior = np.concatenate([self._prior, prior])
+        self._samples.extend(samples)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether enough came in since the trees were grown for growing them again."""
+        fresh = len(self._samples) - self._learned
+        return len(self._samples) >= ENOUGH_TO_LEARN and fresh >= max(ENOUGH_TO_LEARN, self._learned // 10)
+
+    def learn(self) -> RankAccuracy | None:
+        """Grow the trees anew from all samples.
+
+        Returns how well the model, as it was, places the samples it had not learned from among all.
+        """
+        accuracy = self._accuracy_on_new()
+        self._learned = len(self._samples)
+        self._grow()
+        return accuracy
+
+    def _accuracy_on_new(self) -> RankAccuracy | None:
+        said = self.predict(self._features, self._prior)
+        latencies_s = np.array([sample.latency_s for sample in self._samples])
+        is_bound = np.array([sample.is_censored for sample in self._samples], np.bool_)
+        return placing_accuracy(said.score, latencies_s, is_bound, self._learned)
+
+    def _grow(self) -> None:
+        latencies = np.array([sample.latency_s for sample in self._samples])
+        censored = np.array([sample.is_censored for sample in self._samples])
+        timed = latencies[~censored]
+        if not np.isfinite(timed).any():
+            return
+        labels = labels_of(latencies)
+        # What is let go a little behind the best was called often enough to be known well.
+        is_bound = censored & (latencies > BOUND * timed.min())
+        if self._speed and is_bound.any():
+            before = np.mean([trees.predict(self._features) for trees in self._speed], axis=0)
+            labels = np.where(is_bound, np.minimum(labels, np.maximum(before, 0)), labels)
+        weights = 0.3 + labels
+        self._speed = [
+            BoostedTrees.fit(self._features, labels, rounds=24, depth=5, seed=self._seed + n, weights=weights)
+            for n in range(SPEED_TREES)
+        ]
+        builds_s = np.array([sample.build_s for sample in self._samples])
+        built = builds_s > 0
+        if built.any():
+            self._build = BoostedTrees.fit(
+                self._features[built], np.log(builds_s[built]), rounds=16, depth=4, seed=self._seed
+            )
+
+    def predict(self, features: FeatureArray, prior: FloatArray) -> Prediction:
+        """Judge points by features of shape [points, names] and an analytical prior of shape [points] (or NaN)."""
+        count = len(self._samples)
+        trust_in_carried = TRUST_IN_CARRIED * self._likeness if self._carried else 0.0
+        carried_weight = trust_in_carried / (trust_in_carried + count) if self._carried else 0.0
+        prior_weight = TRUST_IN_PRIOR / (TRUST_IN_PRIOR + count + 2 * trust_in_carried)
+        score, spread = np.zeros(len(features)), np.zeros(len(features))
+        build = np.full(len(features), np.nan)
+        if self._carried is not None:
+            trees, slow, columns = self._carried
+            moved = _columns(features, columns)
+            score = _standard(np.mean([one.predict(moved) for one in trees], axis=0))
+            build = np.exp(slow.predict(moved)) if slow else build
+        if self._speed:
+            every = np.array([trees.predict(features) for trees in self._speed])
+            scale = max(float(every.mean(axis=0).std()), 1e-6)
+            spread = every.std(axis=0) / scale
+            score = carried_weight * score + (1 - carried_weight) * _standard(every.mean(axis=0))
+        elif self._carried is None:
+            prior_weight = 1.0
+        if self._build is not None:
+            build = np.exp(self._build.predict(features))
+        if np.isnan(prior).all():
+            return Prediction(score, spread, build)
+        known = np.where(np.isnan(prior), np.nanmean(prior), prior)
+        return Prediction((1 - prior_weight) * score + prior_weight * _standard(known), spread, build)
+
+    @property
+    def typical_build_s(self) -> float:
+        """Median build time so far, in seconds; NaN before the first."""
+        built = [sample.build_s for sample in self._samples if sample.build_s > 0]
+        return float(np.median(built)) if built else float("nan")
+
+    def save(self) -> str | None:
+        """The trees and the names of their features as JSON text; None before anything was learned."""
+        if not self._speed:
+            return None
+        slow = self._build.save() if self._build else None
+        return json.dumps({"names": self.names, "speed": [trees.save() for trees in self._speed], "build": slow})
+
+    def carry(self, text: str) -> None:
+        """Start from trees that another model saved; features are matched by name.
+
+        They have less of a say, the fewer of this model's features they know, and none where those are few: they come
+        from another kind of function.
+
+        Raises:
+            ValueError: if the text is not what ``save`` gives.
+        """
+        value = json.loads(text)
+        if not isinstance(value, dict) or not value.get("speed") or not isinstance(value.get("names"), list):
+            raise ValueError("not a saved cost model")
+        place = {name: number for number, name in enumerate(self.names)}
+        columns = np.array([place.get(name, -1) for name in value["names"]])
+        slow = BoostedTrees.load(value["build"]) if value.get("build") else None
+        speed = [BoostedTrees.load(trees) for trees in value["speed"]]
+        self._likeness = float((columns >= 0).sum()) / max(len(place), 1)
+        if self._likeness >= LEAST_LIKENESS:
+            self._carried = (speed, slow, columns)
+
+
+def labels_of(latencies_s: FloatArray) -> FloatArray:
+    """Between 0 for a failure and 1 for the best: half throughput relative to the best, half rank.
+
+    Throughput alone tells the hopeless from the good; among the good, which differ by a few percent, only ranks do.
+    """
+    order = np.unique(latencies_s[np.isfinite(latencies_s)])
+    rank = np.searchsorted(order, latencies_s) / max(len(order), 1)
+    return np.asarray(0.5 * order.min() / latencies_s + 0.5 * (1.0 - np.minimum(rank, 1.0)))
+
+
+def _columns(features: FeatureArray, columns: np.ndarray) -> FeatureArray:
+    moved = np.full((len(features), len(columns)), np.nan, np.float32)
+    known = columns >= 0
+    moved[:, known] = features[:, columns[known]]
+    return moved
+
+
+def _standard(values: FloatArray) -> FloatArray:
+    """Shifted and scaled to mean 0 and deviation 1."""
+    deviation = float(values.std())
+    return (values - values.mean()) / deviation if deviation > 0 else np.zeros_like(values)

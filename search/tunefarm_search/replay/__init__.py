@@ -1,0 +1,1 @@
+"""Recorded measurements in place of a farm, to compare strategies."""

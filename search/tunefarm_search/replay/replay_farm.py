@@ -1,0 +1,101 @@
+"""A farm that answers from a table, in virtual time."""
+
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.tuning.measurement import Candidate, Failed, Measurement, Purpose, Result, Stages, Stopped, Timing
+from tunefarm_search.replay.replay_table import RecordedTrial, ReplayTable
+
+TIMING_S = 0.03
+"""Virtual time that taking one candidate's time costs, beside its calls."""
+
+
+class ReplayFarm:
+    """Implements the ``Farm`` and ``Clock`` ports over a table.
+
+    Candidates pass through ``lanes`` in the order of submission; each takes its recorded build time, stretched by a
+    seeded factor, so that another seed gives another order of delivery. Nothing depends on real time.
+
+    Args:
+        depth: candidates the farm wants to hold.
+        stop_ratio: where given, a candidate slower than this many times the best so far comes back as stopped there.
+    """
+
+    def __init__(
+        self, table: ReplayTable, *, seed: int = 0, lanes: int = 2, depth: int = 8, stop_ratio: float | None = None
+    ) -> None:
+        self._table = table
+        self._random = np.random.default_rng(seed)
+        self._lanes = [0.0] * lanes
+        self._depth = depth
+        self._stop_ratio = stop_ratio
+        self._now_s = 0.0
+        self._best_latency_s = float("inf")
+        self._under_way: list[tuple[float, int, Candidate, RecordedTrial]] = []
+        self._submitted = 0
+        self.delivered: list[Measurement] = []
+
+    def submit(self, candidates: Sequence[Candidate]) -> None:
+        """Queue candidates.
+
+        Raises:
+            MissingMeasurement: for one that the table does not hold.
+        """
+        for candidate in candidates:
+            trial = self._table.look_up(candidate.trace)
+            lane = int(np.argmin(self._lanes))
+            took_s = (trial.build_s + TIMING_S) * float(self._random.uniform(0.7, 1.5))
+            self._lanes[lane] = max(self._lanes[lane], self._now_s) + took_s
+            heapq.heappush(self._under_way, (self._lanes[lane], self._submitted, candidate, trial))
+            self._submitted += 1
+
+    def collect(self, timeout_s: float | None) -> list[Measurement]:
+        """Let virtual time pass until the next result, or for ``timeout_s``, and take what is there."""
+        if self._under_way and (timeout_s is None or self._under_way[0][0] <= self._now_s + timeout_s):
+            self._now_s = max(self._now_s, self._under_way[0][0])
+        elif timeout_s is not None:
+            self._now_s += timeout_s
+        ready = []
+        while self._under_way and self._under_way[0][0] <= self._now_s:
+            _, number, candidate, trial = heapq.heappop(self._under_way)
+            ready.append(self._measurement(number, candidate, trial))
+        self.delivered += ready
+        return ready
+
+    def room(self) -> int:
+        """How many more candidates it would hold."""
+        return self._depth - len(self._under_way)
+
+    def now_s(self) -> float:
+        """Virtual seconds since the start."""
+        return self._now_s
+
+    def best_after(self, trials: int) -> float:
+        """The best latency in seconds among the first ``trials`` results; infinite if none had a time."""
+        results = [measurement.result for measurement in self.delivered[:trials]]
+        return min((r.latency_s for r in results if isinstance(r, Timing)), default=float("inf"))
+
+    def _measurement(self, number: int, candidate: Candidate, trial: RecordedTrial) -> Measurement:
+        return Measurement(
+            dispatch_id=f"replay-{number}",
+            nonce="",
+            fence=0,
+            exploration_id=candidate.exploration_id,
+            candidate_number=candidate.number,
+            attempt=1,
+            purpose=Purpose.SEARCH,
+            result=self._result(trial),
+            stages=Stages(build_s=trial.build_s, run_s=TIMING_S),
+        )
+
+    def _result(self, trial: RecordedTrial) -> Result:
+        if trial.latency_s is None:
+            return Failed(failure=TrialFailure(reason=FailureReason.BUILD_TIMEOUT, message="recorded as failed"))
+        bound_s = float("inf") if self._stop_ratio is None else self._stop_ratio * self._best_latency_s
+        if trial.latency_s > bound_s:
+            return Stopped(at_least_s=bound_s)
+        self._best_latency_s = min(self._best_latency_s, trial.latency_s)
+        return Timing(latency_s=trial.latency_s, samples_s=(trial.latency_s,))

@@ -1,0 +1,1 @@
+"""The schedules that a workload can have, as sketches with decisions."""

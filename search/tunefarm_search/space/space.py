@@ -1,0 +1,201 @@
+"""Where schedules come from: the sketches for a workload on a target."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm.s_tir import meta_schedule
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Sketch, Space, Trace
+from tunefarm_schemas.tuning.workload import Abi
+from tunefarm_search.space.decisions import SketchSpace, sketch_space
+from tunefarm_search.space.streamed_reduction import StreamedReduction
+from tunefarm_search.space.tiled_movement import TiledMovement
+from tunefarm_search.tvm.errors import TVM_ERRORS
+from tunefarm_search.tvm.intrinsics import leave_intrinsics_out, load_intrinsics_for
+from tunefarm_search.tvm.target import tvm_target
+from tunefarm_search.tvm.trace import steps_of, trace_of
+from tunefarm_search.validation.judged_schedule import judged_schedule
+from tunefarm_search.validation.judgement import named_callees
+
+RUNS_OF_A_SCHEDULE_FUNCTION = 16
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """All sketches of one workload on one target, and what turns a point of one into a candidate.
+
+    Attributes:
+        module: TVM's ``IRModule`` of the workload.
+        postprocessors: TVM's, initialised for the target; each may change or refuse a schedule.
+    """
+
+    module: Any
+    target: Target
+    postprocessors: tuple[Any, ...]
+    sketches: tuple[SketchSpace, ...]
+
+    @property
+    def points(self) -> float:
+        """How many points all sketches have together."""
+        return sum(sketch.points for sketch in self.sketches)
+
+    def with_sketch_of(self, trace: Trace) -> "SearchSpace":
+        """The space with the sketch of a trace added, if it is not there yet.
+
+        Raises:
+            ValueError: if the trace cannot be taken apart or lacks decisions.
+        """
+        if self.sketch_of(trace) is not None:
+            return self
+        added = sketch_space(len(self.sketches), trace)
+        return SearchSpace(self.module, self.target, self.postprocessors, (*self.sketches, added))
+
+    def sketch_of(self, trace: Trace) -> SketchSpace | None:
+        """The sketch that a trace fills in, or None."""
+        text = steps_of(trace).sketch.text
+        return next((sketch for sketch in self.sketches if sketch.steps.sketch.text == text), None)
+
+
+def search_space(module: Any, target: Target, abi: Abi, space: Space) -> SearchSpace:
+    """The space that a job asks for.
+
+    Raises:
+        BadInput: if no sketch of it fits the workload.
+    """
+    context = _context(module, target, abi)
+    if space.automatic:
+        traces = [trace_of(schedule) for schedule in context.generate_design_space()]
+    else:
+        traces = [trace for sketch in space.sketches for trace in _filled(module, sketch)]
+    by_text = {steps_of(trace).sketch.text: trace for trace in traces}
+    if not by_text:
+        raise BadInput("space", "none of its sketches fits the workload.", "Check names of blocks and loops.")
+    sketches = tuple(sketch_space(number, trace) for number, trace in enumerate(by_text.values()))
+    return SearchSpace(module, target, tuple(context.space_generator.postprocs), sketches)
+
+
+def sketches_of(schedule_function: Callable[[Any], Any], module: Any, target: Target) -> tuple[Sketch, ...]:
+    """Run a user's schedule function several times and keep what it does, without what it decided.
+
+    The function gets a ``tvm.s_tir.Schedule`` of the workload and changes it, or returns one schedule or several. This
+    runs the user's code: call it in a process that may die.
+
+    Raises:
+        BadInput: if the function fails or gives no schedule.
+    """
+    load_intrinsics_for(target)
+    found: dict[str, Sketch] = {}
+    for seed in range(1, RUNS_OF_A_SCHEDULE_FUNCTION + 1):
+        schedule = tvm.s_tir.Schedule(module, seed=seed)
+        try:
+            with tvm_target(target):
+                returned = schedule_function(schedule)
+        except Exception as error:
+            raise BadInput("space", f"the schedule function failed: {error!r}.", "Correct the function.") from error
+        for result in _schedules(returned, schedule):
+            sketch = steps_of(trace_of(result)).sketch
+            found.setdefault(sketch.text, sketch)
+    return tuple(found.values())
+
+
+def postprocessors(module: Any, target: Target, abi: Abi) -> tuple[Any, ...]:
+    """TVM's postprocessors for the target. With a stable ABI none of them may change the layout of arguments."""
+    return tuple(_context(module, target, abi).space_generator.postprocs)
+
+
+def _context(module: Any, target: Target, abi: Abi) -> Any:
+    """A TVM context whose space generator has the rules for the target.
+
+    For x86 the plain rules are named outright: those that TVM would pick on processors with VNNI describe an
+    intrinsic that the code generator refuses, and leave the function untiled. For CUDA likewise, since kernels from
+    the tensor core rules do not compile.
+    """
+    for_tvm = tvm_target(target)
+    name = _named_rules(for_tvm)
+    if name == "llvm":
+        leave_intrinsics_out()
+    else:
+        load_intrinsics_for(target)
+    rules = _rules(name, module)
+    steps: Any = list(meta_schedule.postproc.Postproc.create(name)) if name else None
+    if steps is None:
+        steps = list(_tune_context(module, for_tvm, rules, "from-target").space_generator.postprocs)
+    if abi == "stable":
+        steps = [step for step in steps if not isinstance(step, meta_schedule.postproc.RewriteLayout)]
+    return _tune_context(module, for_tvm, rules, steps)
+
+
+def _rules(name: str | None, module: Any) -> Any:
+    """The rules that go by a name, with ours for processors; without one, TVM's choice for the target."""
+    if name is None:
+        return "from-target"
+    rules = list(meta_schedule.schedule_rule.ScheduleRule.create(name))
+    if name != "llvm":
+        return rules
+    rules[_before_tiling(rules) : _before_tiling(rules)] = [StreamedReduction(), TiledMovement()]
+    return [_without_vectors(rule) for rule in rules] if stores_bfloat16(module) else rules
+
+
+def stores_bfloat16(module: Any) -> bool:
+    """Whether a function keeps results in bfloat16: TVM cannot lower vectors of those, so none must be asked for.
+
+    Reading bfloat16 and computing in wider floats is no obstacle. LLVM still vectorises by itself what it can.
+    """
+    blocks: list[Any] = []
+    for function in module.functions.values():
+        tvm_ffi.structural_walk(function.body, (tvm.s_tir.SBlock, blocks.append), order="post")
+    return any(str(region.source.dtype) == "bfloat16" for block in blocks for region in block.writes)
+
+
+def _before_tiling(rules: Sequence[Any]) -> int:
+    tiles = meta_schedule.schedule_rule.MultiLevelTiling
+    return next(number for number, rule in enumerate(rules) if isinstance(rule, tiles))
+
+
+def _without_vectors(rule: Any) -> Any:
+    rules = meta_schedule.schedule_rule
+    return rules.ParallelizeVectorizeUnroll(16, -1, [0, 16, 64, 512], True) if _vectorises(rule) else rule
+
+
+def _vectorises(rule: Any) -> bool:
+    return isinstance(rule, meta_schedule.schedule_rule.ParallelizeVectorizeUnroll)
+
+
+def _named_rules(for_tvm: Any) -> str | None:
+    kind = str(for_tvm.kind.name)
+    if kind == "llvm" and "x86" in str(for_tvm.attrs.get("mtriple", "x86")):
+        return "llvm"
+    return kind if kind == "cuda" else None
+
+
+def _tune_context(module: Any, for_tvm: Any, rules: Any, steps: Any) -> Any:
+    generator = meta_schedule.space_generator.PostOrderApply(sch_rules=rules, postprocs=steps, mutator_probs={})
+    return meta_schedule.TuneContext(
+        mod=module, target=for_tvm, space_generator=generator, task_name="space", rand_state=1, num_threads=1
+    )
+
+
+def _schedules(returned: Any, given: Any) -> Sequence[Any]:
+    if returned is None:
+        return [given]
+    several = list(returned) if isinstance(returned, list | tuple) else [returned]
+    if not several or not all(isinstance(one, tvm.s_tir.Schedule) for one in several):
+        raise BadInput("space", "the schedule function returns no schedule.", "Return nothing, or the schedule.")
+    return several
+
+
+def _filled(module: Any, sketch: Sketch) -> list[Trace]:
+    """A trace of the sketch with sampled decisions, or nothing if it does not fit the module."""
+    for seed in range(1, 5):
+        try:
+            schedule = judged_schedule(module, json.loads(sketch.text), callees=named_callees(module), seed=seed)
+            return [trace_of(schedule)]
+        except TVM_ERRORS:
+            continue
+    return []

@@ -1,0 +1,97 @@
+"""Sketches for functions without a reduction that read along another axis than they write, such as a transpose.
+
+TVM's rules tile reductions only. A block without one gets one vectorised loop and nothing to decide. Where neighbouring
+results come from different rows of the input, each vector then touches as many cache lines as it has elements, and each
+line is fetched again for the next row of results. Tiles over both axes use a line whole before it leaves the first
+cache; a copy of the tile lets whole vectors go the long way. Where all is read as it is written, one fused vectorised
+loop is the best there is: TVM's postprocessor would fuse any tiles again.
+"""
+
+from typing import Any, Final
+
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule
+
+from tunefarm_search.features.access_pattern import AccessPattern, BufferAccess, access_pattern
+from tunefarm_search.tvm.errors import TVM_ERRORS
+
+_MAX_INNERMOST: Final = 64
+_LEVELS: Final = 3
+
+
+@derived_object
+class TiledMovement(meta_schedule.schedule_rule.PyScheduleRule):  # type: ignore[misc]
+    """Tiles over the axis that is contiguous where it is written and the one that is where it is read."""
+
+    def _initialize_with_tune_context(self, context: Any) -> None:
+        """Nothing of it is needed."""
+
+    def apply(self, sch: Any, block: Any) -> list[Any]:
+        """The schedule as it is and, where nothing in the function reduces and the block reads across, two more."""
+        pattern = None if _reduces(sch) else access_pattern(sch.mod, sch.get(block).name_hint)
+        crossing = None if pattern is None else crossing_read(pattern)
+        if pattern is None or crossing is None or len(sch.get_consumers(block)):
+            return [sch]
+        found = [sch]
+        for copies in (False, True):
+            try:
+                found.append(_tiled(sch.copy(), block, pattern, crossing, copies=copies))
+            except TVM_ERRORS:
+                continue
+        return found
+
+    def clone(self) -> Any:
+        """Another one."""
+        return TiledMovement()
+
+
+def written_axis(pattern: AccessPattern) -> int | None:
+    """The iterator along which a block without a reduction writes neighbours; None for any other block."""
+    if not all(pattern.spatial) or len(pattern.writes) != 1:
+        return None
+    return contiguous_iterator(pattern, pattern.writes[0])
+
+
+def crossing_read(pattern: AccessPattern) -> int | None:
+    """The number of the first read that takes neighbouring results from different rows; None where none does."""
+    written = written_axis(pattern)
+    for number, read in enumerate(pattern.reads):
+        crosses = written is not None and any(steps[written] for steps in read.strides[:-1])
+        if crosses and contiguous_iterator(pattern, read) not in (None, written):
+            return number
+    return None
+
+
+def contiguous_iterator(pattern: AccessPattern, access: BufferAccess) -> int | None:
+    """The iterator by whose steps neighbouring elements are touched; None where none of several iterations does so."""
+    last = access.strides[-1] if access.strides else ()
+    return next((n for n, step in enumerate(last) if step == 1.0 and pattern.extents[n] > 1), None)
+
+
+def _reduces(schedule: Any) -> bool:
+    root = schedule.get_sblock("root")
+    blocks = schedule.get_child_blocks(root)
+    return any(int(each.iter_type) != 0 for block in blocks for each in schedule.get(block).iter_vars)
+
+
+def _tiled(schedule: Any, block: Any, pattern: AccessPattern, crossing: int, *, copies: bool) -> Any:
+    """Three levels of both axes, the written one innermost; with ``copies``, of a copy of each innermost tile."""
+    copy = schedule.cache_read(block, crossing, "global") if copies else None
+    loops = schedule.get_loops(block)
+    axes = (contiguous_iterator(pattern, pattern.reads[crossing]), written_axis(pattern))
+    reads, writes = (_split(schedule, loops[axis]) for axis in axes)
+    others = [loop for number, loop in enumerate(loops) if number not in axes]
+    schedule.reorder(*others, *(tile[level] for level in range(_LEVELS) for tile in (reads, writes)))
+    if copy is not None:
+        schedule.compute_at(copy, writes[1], preserve_unit_loops=True)
+        *_, row, column = schedule.get_loops(copy)
+        schedule.unroll(row)
+        schedule.vectorize(column)
+    schedule.unroll(reads[-1])
+    schedule.vectorize(writes[-1])
+    return schedule
+
+
+def _split(schedule: Any, loop: Any) -> list[Any]:
+    factors = schedule.sample_perfect_tile(loop, n=_LEVELS, max_innermost_factor=_MAX_INNERMOST)
+    return list(schedule.split(loop, factors=factors))

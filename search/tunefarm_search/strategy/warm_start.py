@@ -1,0 +1,59 @@
+"""What is tried first: schedules by hand, and the best of similar workloads."""
+
+from collections.abc import Sequence
+
+from tunefarm_schemas.tuning.measurement import CandidateOrigin
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.space.decisions import SketchSpace
+from tunefarm_search.space.scheduling import Point
+from tunefarm_search.space.space import SearchSpace
+from tunefarm_search.strategy.candidate_selector import Picker, Wish
+from tunefarm_search.strategy.protocol import Proposal
+from tunefarm_search.tvm.trace import TraceSteps, steps_of
+
+MOST_NEAR_TRACES = 8
+
+
+def given_proposals(picker: Picker, traces: Sequence[Trace], origin: CandidateOrigin) -> list[Proposal]:
+    """The given traces as they are, as far as they fit."""
+    found = [picker.replay(trace, origin) for trace in traces]
+    return [proposal for proposal in found if proposal is not None]
+
+
+def near_proposals(space: SearchSpace, picker: Picker, traces: Sequence[Trace]) -> list[Proposal]:
+    """Traces of similar workloads, with their factors moved to the nearest that divide this one's extents."""
+    wishes = []
+    for trace in traces:
+        point = nearest_point(space, trace)
+        if point is not None:
+            wishes.append(Wish(point, CandidateOrigin.STORE))
+    return picker.pick(wishes, MOST_NEAR_TRACES)
+
+
+def nearest_point(space: SearchSpace, trace: Trace) -> Point | None:
+    """The point most like a trace of another workload, in the sketch with the same structure; None without one."""
+    try:
+        steps = steps_of(trace)
+    except ValueError:
+        return None
+    for sketch in space.sketches:
+        if _structure(sketch.steps) == _structure(steps) and _widths(sketch, steps):
+            return Point(sketch.number, tuple(sketch.nearest_row(steps.decisions).tolist()))
+    return None
+
+
+def _structure(steps: TraceSteps) -> tuple[tuple[str, tuple[object, ...], tuple[str, ...]], ...]:
+    """The instructions and how they feed each other, without names of blocks and numbers of the shape."""
+    return tuple(
+        (step.kind, tuple(name if isinstance(name, str) else None for name in step.inputs), step.outputs)
+        for step in steps.instructions
+    )
+
+
+def _widths(sketch: SketchSpace, steps: TraceSteps) -> bool:
+    """Whether every decision has as many factors as its column."""
+    for column in sketch.columns:
+        decision = steps.decisions.get(column.instruction)
+        if column.kind == "tile" and not (isinstance(decision, list) and len(decision) == column.table.shape[1]):
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""TVM as the search uses it: modules, targets, traces and databases."""

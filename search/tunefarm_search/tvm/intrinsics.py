@@ -1,0 +1,73 @@
+"""Tensor intrinsics, loaded only where something names them, and only for its architecture.
+
+TVM imports all of them, for every architecture, when the first ``TuneContext`` is made; that takes seconds. Here the
+package is entered into ``sys.modules`` empty, with its true search path, and single modules of it are imported.
+"""
+
+import importlib
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.s_tir.schedule import Trace as TvmTrace
+
+from tunefarm_schemas.tuning.target import Target
+
+PACKAGE = "tvm.s_tir.tensor_intrin"
+
+
+def leave_intrinsics_out() -> None:
+    """See to it that TVM imports none by itself. Does nothing the second time."""
+    if PACKAGE not in sys.modules:
+        package = types.ModuleType(PACKAGE)
+        package.__path__ = [str(Path(tvm.__file__).parent / "s_tir" / "tensor_intrin")]
+        sys.modules[PACKAGE] = package
+
+
+def load_intrinsics(kind: str, triple: str = "") -> None:
+    """Load the intrinsics for a target kind and LLVM triple (empty: this host's). Does nothing the second time."""
+    leave_intrinsics_out()
+    for name in modules_for(kind, triple):
+        importlib.import_module(f"{PACKAGE}.{name}")
+
+
+def load_intrinsics_for(target: Target) -> None:
+    """Load those that TVM's rules for the target may name."""
+    load_intrinsics(target.kind, triple_of(target))
+
+
+def triple_of(target: Target) -> str:
+    """LLVM's triple of a target; empty for this host's."""
+    return str(json.loads(target.canonical).get("mtriple", ""))
+
+
+def apply_steps(steps: Any, schedule: Any, kind: str = "llvm", triple: str = "") -> None:
+    """Apply a trace in JSON form to a TVM schedule, once the intrinsics it tensorizes with are loaded.
+
+    Raises whatever TVM raises for a trace that does not fit.
+    """
+    if _tensorizes(steps):
+        load_intrinsics(kind, triple)
+    TvmTrace.apply_json_to_schedule(steps, schedule)
+
+
+def _tensorizes(steps: Any) -> bool:
+    instructions = steps[0] if isinstance(steps, list) and steps else None
+    return isinstance(instructions, list) and any(
+        isinstance(step, list) and step[:1] == ["Tensorize"] for step in instructions
+    )
+
+
+def modules_for(kind: str, triple: str) -> tuple[str, ...]:
+    """Names of the intrinsic modules that schedules for this target may refer to."""
+    if kind != "llvm":
+        return (kind,) if kind in {"cuda", "rocm", "metal", "hexagon"} else ()
+    architecture = (triple or tvm.target.codegen.llvm_get_system_triple()).split("-")[0]
+    if architecture.startswith(("x86_64", "i386", "i686")):
+        return ("x86",)
+    if architecture.startswith(("aarch64", "arm")):
+        return ("arm_cpu",)
+    return ("riscv_cpu",) if architecture.startswith("riscv") else ()

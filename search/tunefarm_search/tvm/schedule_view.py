@@ -1,0 +1,46 @@
+"""A schedule for human eyes."""
+
+import difflib
+import json
+from dataclasses import dataclass
+
+import tvm
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
+from tunefarm_search.validation.judged_schedule import judged_schedule
+from tunefarm_search.validation.judgement import NotPermitted, named_callees
+
+
+@dataclass(frozen=True)
+class ScheduleView:
+    """One schedule in three forms, all text.
+
+    Attributes:
+        script: the scheduled function as TensorIR.
+        python: the trace as a Python function that applies it to a ``tvm.s_tir.Schedule``.
+        difference: unified diff from the unscheduled function to the scheduled one.
+    """
+
+    script: str
+    python: str
+    difference: str
+
+
+def schedule_view(module_json: str, trace: Trace) -> ScheduleView:
+    """Replay a trace on its workload and show the result.
+
+    Raises:
+        BadInput: if the trace does not fit the workload.
+    """
+    module = tvm.ir.load_json(module_json)
+    try:
+        schedule = judged_schedule(module, json.loads(trace.text), callees=named_callees(module))
+    except NotPermitted as refused:
+        raise BadInput("trace", f"it {refused}.", "Retract the record: tunefarm records retract") from refused
+    except TVM_ERRORS as error:
+        raise BadInput("trace", f"does not fit the workload: {last_line(error)}.", "Check the record.") from error
+    before, after = str(module.script()), str(schedule.mod.script())
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "original", "scheduled", lineterm="", n=3)
+    return ScheduleView(after, str(schedule.trace), "\n".join(lines) + "\n")

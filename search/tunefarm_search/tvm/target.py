@@ -1,0 +1,159 @@
+"""From what a user writes to a target in canonical form."""
+
+import difflib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.farm.processor import architecture_named
+from tunefarm_schemas.frozen import canonical_json
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_search.tvm.target_attributes import require_permitted_target
+from tunefarm_search.tvm.trace import plain
+
+CPU_KINDS = frozenset({"llvm", "c"})
+WITHOUT_EFFECT_ON_CODE = frozenset({"tag", "model", "device", "from_device", "target_device_type"})
+INSTRUCTION_SETS = (
+    *("sse", "ssse", "avx", "amx", "fma", "f16c", "bmi", "lzcnt", "popcnt", "movbe", "gfni", "sha", "vaes", "xop"),
+    *("vpclmulqdq", "neon", "sve", "sme", "dotprod", "i8mm", "bf16", "fullfp16"),
+)
+
+
+@dataclass(frozen=True)
+class CanonicalTarget:
+    """A target and, for the user, what was filled in."""
+
+    target: Target
+    notes: tuple[str, ...]
+
+
+def canonical_target(
+    given: str | Mapping[str, object], default_num_cores: int | None = None, *, tuned: bool = False
+) -> CanonicalTarget:
+    """Bring a target into canonical form.
+
+    Args:
+        given: JSON text of an object, the object itself, or the name of a tag or kind that TVM knows.
+        tuned: whether its kind has to be one that a service tunes for.
+        default_num_cores: threads for a CPU target that names none; None takes the CPUs this process may use.
+
+    Raises:
+        BadInput: for a kind, attribute or processor that TVM or LLVM does not know, or that may not come from outside.
+    """
+    built = _built(given)
+    attributes = _attributes(built)
+    require_permitted_target(attributes, tuned=tuned)
+    kind = str(attributes["kind"])
+    notes: list[str] = []
+    if kind == "llvm":
+        attributes.setdefault("mtriple", str(tvm.target.codegen.llvm_get_system_triple()))
+        _check_processor(attributes)
+        if "mcpu" not in attributes:
+            notes.append("mcpu is not set: code is generated for any processor of this architecture")
+    cores = 0
+    if kind in CPU_KINDS:
+        cores = _fill_cores(attributes, default_num_cores, notes)
+    return CanonicalTarget(Target(canonical=canonical_json(attributes), kind=kind, num_cores=cores), tuple(notes))
+
+
+def tvm_target(target: Target) -> Any:
+    """TVM's object for a canonical target."""
+    return tvm.target.Target(json.loads(target.canonical))
+
+
+def host_target(num_cores: int | None = None) -> Target:
+    """The CPU this process runs on, as a canonical target."""
+    given = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu())}
+    return canonical_target(given, num_cores).target
+
+
+def reason_it_cannot_run_here(target: Target) -> str | None:
+    """Why code for this target cannot run on this host, or None if nothing speaks against it."""
+    attributes = json.loads(target.canonical)
+    if target.kind == "c":
+        return "candidates are built and run here, and targets of the kind c give the text of a program"
+    if target.kind != "llvm":
+        if tvm.runtime.device(target.kind, 0).exist:
+            return None
+        return f"this host has no device of the kind {target.kind}"
+    machine, architecture = platform.machine(), str(attributes["mtriple"]).split("-")[0]
+    if architecture_named(machine) != architecture_named(architecture):
+        return f"the target is for {architecture} and this host is {machine}"
+    missing = sorted(_instruction_sets(tvm_target(target)) - _instruction_sets(tvm_target(host_target(1))))
+    return f"this host's processor lacks {', '.join(missing[:6])}" if missing else None
+
+
+def _built(given: str | Mapping[str, object]) -> Any:
+    value: object = given
+    if isinstance(given, str) and given.lstrip().startswith("{"):
+        try:
+            value = json.loads(given)
+        except json.JSONDecodeError as error:
+            raise BadInput("target", f"is not valid JSON: {error}.", 'Write, say, {"kind": "llvm"}.') from error
+    try:
+        return tvm.target.Target(value if isinstance(value, str) else dict(value))  # type: ignore[call-overload]
+    except (ValueError, TypeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0].split(" Target creation")[0]
+        raise BadInput("target", f"TVM refuses it: {reason}", "Correct or remove what it names.") from error
+
+
+def _attributes(built: Any) -> dict[str, Any]:
+    """What TVM exports, without what it derives again by itself and what has no influence on the code."""
+    exported: dict[str, Any] = plain(built.export())
+    kept = {k: v for k, v in exported.items() if k not in WITHOUT_EFFECT_ON_CODE and not k.startswith("feature.")}
+    if isinstance(kept.get("host"), dict):
+        kept["host"] = {k: v for k, v in kept["host"].items() if k not in WITHOUT_EFFECT_ON_CODE}
+    if "mattr" in kept:
+        kept["mattr"] = sorted(kept["mattr"])
+    without_keys = {k: v for k, v in kept.items() if k != "keys"}
+    derived = plain(tvm.target.Target(without_keys).export()).get("keys")
+    return without_keys if sorted(derived or []) == sorted(kept.get("keys") or []) else kept
+
+
+def _check_processor(attributes: Mapping[str, Any]) -> None:
+    triple = str(attributes["mtriple"])
+    if triple.split("-")[0] not in {str(name) for name in tvm.target.codegen.llvm_get_targets()} | {"arm64", "i686"}:
+        raise BadInput("target", f"LLVM has no architecture for mtriple {triple!r}.", "Write, say, aarch64-linux-gnu.")
+    processor = attributes.get("mcpu")
+    if processor is None:
+        return
+    known = [str(name) for name in tvm.target.codegen.llvm_get_cpu_archlist(_only_triple(triple))]
+    if processor not in known:
+        like = ", ".join(sorted(known, key=lambda name: _difference(name, str(processor)))[:5])
+        raise BadInput("target", f"mcpu {processor!r} is unknown to LLVM for {triple}.", f"Did you mean {like}?")
+
+
+def _only_triple(triple: str) -> Any:
+    return tvm.target.Target({"kind": "llvm", "mtriple": triple, "num-cores": 1})
+
+
+def _difference(known: str, asked: str) -> float:
+    return -difflib.SequenceMatcher(None, known, asked.lower()).ratio()
+
+
+def _fill_cores(attributes: dict[str, Any], default_num_cores: int | None, notes: list[str]) -> int:
+    if "num-cores" not in attributes:
+        cores = default_num_cores if default_num_cores is not None else usable_cores()
+        attributes["num-cores"] = cores
+        notes.append(f"num-cores is not set: {cores} is taken")
+    cores = int(attributes["num-cores"])
+    if cores < 1:
+        raise BadInput("target", f"num-cores is {cores}.", "Give the number of threads a kernel may use, 1 or more.")
+    return cores
+
+
+def usable_cores() -> int:
+    """How many CPUs this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _instruction_sets(target: Any) -> set[str]:
+    """Features of the processor that are instructions; the others only describe how it likes its code."""
+    features = {str(name) for name in tvm.target.codegen.llvm_get_cpu_features(target)}
+    return {name for name in features if name.startswith(INSTRUCTION_SETS)}

@@ -1,0 +1,1 @@
+"""Modules and traces from outside, held against the allow-lists."""

@@ -1,0 +1,127 @@
+"""Modules and traces that came from elsewhere: read with suspicion, and refused with a reason.
+
+What is read here may crash TVM all the same: call it in a confined child that may die.
+"""
+
+import json
+from collections.abc import Collection
+from typing import Any, Final
+
+import tvm
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.trace import Sketch, Trace
+from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
+from tunefarm_search.tvm.trace import steps_of, trace_of
+from tunefarm_search.tvm.workload import workload_of
+from tunefarm_search.validation.judged_schedule import judged_schedule
+from tunefarm_search.validation.judgement import NotPermitted, foreign_node, require_permitted
+from tunefarm_search.validation.memory_bounds import refuse_strays
+
+JSON_FIX: Final = "Send the text that tvm.ir.save_json(module) gives."
+CALLEE_FIX: Final = (
+    "Write it with TIR's own arithmetic and TVM's own annotations. An operator allows functions with TUNEFARM_CALLEES."
+)
+TRACE_FIX: Final = "Send the JSON of a trace of this very function: Trace.as_json()."
+ATTEMPTS_OF_A_SKETCH: Final = 4
+
+
+def foreign_module(module_json: str) -> Any:
+    """The IRModule that a text stands for. TVMScript is not read: that would be running it.
+
+    Raises:
+        BadInput: it is no module that TVM can load, or holds what no module of functions consists of.
+    """
+    if not module_json.lstrip().startswith("{"):
+        raise BadInput(
+            "module",
+            "it is not TVM JSON; if it is TVMScript, it is never read here, because reading it means running it.",
+            "Convert it where you trust it: tvm.ir.save_json(module), or let the tunefarm client do it.",
+        )
+    try:
+        foreign = foreign_node(module_json)
+    except (ValueError, RecursionError) as error:
+        raise BadInput("module", f"{last_line(error)}.", JSON_FIX) from error
+    if foreign is not None:
+        raise BadInput("module", f"it holds a node of the type {foreign[:100]!r}.", "Send TIR functions only.")
+    try:
+        return tvm.ir.load_json(module_json)
+    except TVM_ERRORS as error:
+        raise BadInput("module", f"TVM cannot load it: {last_line(error)}", JSON_FIX) from error
+
+
+def foreign_workload(module: Any, function: str | None, name: str | None, callees: Collection[str] = ()) -> Workload:
+    """One function of a foreign module, normalised. It may call functions outside of it named in ``callees``.
+
+    Raises:
+        BadInput: it cannot be tuned, calls what is not allowed, or certainly leaves one of its tensors.
+    """
+    try:
+        found = workload_of(module, function, name=name)
+        loaded = tvm.ir.load_json(found.module_json)
+        require_permitted_module(loaded, callees)
+        refuse_strays(loaded, "module")
+    except TVM_ERRORS as error:  # TVM loads nodes whose parts are missing or of another kind
+        raise BadInput("module", f"TVM cannot make sense of it: {last_line(error)}", JSON_FIX) from error
+    return found
+
+
+def foreign_trace(workload: Workload, text: str, callees: Collection[str] = ()) -> Trace:
+    """A trace with its decisions, proven to apply to the workload, which may call ``callees``.
+
+    Raises:
+        BadInput: it does not, or brings in what is not allowed.
+    """
+    return trace_of(_applied(workload, text, "seed_traces", callees))
+
+
+def foreign_sketch(workload: Workload, text: str, callees: Collection[str] = ()) -> Sketch:
+    """A sketch, proven to apply with decisions that were drawn at random. A draw may fail where others do not.
+
+    The workload may call ``callees``.
+
+    Raises:
+        BadInput: it does not apply, or brings in what is not allowed.
+    """
+    try:
+        sketch = steps_of(Sketch(text=text)).sketch
+    except (ValueError, RecursionError) as error:
+        raise BadInput("space", f"it is not a trace: {last_line(error)}.", TRACE_FIX) from error
+    for attempts_left in reversed(range(ATTEMPTS_OF_A_SKETCH)):
+        try:
+            _applied(workload, sketch.text, "space", callees)
+        except BadInput:
+            if attempts_left == 0:
+                raise
+        else:
+            break
+    return sketch
+
+
+def require_permitted_module(module: Any, callees: Collection[str] = (), field: str = "module") -> None:
+    """Refuse a module that holds more than one TIR function that computes. It may call ``callees``.
+
+    Raises:
+        BadInput: it holds something else.
+    """
+    try:
+        require_permitted(module, callees)
+    except NotPermitted as refused:
+        raise BadInput(field, f"it {refused}.", CALLEE_FIX) from refused
+
+
+def _applied(workload: Workload, text: str, field: str, callees: Collection[str]) -> Any:
+    try:
+        steps = json.loads(text)
+        steps_of(Trace(text=text))
+    except (ValueError, RecursionError) as error:
+        raise BadInput(field, f"it is not a trace: {last_line(error)}.", TRACE_FIX) from error
+    try:
+        schedule = judged_schedule(tvm.ir.load_json(workload.module_json), steps, callees=callees)
+    except NotPermitted as refused:
+        raise BadInput(field, f"it {refused}.", CALLEE_FIX) from refused
+    except TVM_ERRORS as error:
+        raise BadInput(field, f"a trace does not apply: {last_line(error)}", TRACE_FIX) from error
+    refuse_strays(schedule.mod, field)
+    return schedule

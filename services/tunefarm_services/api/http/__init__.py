@@ -1,0 +1,1 @@
+"""Requests and answers on the wire, before and after any route."""

@@ -1,0 +1,1 @@
+"""Modules, traces and targets in requests, read in a confined child."""

@@ -1,0 +1,99 @@
+"""Places for slow work that tenants take in turn, so that one with a long queue does not delay the others."""
+
+import asyncio
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+
+from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind, unavailable
+
+T = TypeVar("T")
+
+RETRY_AFTER_S: Final = 2
+
+
+class FairTurns:
+    """``at_once`` places. A place that becomes free goes to the tenant that has waited longest for its turn.
+
+    A tenant has all places but one at most, however idle the others are: work takes seconds and cannot be interrupted,
+    so a place that is lent would not be back in time for the next tenant's first request.
+    """
+
+    def __init__(self, at_once: int, waiting: int, waiting_per_tenant: int) -> None:
+        self._free = at_once
+        self._per_tenant = max(1, at_once - 1)
+        self._most_waiting = waiting
+        self._most_of_tenant = waiting_per_tenant
+        self._lock = threading.Lock()
+        self._running: Counter[str] = Counter()
+        self._waiting: dict[str, deque[Future[None]]] = {}
+        self._limiter = CapacityLimiter(at_once)
+
+    async def run(self, tenant: str, work: Callable[[], T]) -> T:
+        """Run ``work`` in a thread when it is the tenant's turn.
+
+        Raises:
+            ApiProblem: too many requests of the tenant wait (429), or too many of all (503).
+        """
+        turn = self._queued(tenant)
+        try:
+            await asyncio.wrap_future(turn)
+        except asyncio.CancelledError:
+            self._give_up(tenant, turn)
+            raise
+        try:
+            return await to_thread.run_sync(work, limiter=self._limiter)
+        finally:
+            with self._lock:
+                self._end(tenant)
+
+    def _queued(self, tenant: str) -> Future[None]:
+        with self._lock:
+            mine = self._waiting.get(tenant, ())
+            if len(mine) >= self._most_of_tenant:
+                detail = f"{len(mine)} requests of the tenant wait to be read, which is the most that may."
+                raise ApiProblem(ProblemKind.RATE_LIMITED, detail, headers={"Retry-After": str(RETRY_AFTER_S)})
+            if sum(map(len, self._waiting.values())) >= self._most_waiting:
+                raise unavailable("Too many modules are waiting to be read.", RETRY_AFTER_S)
+            turn: Future[None] = Future()
+            self._waiting.setdefault(tenant, deque()).append(turn)
+            self._start_those_due()
+            return turn
+
+    def _give_up(self, tenant: str, turn: Future[None]) -> None:
+        """The caller left: hand on the place, or leave the queue."""
+        with self._lock:
+            if turn.done() and not turn.cancelled():
+                self._end(tenant)
+                return
+            queue = self._waiting.get(tenant)
+            if queue is not None and turn in queue:
+                queue.remove(turn)
+                if not queue:
+                    del self._waiting[tenant]
+
+    def _end(self, tenant: str) -> None:
+        self._free += 1
+        self._running[tenant] -= 1
+        if self._running[tenant] == 0:
+            del self._running[tenant]
+        self._start_those_due()
+
+    def _start_those_due(self) -> None:
+        while self._free:
+            tenant = next((each for each in self._waiting if self._running[each] < self._per_tenant), None)
+            if tenant is None:
+                return
+            # Popped and set again, the tenant stands behind all others that wait.
+            queue = self._waiting.pop(tenant)
+            turn = queue.popleft()
+            if queue:
+                self._waiting[tenant] = queue
+            if turn.set_running_or_notify_cancel():
+                self._free -= 1
+                self._running[tenant] += 1
+                turn.set_result(None)

@@ -1,0 +1,145 @@
+"""The intake child: the one place of the API where TVM reads what came from outside.
+
+It runs confined, with limits on time and memory, in a process that is made for one question and may die over it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.channel.question import answer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_search.tvm.database import export_database
+from tunefarm_search.tvm.host_cores import usable_physical_cores
+from tunefarm_search.tvm.target import CanonicalTarget, canonical_target, host_target
+from tunefarm_search.tvm.workload import functions_of, untuned_functions
+from tunefarm_search.validation.foreign_input import (
+    foreign_module,
+    foreign_sketch,
+    foreign_trace,
+    foreign_workload,
+)
+from tunefarm_services.api.intake.intake_messages import (
+    SHARED,
+    DatabaseEntries,
+    DatabaseText,
+    ModuleAnswer,
+    ModuleQuestion,
+    ModuleText,
+    TargetAnswer,
+    TargetText,
+    UnderstoodWorkload,
+)
+from tunefarm_services.api.intake.target_presets import PRESETS
+from tunefarm_services.same_workload import SameQuestion, compared
+
+MOST_NAMED, LONGEST_NAME = 64, 200
+"""Functions that are not tuned are named up to here: the names become part of the job."""
+
+
+def read(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
+    """Entry of a child: a ``ModuleQuestion`` in, a ``ModuleAnswer`` or a refusal out."""
+    answer(channel, lambda: understand(ModuleQuestion.model_validate_json(payload)))
+
+
+def target(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
+    """Entry of a child: a ``TargetText`` in, a ``TargetAnswer`` or a refusal out."""
+    answer(channel, lambda: understand_target(TargetText.model_validate_json(payload)))
+
+
+def write_database(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
+    """Entry of a child: ``DatabaseEntries`` in, a ``DatabaseText`` out."""
+    answer(channel, lambda: _database_text(DatabaseEntries.model_validate_json(payload)))
+
+
+def same(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
+    """Entry of a child: a ``SameQuestion`` in, a ``SameAnswer`` out."""
+    answer(channel, lambda: compared(SameQuestion.model_validate_json(payload)))
+
+
+def understand(question: ModuleQuestion) -> ModuleAnswer:
+    """Everything of a request that takes TVM to understand.
+
+    Raises:
+        BadInput: any part of it cannot be used.
+    """
+    chosen = understand_target(question.target) if isinstance(question.target, TargetText) else None
+    known = question.target if isinstance(question.target, Target) else None
+    callees = question.callees
+    workloads: list[UnderstoodWorkload] = []
+    untuned: list[str] = []
+    for text in question.modules:
+        module = foreign_module(text.module_json)
+        workloads += _workloads(module, text, callees)
+        untuned += [name[:LONGEST_NAME] for name in untuned_functions(module)[: MOST_NAMED - len(untuned)]]
+    only = _only(workloads, question)
+    return ModuleAnswer(
+        workloads=tuple(workloads),
+        target=chosen.target if chosen is not None else known,
+        sketches=tuple(foreign_sketch(only, text, callees) for text in question.sketches) if only else (),
+        seed_traces=tuple(foreign_trace(only, text, callees) for text in question.seed_traces) if only else (),
+        notes=() if chosen is None else chosen.notes,
+        untuned_functions=tuple(untuned),
+    )
+
+
+def understand_target(question: TargetText) -> TargetAnswer:
+    """The canonical target that a text names.
+
+    Raises:
+        BadInput: TVM does not know it, or it is none that may be asked for.
+    """
+    name, _, threads = question.text.strip().partition(":")
+    cores = question.host_cores or usable_physical_cores()
+    if name == "host":
+        if threads and not (threads.isascii() and threads.isdigit() and 0 < int(threads) <= 1024):
+            raise BadInput("target", f"{threads[:20]!r} is not a number of threads.", "Write, say, host:2.")
+        wanted = int(threads) if threads else cores
+        note = f"target: {wanted} {SHARED} this host's {cores} cores; times say little about {wanted} cores"
+        return TargetAnswer(target=host_target(wanted), notes=(note,) if wanted > cores else ())
+    found = _found_target(question.text, cores)
+    return TargetAnswer(target=found.target, notes=found.notes)
+
+
+def _found_target(text: str, cores: int) -> CanonicalTarget:
+    try:
+        return canonical_target(text, cores, tuned=True)
+    except BadInput as refused:
+        if text.lstrip().startswith("{"):
+            raise
+        problem = f"{text[:80]!r} is no preset. {refused.problem}"
+        presets = ", ".join(preset.name for preset in PRESETS)
+        fix = f"Name one of {presets}, or a tag of TVM's, or write its target as JSON."
+        raise BadInput(refused.field, problem, fix) from refused
+
+
+def _workloads(module: Any, text: ModuleText, callees: Sequence[str]) -> list[UnderstoodWorkload]:
+    functions = functions_of(module)
+    names: Sequence[str | None] = [text.function]
+    if text.all_functions:
+        names = sorted(functions)
+    elif text.function is None and len(functions) > 1:
+        fix = f"Choose one as function, or set all_functions: {', '.join(sorted(functions))}."
+        raise BadInput("function", f"the module has {len(functions)} functions.", fix)
+    name = None if text.all_functions else text.name
+    found = [foreign_workload(module, each, name, callees) for each in names]
+    return [UnderstoodWorkload(workload=workload, weight=text.weight) for workload in found]
+
+
+def _only(workloads: Sequence[UnderstoodWorkload], question: ModuleQuestion) -> Workload | None:
+    if not question.sketches and not question.seed_traces:
+        return None
+    if len(workloads) > 1:
+        field = "space" if question.sketches else "seed_traces"
+        fix = "Make a job of its own for each function that has schedules."
+        raise BadInput(field, "a schedule fits one function, and several are tuned.", fix)
+    return workloads[0].workload
+
+
+def _database_text(entries: DatabaseEntries) -> DatabaseText:
+    database = export_database(
+        (workload, target, entry.trace, [entry.latency_s]) for entry, workload, target in entries.whole()
+    )
+    return DatabaseText(workloads=database.workloads, records=database.records)

@@ -1,0 +1,200 @@
+"""What pydantic finds wrong with a request, in words for the person who sent it."""
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, get_args
+
+from pydantic import BaseModel
+
+from tunefarm_services.api.problems.problem import FieldProblem
+
+MOST_ERRORS: Final = 20
+_SHOWN_CHARACTERS: Final = 40
+_MOST_NAMES: Final = 30
+
+_SHOULD: Final = re.compile(r"(?:[A-Z]\w*) should ([^,]*)(, .*)?", re.DOTALL)
+_QUOTED: Final = re.compile(r"'([^']*)'")
+_RULES: Final[Mapping[str, str]] = {
+    "bool_parsing": "be true or false",
+    "bool_type": "be true or false",
+    "dict_type": "be an object",
+    "finite_number": "be a finite number",
+    "float_parsing": "be a number",
+    "float_type": "be a number",
+    "int_from_float": "be a whole number",
+    "int_parsing": "be a whole number",
+    "int_parsing_size": "be a whole number of fewer digits",
+    "int_type": "be a whole number",
+    "list_type": "be a list",
+    "model_attributes_type": "be an object",
+    "model_type": "be an object",
+    "string_type": "be text",
+    "tuple_type": "be a list",
+}
+_PATTERNS: Final[Mapping[str, str]] = {
+    r"^[A-Za-z0-9._@+=-]+$": "have only letters, digits and the characters . _ @ + = -",
+    r"^[^\x00]*$": "be without the character U+0000",
+    r"^[^\x00]+$": "have a character or more, and not U+0000",
+    r"^-?[0-9]+$": "be a whole number",
+    "^[0-9a-f]{64}$": "be a SHA-256 digest of 64 hexadecimal digits in lower case",
+}
+
+
+class FieldError(ValueError):
+    """Raised by validators of a whole body: what is wrong with one of its fields, then the fix in a second sentence."""
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__(text)
+        self.field = field
+
+
+def field_problems(
+    errors: Sequence[Mapping[str, Any]], body: object = None, model: object = None
+) -> tuple[FieldProblem, ...]:
+    """The errors of pydantic as problems of fields, unknown fields first: a misspelt one leaves another missing.
+
+    Args:
+        errors: as FastAPI tells them, each place beginning with where the value stood, such as ``query``.
+        body: the body as it was sent, so that fields are named as the sender wrote them.
+        model: the type of the body, so that the fields that are known can be named.
+    """
+    ordered = sorted(errors, key=lambda error: error["type"] != "extra_forbidden")
+    found: dict[str, FieldProblem] = {}
+    for error in ordered[: MOST_ERRORS * 2]:
+        problem = _field_problem(error, body, model)
+        known = found.get(problem.field)
+        if known is None:
+            found[problem.field] = problem
+        elif known.fix and problem.fix and problem.fix not in known.fix:
+            # Each type that a value may have complains by itself.
+            found[problem.field] = known.model_copy(update={"fix": f"{known.fix[:-1]}. Or: {problem.fix}"})
+    return tuple(found.values())[:MOST_ERRORS]
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """``Did you mean ...?`` with the nearest of the known names; empty where none is near."""
+    close = difflib.get_close_matches(name[:200], list(known), n=1)
+    return f"Did you mean {close[0]}?" if close else ""
+
+
+def among(name: str, known: Iterable[str], what: str) -> str:
+    """The nearest of the known names, or else all of them, as a fix. ``what`` they are, such as ``fields``."""
+    names = sorted(known)
+    listed = ", ".join(names[:_MOST_NAMES]) or "none"
+    return near(name, names) or f"The {what} here: {listed}."
+
+
+def _field_problem(error: Mapping[str, Any], body: object, model: object) -> FieldProblem:
+    place, *steps = error["loc"]
+    if place == "body":
+        is_single = isinstance(body, dict) and "modules" not in body
+        if is_single and steps[:2] == ["modules", 0]:
+            steps = steps[2:]  # its fields may stand at the top
+        names = _written(steps, body, is_missing=error["type"] == "missing")
+    else:
+        names = [str(step) for step in steps if isinstance(step, str)][:1]
+    cause = (error.get("ctx") or {}).get("error")
+    if isinstance(cause, FieldError):
+        names = [*names, cause.field]
+    problem, fix = _words(error, names, model if place == "body" else None)
+    field = ".".join(names) or str(place)
+    return FieldProblem(field=_encodable(field)[:200], problem=_encodable(problem), fix=_encodable(fix))
+
+
+def _written(steps: Sequence[int | str], body: object, *, is_missing: bool) -> list[str]:
+    """The steps that the sender wrote, without those by which pydantic tells apart the types that a value may have."""
+    names: list[str] = []
+    value = body
+    for number, step in enumerate(steps):
+        is_member = isinstance(value, dict) and step in value
+        is_element = isinstance(value, list) and isinstance(step, int) and step < len(value)
+        if is_member or is_element:
+            value = value[step]  # type: ignore[index]
+        elif not (is_missing and number == len(steps) - 1):
+            continue
+        names.append(str(step))
+    return names
+
+
+def _words(error: Mapping[str, Any], names: Sequence[str], model: object) -> tuple[str, str]:
+    """What is wrong, and what to do about it: a sentence each."""
+    kind, context = error["type"], error.get("ctx") or {}
+    match kind:
+        case "missing" if not names:
+            return "It is missing.", "Send a JSON object, with Content-Type: application/json."
+        case "missing":
+            return "It is missing.", f"Add {names[-1]}."
+        case "extra_forbidden":
+            return "There is no such field.", among(names[-1] if names else "", _fields_beside(model, names), "fields")
+        case "value_error":
+            problem, stop, fix = str(context["error"]).partition(". ")
+            return _sentence(problem), _sentence(fix if stop else "Change it, as the document at /openapi.json says")
+        case "literal_error" | "enum":
+            allowed = str(context["expected"])
+            given = error["input"] if isinstance(error["input"], str) else ""
+            fix = f"{near(given, _QUOTED.findall(allowed))} It should be {allowed}."
+            return f"{_shown(error['input'])} is not accepted.", fix.strip()
+        case "string_pattern_mismatch":
+            rule = _PATTERNS.get(context["pattern"], f"match the pattern {context['pattern']}")
+            return f"{_shown(error['input'])} is not accepted.", f"It should {rule}."
+    should = _SHOULD.fullmatch(error["msg"])
+    rule = _RULES.get(kind) or (should[1] if should else "")
+    if rule:
+        return f"{_shown(error['input'])} is not accepted.", f"It should {rule}."
+    return _sentence(error["msg"]), "Change it, as the document at /openapi.json says."
+
+
+def _fields_beside(model: object, names: Sequence[str]) -> set[str]:
+    """Names of all fields that may stand where ``names`` lead, their last one replaced."""
+    types = [model]
+    for name in names[:-1]:
+        types = [inner for each in types for inner in _inside(each, name)]
+    return {field for each in types for kind in _models(each) for field in _field_names(kind)}
+
+
+@cache
+def _field_names(model: type[BaseModel]) -> frozenset[str]:
+    """Fields of a model, with those that it takes besides."""
+    return frozenset({*model.model_fields, *model.model_json_schema()["properties"]})
+
+
+def _inside(annotation: object, name: str) -> list[object]:
+    """Types of what a value of some type holds under a name or a number."""
+    if name.isdigit():
+        return [annotation]  # the models of a list are those of its items
+    return [model.model_fields[name].annotation for model in _models(annotation) if name in model.model_fields]
+
+
+def _models(annotation: object) -> list[type[BaseModel]]:
+    """Models that a type is made of: itself, or members of its unions and lists."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models(inner)]
+
+
+def _shown(value: object) -> str:
+    """A value as JSON, as far as a person looks at it."""
+    match value:
+        case dict():
+            return "An object"
+        case list() | tuple():
+            return "A list"
+        case str():
+            return json.dumps(value[:_SHOWN_CHARACTERS]) + ("..." if len(value) > _SHOWN_CHARACTERS else "")
+        case int() if not isinstance(value, bool) and value.bit_length() > 64:
+            return "The number"
+    return json.dumps(value, default=lambda _: "the value")
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    ended = text if text.endswith((".", "?")) else f"{text}."
+    return ended[:1].upper() + ended[1:]
+
+
+def _encodable(text: str) -> str:
+    """``text`` without halves of surrogate pairs, which JSON can carry and UTF-8 cannot."""
+    return text.encode("utf-8", "backslashreplace").decode()

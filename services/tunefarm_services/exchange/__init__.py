@@ -1,0 +1,1 @@
+"""TVM's JSON database in and out of the store."""

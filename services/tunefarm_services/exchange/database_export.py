@@ -1,0 +1,32 @@
+"""Which records TVM's JSON database can hold, and what an export says of those that it leaves out."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.record import RecordStatus, TuningRecord
+
+PACKED: Final = (
+    "packed: TVM's database has no place for the function that packs their weights. TVM would pack them in every call, "
+    "and the times would not hold. Take the library home instead: tunefarm artifact build RECORD --output DIR"
+)
+CLAIMED: Final = "claimed: nobody measured them here. Name those that are to be exported."
+FIX: Final = "Export records of the stable ABI."
+
+
+class LeftOut(Frozen):
+    """How many records an export left out for one reason."""
+
+    records: int
+    reason: str
+
+
+def holds(record: TuningRecord) -> bool:
+    """Whether TVM's database can describe the record."""
+    return record.key.abi == "stable"
+
+
+def left_out(records: Iterable[TuningRecord]) -> tuple[LeftOut, ...]:
+    """What is said of ``records``, none of which was exported and none of which is retracted."""
+    reasons = [CLAIMED if record.status is RecordStatus.CLAIMED else PACKED for record in records]
+    return tuple(LeftOut(records=reasons.count(each), reason=each) for each in dict.fromkeys(reasons))

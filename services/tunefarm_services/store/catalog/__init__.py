@@ -1,0 +1,1 @@
+"""Workloads, targets, devices, lanes and uploads."""

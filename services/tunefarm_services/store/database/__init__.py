@@ -1,0 +1,1 @@
+"""One SQL database: connections, transactions, schema."""

@@ -1,0 +1,1 @@
+"""Jobs with their queue, leases and events."""

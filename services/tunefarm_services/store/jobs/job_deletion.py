@@ -1,0 +1,84 @@
+"""Forgetting a job without forgetting what others stand on."""
+
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, delete, exists, select
+
+from tunefarm_services.store.blob_store import StoredBlob
+from tunefarm_services.store.database.retried import retried
+from tunefarm_services.store.jobs.fence import IS_FREE
+from tunefarm_services.store.store_error import JobBusy, NotFound
+from tunefarm_services.store.tables import (
+    ArtifactTable,
+    EventTable,
+    ExplorationTable,
+    JobTable,
+    RecordTable,
+    TaskTable,
+    TrialTable,
+    WorkloadTable,
+)
+from tunefarm_services.store.upkeep.garbage import Garbage
+
+_IS_FREE: Final = (
+    select(IS_FREE)
+    .where(JobTable.tenant == bindparam("tenant"), JobTable.job_id == bindparam("job_id"))
+    .with_for_update()
+)
+
+
+class JobDeletion(Garbage):
+    """Deleting jobs."""
+
+    def delete_job(self, tenant: str, job_id: str) -> None:
+        """Remove a job, its events, and the modules that nothing else needs.
+
+        Trials, records and artifacts stay, and so does every module that they or another job stand on. Raises
+        NotFound, and JobBusy while someone works on the job.
+        """
+        forgotten = self._delete_job_rows(tenant, job_id)
+        # After the commit: a row must never outlive its blob.
+        if forgotten:
+            self._remove_unreferenced([StoredBlob(workload_id, 0) for workload_id in forgotten])
+
+    @retried
+    def _delete_job_rows(self, tenant: str, job_id: str) -> list[str]:
+        with self._database.writing() as connection:
+            values = {"tenant": tenant, "job_id": job_id, "now_s": self._database.now_s(connection)}
+            is_free = connection.execute(_IS_FREE, values).scalar()
+            if is_free is None:
+                raise NotFound("job", job_id)
+            if not is_free:
+                raise JobBusy(job_id)
+            return _delete(connection, tenant, job_id)
+
+
+def _delete(connection: Connection, tenant: str, job_id: str) -> list[str]:
+    of_job = select(TaskTable.workload_id).where(TaskTable.tenant == tenant, TaskTable.job_id == job_id)
+    workload_ids = sorted(set(connection.execute(of_job).scalars()))
+    connection.execute(delete(EventTable).where(EventTable.tenant == tenant, EventTable.job_id == job_id))
+    connection.execute(delete(JobTable).where(JobTable.tenant == tenant, JobTable.job_id == job_id))
+    return [workload_id for workload_id in workload_ids if _forget_workload(connection, tenant, workload_id)]
+
+
+def _forget_workload(connection: Connection, tenant: str, workload_id: str) -> bool:
+    """Remove a workload on which nothing stands any more, with its explorations in which nothing was tried."""
+    for table in (TaskTable, RecordTable, ArtifactTable):
+        stands = exists().where(table.tenant == tenant, table.workload_id == workload_id)
+        if connection.execute(select(stands)).scalar_one():
+            return False
+    untried = delete(ExplorationTable).where(
+        ExplorationTable.tenant == tenant,
+        ExplorationTable.workload_id == workload_id,
+        ~exists().where(
+            TrialTable.tenant == ExplorationTable.tenant,
+            TrialTable.exploration_id == ExplorationTable.exploration_id,
+        ),
+    )
+    tried = exists().where(ExplorationTable.tenant == tenant, ExplorationTable.workload_id == workload_id)
+    connection.execute(untried)
+    if connection.execute(select(tried)).scalar_one():
+        return False
+    of_workload = delete(WorkloadTable).where(WorkloadTable.tenant == tenant, WorkloadTable.workload_id == workload_id)
+    connection.execute(of_workload)
+    return True

@@ -1,0 +1,1 @@
+"""Tuning records and artifacts."""

@@ -1,0 +1,1 @@
+"""Tokens, usage and idempotency keys of tenants."""

@@ -1,0 +1,1 @@
+"""Explorations, trials and their measurements."""

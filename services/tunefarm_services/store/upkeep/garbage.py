@@ -1,0 +1,75 @@
+"""Blobs that nothing refers to."""
+
+import time
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final
+
+from sqlalchemy import Connection, select, union_all
+
+from tunefarm_services.store.blob_store import StoredBlob
+from tunefarm_services.store.catalog.input_example_rows import example_references
+from tunefarm_services.store.database.retried import retried
+from tunefarm_services.store.database.rows import Rows
+from tunefarm_services.store.stored import GarbageReport
+from tunefarm_services.store.tables import ArtifactTable, ModelSnapshotTable, UploadPieceTable, WorkloadTable
+
+_AT_ONCE: Final = 50
+
+_REFERENCES: Final = (
+    WorkloadTable.workload_id,
+    ArtifactTable.library_digest,
+    ModelSnapshotTable.model_digest,
+    UploadPieceTable.blob_digest,
+)
+
+
+class Garbage(Rows):
+    """Removing what a deleted job or a killed writer left behind."""
+
+    def gc(self, older_than_s: float = 0.0) -> GarbageReport:
+        """Remove every blob that no row of any tenant refers to. Raises StoreUnavailable.
+
+        Where hosts pass each other blobs that get their rows later, ``older_than_s`` leaves alone those put within so
+        many seconds.
+
+        Safe beside writers, who put a blob and its row within one transaction; nothing that is not a blob of this
+        store is touched.
+        """
+        before_s = time.time() - older_than_s
+        blobs = [blob for blob in self._blobs.stored() if older_than_s <= 0 or blob.stored_s < before_s]
+        gone = self._remove_unreferenced(blobs)
+        freed_bytes = sum(blob.size_bytes for blob in gone)
+        return GarbageReport(removed=len(gone), freed_bytes=freed_bytes, kept=len(blobs) - len(gone))
+
+    def _remove_unreferenced(self, blobs: Iterable[StoredBlob]) -> list[StoredBlob]:
+        """Few at a time, for no other writer gets in meanwhile."""
+        waiting, gone = iter(blobs), list[StoredBlob]()
+        while some := list(islice(waiting, _AT_ONCE)):
+            gone += self._remove_few(some)
+        return gone
+
+    @retried
+    def _remove_few(self, blobs: Sequence[StoredBlob]) -> list[StoredBlob]:
+        with self._database.writing() as connection:
+            self._database.lock_blobs(connection, exclusive=True)
+            referenced = referenced_among(connection, [blob.blob_digest for blob in blobs])
+            gone = [blob for blob in blobs if blob.blob_digest not in referenced]
+            for blob in gone:
+                self._blobs.remove(blob.blob_digest)
+            return gone
+
+
+def referenced_among(connection: Connection, digests: Sequence[str]) -> set[str]:
+    """Those of ``digests`` that a row of any tenant refers to."""
+    queries = [select(column).where(column.in_(digests)) for column in _REFERENCES]
+    referenced = set(connection.execute(union_all(*queries)).scalars())
+    if all(each in referenced for each in digests):
+        return referenced
+    return referenced | example_references(connection).intersection(digests)
+
+
+def all_references(connection: Connection) -> set[str]:
+    """Every blob that a row of any tenant refers to."""
+    queries = [select(column) for column in _REFERENCES]
+    return set(connection.execute(union_all(*queries)).scalars()) | example_references(connection)

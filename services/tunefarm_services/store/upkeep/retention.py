@@ -1,0 +1,219 @@
+"""Forgetting what was kept for long enough."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, exists, func, or_, select, tuple_
+
+from tunefarm_schemas.farm.lane import LaneState
+from tunefarm_schemas.tuning.job import JobState
+from tunefarm_schemas.tuning.measurement import Purpose
+from tunefarm_schemas.tuning.record import RecordStatus
+from tunefarm_services.store.catalog.upload_rows import UploadRows
+from tunefarm_services.store.database.retried import retried
+from tunefarm_services.store.store_error import NotFound
+from tunefarm_services.store.stored import TENANT_STREAM, RetentionPolicy, RetentionReport
+from tunefarm_services.store.tables import (
+    DispatchTable,
+    EventTable,
+    ExplorationTable,
+    IdempotencyKeyTable,
+    JobTable,
+    LaneTable,
+    MeasurementTable,
+    RecordTable,
+    TrialTable,
+    UploadTable,
+)
+
+_AT_ONCE: Final = 200
+_DAY_S: Final = 86_400.0
+_HOUR_S: Final = 3600.0
+
+_NEXT_EXPLORATIONS: Final = (
+    select(ExplorationTable.tenant, ExplorationTable.exploration_id)
+    .where(
+        tuple_(ExplorationTable.tenant, ExplorationTable.exploration_id)
+        > tuple_(bindparam("after_tenant"), bindparam("after_exploration"))
+    )
+    .order_by(ExplorationTable.tenant, ExplorationTable.exploration_id)
+    .limit(_AT_ONCE)
+)
+_HOLDER: Final = (
+    select(JobTable.state)
+    .where(
+        JobTable.tenant == ExplorationTable.tenant,
+        JobTable.job_id == ExplorationTable.holder_job_id,
+        JobTable.state != JobState.FINISHED.value,
+    )
+    .exists()
+)
+_LOCK_RESTING: Final = (
+    select(ExplorationTable.exploration_id)
+    .where(
+        ExplorationTable.tenant == bindparam("tenant"),
+        ExplorationTable.exploration_id == bindparam("exploration_id"),
+        ~_HOLDER,
+    )
+    .with_for_update()
+)
+
+
+def _of_exploration(
+    table: type[TrialTable] | type[DispatchTable] | type[MeasurementTable] | type[ExplorationTable],
+) -> ColumnElement[bool]:
+    return and_(table.tenant == bindparam("of_tenant"), table.exploration_id == bindparam("of_exploration"))
+
+
+_NEWEST: Final = select(func.max(MeasurementTable.measured_at)).where(_of_exploration(MeasurementTable))
+_IS_VERIFIED: Final = exists().where(
+    MeasurementTable.tenant == TrialTable.tenant,
+    MeasurementTable.exploration_id == TrialTable.exploration_id,
+    MeasurementTable.candidate_number == TrialTable.candidate_number,
+    MeasurementTable.purpose != Purpose.SEARCH.value,
+)
+_WORKLOAD: Final = select(ExplorationTable.workload_id).where(_of_exploration(ExplorationTable)).scalar_subquery()
+_IS_RECORD: Final = exists().where(
+    RecordTable.tenant == TrialTable.tenant,
+    RecordTable.workload_id == _WORKLOAD,  # for which there is an index
+    RecordTable.exploration_id == TrialTable.exploration_id,
+    RecordTable.trace == TrialTable.trace,
+    RecordTable.status != RecordStatus.CLAIMED.value,
+)
+_LAST_NUMBER: Final = select(func.max(TrialTable.candidate_number)).where(_of_exploration(TrialTable)).scalar_subquery()
+# The last number stays too, so that the numbers of an exploration go on from it and are never given twice.
+_FORGOTTEN: Final = select(TrialTable.candidate_number).where(
+    _of_exploration(TrialTable),
+    ~or_(_IS_VERIFIED, _IS_RECORD, TrialTable.candidate_number == _LAST_NUMBER),
+)
+_OLD_EVENTS: Final = (
+    select(EventTable.tenant, EventTable.job_id)
+    .distinct()
+    .join(JobTable, and_(JobTable.tenant == EventTable.tenant, JobTable.job_id == EventTable.job_id))
+    .where(
+        EventTable.job_id != TENANT_STREAM,
+        JobTable.state == JobState.FINISHED.value,
+        JobTable.finished_at < bindparam("before"),
+    )
+    .limit(_AT_ONCE)
+)
+_OLD_UPLOADS: Final = select(UploadTable.tenant, UploadTable.upload_id).where(
+    UploadTable.created_at < bindparam("before")
+)
+_GONE: Final = [LaneState.LOST.value, LaneState.DRAINED.value, LaneState.REFUSED.value]
+
+
+class Retention(UploadRows):
+    """Removing what a policy no longer wants, a little at a time, beside everyone who works."""
+
+    def apply_retention(self, policy: RetentionPolicy) -> RetentionReport:
+        """Remove what is older than ``policy`` keeps, of all tenants, and say how much that was.
+
+        Records, artifacts, jobs and what explorations have spent and found stay, and so do the trials on which a
+        record stands, measured again to verify it. Retractions, which are events of no job, stay as well.
+        """
+        trials = measurements = 0
+        if policy.trials_days is not None:
+            trials, measurements = self._forget_trials(_ago(policy.trials_days * _DAY_S))
+        return RetentionReport(
+            trials=trials,
+            measurements=measurements,
+            events=0 if policy.events_days is None else self._forget_events(_ago(policy.events_days * _DAY_S)),
+            uploads=0 if policy.uploads_hours is None else self._forget_uploads(_ago(policy.uploads_hours * _HOUR_S)),
+            idempotency_keys=self._forget_keys(policy.idempotency_hours),
+            lanes=self._forget_lanes(policy.lanes_days),
+        )
+
+    def _forget_trials(self, before: str) -> tuple[int, int]:
+        trials = measurements = 0
+        after = {"after_tenant": "", "after_exploration": ""}
+        while True:
+            with self._database.reading() as connection:
+                page = connection.execute(_NEXT_EXPLORATIONS, after).all()
+            for tenant, exploration_id in page:
+                more_trials, more_measurements = self._forget_trials_of(tenant, exploration_id, before)
+                trials += more_trials
+                measurements += more_measurements
+            if len(page) < _AT_ONCE:
+                return trials, measurements
+            after = {"after_tenant": page[-1][0], "after_exploration": page[-1][1]}
+
+    @retried
+    def _forget_trials_of(self, tenant: str, exploration_id: str, before: str) -> tuple[int, int]:
+        key = {"of_tenant": tenant, "of_exploration": exploration_id}
+        with self._database.writing() as connection:
+            resting = {"tenant": tenant, "exploration_id": exploration_id}
+            if connection.execute(_LOCK_RESTING, resting).first() is None:
+                return 0, 0
+            newest = connection.execute(_NEWEST, key).scalar()
+            if newest is None or newest >= before:
+                return 0, 0
+            numbers = connection.execute(_FORGOTTEN, key).scalars().all()
+            measurements = 0
+            for start in range(0, len(numbers), _AT_ONCE):
+                measurements += _delete_trials(connection, key, numbers[start : start + _AT_ONCE])
+            return len(numbers), measurements
+
+    def _forget_events(self, before: str) -> int:
+        removed = 0
+        while True:
+            some = self._forget_events_of_some(before)
+            if not some:
+                return removed
+            removed += some
+
+    @retried
+    def _forget_events_of_some(self, before: str) -> int:
+        with self._database.writing() as connection:
+            jobs = connection.execute(_OLD_EVENTS, {"before": before}).all()
+            removed = 0
+            for tenant, job_id in jobs:
+                statement = delete(EventTable).where(EventTable.tenant == tenant, EventTable.job_id == job_id)
+                removed += connection.execute(statement).rowcount
+            return removed
+
+    def _forget_uploads(self, before: str) -> int:
+        with self._database.reading() as connection:
+            old = connection.execute(_OLD_UPLOADS, {"before": before}).all()
+        removed = 0
+        for tenant, upload_id in old:
+            try:
+                self.delete_upload(tenant, upload_id)
+            except NotFound:
+                # Its owner was quicker.
+                continue
+            removed += 1
+        return removed
+
+    @retried
+    def _forget_keys(self, hours: float | None) -> int:
+        if hours is None:
+            return 0
+        with self._database.writing() as connection:
+            before_s = self._database.now_s(connection) - hours * _HOUR_S
+            return connection.execute(
+                delete(IdempotencyKeyTable).where(IdempotencyKeyTable.created_s < before_s)
+            ).rowcount
+
+    @retried
+    def _forget_lanes(self, days: float | None) -> int:
+        if days is None:
+            return 0
+        with self._database.writing() as connection:
+            before_s = self._database.now_s(connection) - days * _DAY_S
+            gone = delete(LaneTable).where(LaneTable.heard_s < before_s, LaneTable.state.in_(_GONE))
+            return connection.execute(gone).rowcount
+
+
+def _ago(seconds: float) -> str:
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+
+
+def _delete_trials(connection: Connection, key: dict[str, str], numbers: Sequence[int]) -> int:
+    measurements = 0
+    for table in (MeasurementTable, DispatchTable, TrialTable):
+        some = delete(table).where(_of_exploration(table), table.candidate_number.in_(numbers))
+        removed = connection.execute(some, key).rowcount
+        measurements += removed if table is MeasurementTable else 0
+    return measurements

@@ -1,0 +1,47 @@
+"""Farms of workers behind a broker, one for each job, and the registry of their lanes."""
+
+import threading
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from tunefarm_schemas.farm.broker import DEFAULT_PREFIX, Broker
+from tunefarm_schemas.tuning.job import Job
+from tunefarm_services.store.blob_store import BlobStore
+from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.store.store import Store
+from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
+from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
+from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
+from tunefarm_services.tuner.farm.ports import Farm
+from tunefarm_services.tuner.job.device_choice import choose_device
+from tunefarm_services.tuner.job.no_device import NoDevice
+
+
+class BrokerFarms:
+    """Gives each job a farm of the lanes that were chosen for it. May be used from several threads."""
+
+    def __init__(self, store: Store, broker_url: str, blobs: Path | str, prefix: str = DEFAULT_PREFIX) -> None:
+        """``blobs`` and the ``prefix`` of all keys are the same for tuners and workers. Raises BadInput for a URL."""
+        self._store = store
+        self._broker = Broker.at(broker_url, prefix)
+        self._blobs = BlobStore(blobs)
+
+    def farm_for(self, lease: Lease, job: Job) -> Farm | NoDevice:
+        """The farm for ``job``, or why there is none now. Raises StoreUnavailable."""
+        chosen = choose_device(self._store, job)
+        if isinstance(chosen, NoDevice):
+            return chosen
+        pool = LanePool.of_store(self._store, chosen.device, chosen.code_generator)
+        return CeleryFarm(self._broker, pool, self._blobs, job_id=lease.job_id)
+
+    def keep_registry(self, stop: threading.Event) -> None:
+        """Hear of lanes, admit or refuse them, and note those that fall silent, until ``stop`` is set."""
+        LaneRegistrar(self._store, self._broker, tvm_version=own_tvm_version()).run(stop)
+
+
+def own_tvm_version() -> str | None:
+    """The version of TVM that this tuner searches with, without loading it; None where none is installed."""
+    with suppress(PackageNotFoundError):
+        return version("apache-tvm")
+    return None

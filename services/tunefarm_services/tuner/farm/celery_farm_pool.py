@@ -1,0 +1,72 @@
+"""The lanes that one job's measurements may come from."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Self
+
+from tunefarm_schemas.farm.device import Device
+from tunefarm_schemas.farm.farm_message import MESSAGE_VERSION
+from tunefarm_schemas.farm.lane import Lane
+from tunefarm_services.store.store import Store
+from tunefarm_services.store.store_error import StoreUnavailable
+
+FRESH_S: Final = 1.0
+MOST_EFFORT: Final = 0.02
+"""Share of the time that reading the lanes of a large farm may take."""
+MOST_FRESH_S: Final = 5.0
+MOST_ROOM: Final = 4096
+"""So many candidates of one job are in the broker at most, however many lanes there are."""
+
+
+class LanePool:
+    """A device class and the code generator of the lanes that serve it: those give comparable numbers.
+
+    Attributes:
+        device: one device of the class, as its lane described it.
+        code_generator: compiler and back end with their versions.
+    """
+
+    def __init__(self, device: Device, code_generator: str, lanes: Callable[[], Sequence[Lane]]) -> None:
+        """``lanes`` gives the lanes of the device's class as the registry knows them, or raises StoreUnavailable."""
+        self.device = device
+        self.code_generator = code_generator
+        self._lanes = lanes
+        self._room = 0
+        self._fresh_until_s = 0.0
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of_store(cls, store: Store, device: Device, code_generator: str) -> Self:
+        """The pool with the lanes that ``store`` knows."""
+        class_id = device.device_class.device_class_id
+        return cls(device, code_generator, lambda: store.lanes(class_id))
+
+    @property
+    def device_class_id(self) -> str:
+        """The device class."""
+        return self.device.device_class.device_class_id
+
+    def room(self) -> int:
+        """How many candidates the lanes that take work now take at once, together; 0 while there is none."""
+        with self._lock:
+            now_s = time.monotonic()
+            if now_s < self._fresh_until_s:
+                return self._room
+            self._fresh_until_s = now_s + FRESH_S
+            try:
+                lanes = self._lanes()
+            except StoreUnavailable:
+                return self._room
+            self._room = min(sum(lane.room for lane in lanes if self._serves(lane)), MOST_ROOM)
+            read_s = time.monotonic() - now_s
+            self._fresh_until_s = now_s + min(max(FRESH_S, read_s / MOST_EFFORT), MOST_FRESH_S)
+            return self._room
+
+    def _serves(self, lane: Lane) -> bool:
+        return (
+            lane.state.takes_work
+            and lane.protocol_version == MESSAGE_VERSION
+            and lane.code_generator == self.code_generator
+            and lane.device.device_class.device_class_id == self.device_class_id
+        )

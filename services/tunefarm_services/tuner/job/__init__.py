@@ -1,0 +1,1 @@
+"""One job, from its lease to its summary."""

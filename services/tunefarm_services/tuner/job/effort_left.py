@@ -1,0 +1,107 @@
+"""How much of a job's effort is still to be spent, given what its explorations have seen."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from tunefarm_schemas.tuning.job import Effort, JobSpec, StopReason
+from tunefarm_schemas.tuning.measurement import Timing
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.loop.stopping import TaskCourse
+from tunefarm_services.tuner.search.exploration_run import ExplorationRun
+
+LEAST_DEVICE_SECONDS: Final = 0.1
+_OUT_OF_ORDER: Final = 8
+"""Results come in another order than candidates are numbered, by about as many as are under way at once."""
+
+Scheduled: TypeAlias = tuple[list[Any], Mapping[int, Any]]
+"""Instructions up to the postprocessors', and decisions by instruction."""
+
+
+def effort_left(spec: JobSpec, runs: Sequence[ExplorationRun]) -> Effort | None:
+    """What is left to spend; None when at least as much as was asked for has been spent already.
+
+    What other jobs spent on some of the tasks is no reason to leave out a task on which nothing was: it has its share.
+    """
+    effort, untried = spec.effort, _untried_seeds(spec, runs)
+    if _already_met(effort, runs):
+        return effort.model_copy(update={"trials": untried}) if untried else None
+    share = sum(run.exploration.spent.trials == 0 for run in runs) / len(runs)
+    spent_trials = sum(run.exploration.spent.trials for run in runs)
+    spent_seconds = sum(run.exploration.spent.seconds for run in runs)
+    return effort.model_copy(
+        update={
+            "trials": max(effort.trials - spent_trials, math.ceil(share * effort.trials), untried, 1),
+            "seconds": _left(effort.seconds, spent_seconds, share, 1.0),
+            "device_seconds": _left(effort.device_seconds, _device_seconds_spent(runs), share, LEAST_DEVICE_SECONDS),
+        }
+    )
+
+
+def only_seeds_are_left(spec: JobSpec, runs: Sequence[ExplorationRun]) -> bool:
+    """Whether all is done but the schedules that the job brought along, some of which were never tried."""
+    return _already_met(spec.effort, runs) and _untried_seeds(spec, runs) > 0
+
+
+def _left(asked: float | None, spent: float, share: float, least: float) -> float | None:
+    return None if asked is None else max(asked - spent, share * asked, least)
+
+
+def _device_seconds_spent(runs: Sequence[ExplorationRun]) -> float:
+    return sum(known.measurement.stages.device_s for run in runs for known in run.known)
+
+
+def _untried_seeds(spec: JobSpec, runs: Sequence[ExplorationRun]) -> int:
+    if not spec.seed_traces:
+        return 0
+    tried = [as_scheduled(trace) for run in runs for trace in run.traces.values()]
+    return sum(not any(does_the_same(as_scheduled(seed), other) for other in tried) for seed in spec.seed_traces)
+
+
+def as_scheduled(trace: Trace) -> Scheduled:
+    """Instructions as far as the postprocessors', which the search adds, and decisions by instruction."""
+    try:
+        instructions, decisions = json.loads(trace.text)
+        ends = [number for number, step in enumerate(instructions) if step[0] == "EnterPostproc"]
+        end = ends[0] if ends else len(instructions)
+        return instructions[:end], {number: value for number, value in decisions if number < end}
+    except (ValueError, TypeError, LookupError):  # no trace at all, which no candidate is like
+        return [trace.text], {}
+
+
+def does_the_same(seed: Scheduled, other: Scheduled) -> bool:
+    """Whether ``other`` does the same with the same decisions, and any where the seed leaves them open."""
+    steps, decisions = seed
+    return steps == other[0] and all(other[1].get(number) == value for number, value in decisions.items())
+
+
+def _already_met(effort: Effort, runs: Sequence[ExplorationRun]) -> bool:
+    spent = [run.exploration.spent for run in runs]
+    if all(each.stop_reason is StopReason.SPACE_EXHAUSTED for each in spent):
+        return True
+    if any(each.trials == 0 for each in spent):
+        return False
+    if sum(each.trials for each in spent) >= effort.trials:
+        return True
+    if effort.seconds is not None and sum(each.seconds for each in spent) >= effort.seconds:
+        return True
+    if effort.device_seconds is not None and _device_seconds_spent(runs) >= effort.device_seconds:
+        return True
+    if effort.target_latency_s is not None and all(
+        run.best_latency_s is not None and run.best_latency_s <= effort.target_latency_s for run in runs
+    ):
+        return True
+    plateau_trials = effort.plateau_trials
+    return plateau_trials is not None and all(_is_at_plateau(run, plateau_trials) for run in runs)
+
+
+def _is_at_plateau(run: ExplorationRun, plateau_trials: int) -> bool:
+    """Whether its search ended at a plateau at least about as long as this one."""
+    if run.exploration.spent.stop_reason is not StopReason.PLATEAU or not run.known:
+        return False
+    course = TaskCourse()
+    for known in run.known:
+        result = known.measurement.result
+        course = course.after(result.latency_s if isinstance(result, Timing) else None)
+    return course.trials - course.trials_at_last_gain + _OUT_OF_ORDER >= plateau_trials

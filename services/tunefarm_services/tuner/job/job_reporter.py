@@ -1,0 +1,53 @@
+"""Tells the store how a running job fares, so that whoever watches through the API sees it."""
+
+import time
+
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.tuning.measurement import Failed, Measurement
+from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.store.store import Store
+from tunefarm_services.tuner.job.summary import Progress
+
+EVENT_S = 2.0
+
+
+class JobReporter:
+    """Appends a ``progress`` event when something changed, every two seconds at most, and books what was used."""
+
+    def __init__(self, store: Store, lease: Lease, device_class_id: str) -> None:
+        self._store = store
+        self._lease = lease
+        self._device_class_id = device_class_id
+        self._told: tuple[object, ...] = ()
+        self._seconds = 0.0
+        self._seen: set[tuple[str, int]] = set()
+        self._trials = 0
+        self._next_s = 0.0
+
+    def measured(self, measurement: Measurement) -> None:
+        """Take in a measurement that is stored. A candidate's second attempt is no second trial."""
+        self._seconds += measurement.stages.device_s
+        result = measurement.result
+        trial = (measurement.exploration_id, measurement.candidate_number)
+        if isinstance(result, Failed) and result.failure.reason is FailureReason.CANCELED:
+            return
+        if trial not in self._seen:
+            self._seen.add(trial)
+            self._trials += 1
+
+    def show(self, progress: Progress) -> None:
+        """Take in a look at the job. Raises FenceLost."""
+        if time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + EVENT_S
+        what = (progress.stage, progress.task_name, progress.trials_done, progress.best_latency_s)
+        if what != self._told:
+            self._told = what
+            self._store.append_event(self._lease, "progress", progress.model_dump(mode="json"))
+        self.book()
+
+    def book(self) -> None:
+        """Add to the tenant's account what was used since the last time. Raises FenceLost."""
+        if self._seconds > 0 or self._trials > 0:
+            self._store.add_usage(self._lease, self._device_class_id, self._seconds, self._trials)
+            self._seconds, self._trials = 0.0, 0

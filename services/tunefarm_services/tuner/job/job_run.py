@@ -1,0 +1,235 @@
+"""One job while a supervisor works on it, and how it is shown to people."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, StopReason, Strategy
+from tunefarm_services.store.jobs.job_rows import FINISHED, deadline_of, deadline_text
+from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.tuner.job.schedule_times import is_of_job, run_best, seed_times, store_best
+from tunefarm_services.tuner.job.summary import JobSummary, Progress, Stage, TaskSummary
+from tunefarm_services.tuner.search.exploration_run import ExplorationRun
+from tunefarm_services.tuner.search.model_accuracy import recent_accuracy
+from tunefarm_services.tuner.search.search_session import SearchSession
+from tunefarm_services.tuner.verify.verifier import Finished
+
+
+def seconds_to_deadline(job: Job) -> float | None:
+    """Seconds until the job searches no further, negative afterwards; None without a deadline."""
+    deadline_at = deadline_of(job)
+    return None if deadline_at is None else deadline_at - time.time()
+
+
+def until_deadline(job: Job, reason: str) -> str:
+    """Why a job waits, and until when at the latest."""
+    deadline = deadline_text(job)
+    return reason if deadline is None else f"{reason}, until its deadline at {deadline}"
+
+
+@dataclass
+class JobRun:
+    """Mutable state of a job in one supervisor. ``origin_s`` is the wall clock from which elapsed time counts."""
+
+    job: Job
+    lease: Lease
+    explorations: list[ExplorationRun]
+    origin_s: float
+    session: SearchSession | None = None
+    strategy: Strategy | None = None
+    """What it searches with, once it does."""
+    trials_allowed: int | None = None
+    search_started_s: float = 0.0
+    verify_s: float = 0.0
+    finished: dict[str, Finished] = field(default_factory=dict)
+    _earlier_device_s: float = 0.0
+    _made_s: float = field(default_factory=time.monotonic)
+    _elapsed_before_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._elapsed_before_s = max(time.time() - self.origin_s, 0.0)
+
+    def begin_again(self) -> None:
+        """Forget what a run through an interruption knew beyond the store."""
+        self._earlier_device_s = self.device_seconds()
+        self.session = None
+        self.finished.clear()
+
+    def searches(self, strategy: Strategy, effort: Effort) -> None:
+        """Note how it is searched from now on, and with how much effort."""
+        self.strategy = strategy
+        self.trials_allowed = self.trials_done() + effort.trials
+
+    def take_session(self, session: SearchSession) -> SearchSession:
+        """Make ``session`` the present one."""
+        self._earlier_device_s = self.device_seconds()
+        self.session = session
+        return session
+
+    def device_seconds(self) -> float:
+        """Seconds that candidates of this run held a lane."""
+        return self._earlier_device_s + (self.session.device_seconds if self.session is not None else 0.0)
+
+    def deadline_passed(self) -> bool:
+        """Whether the moment has come at which the job searches no further."""
+        left_s = self.seconds_to_deadline()
+        return left_s is not None and left_s <= 0
+
+    def seconds_to_deadline(self) -> float | None:
+        """Seconds until then, negative afterwards; None without a deadline."""
+        return seconds_to_deadline(self.job)
+
+    def stopped_by(self, reason: StopReason | None) -> None:
+        """Note why the search ended before it was done; None for an interruption."""
+        for run in self.explorations:
+            run.stop_reason = reason
+
+    def elapsed_s(self) -> float:
+        """Seconds since the origin, however the wall clock is set meanwhile."""
+        return self._elapsed_before_s + time.monotonic() - self._made_s
+
+    def trials_done(self) -> int:
+        """Trials of this run that came back."""
+        return sum(run.trials_done for run in self.explorations)
+
+    def failures(self) -> Counter[str]:
+        """How often each reason occurred, over all runs of the job."""
+        counted: Counter[str] = Counter()
+        for run in self.explorations:
+            counted.update(run.failures_of_job)
+        return counted
+
+    def progress(self, stage: Stage) -> Progress:
+        """One look at the job."""
+        done = self.trials_done()
+        earlier = sum(run.trials_of_job for run in self.explorations) - done
+        budget = max(self._trials_allowed(), done)
+        elapsed_s = self.elapsed_s()
+        rate = done / max(elapsed_s - self.search_started_s, 1e-3) if self.search_started_s else 0.0
+        latest = max(self.explorations, key=lambda run: run.improvements[-1].elapsed_s if run.improvements else 0.0)
+        accuracy = recent_accuracy(latest.model_accuracy)
+        return Progress(
+            stage=stage,
+            task_name=latest.task.name,
+            elapsed_s=elapsed_s,
+            trials_done=earlier + done,
+            trials_budget=earlier + budget,
+            best_latency_s=latest.best_latency_s,
+            untuned_latency_s=latest.untuned_to_show_s,
+            untuned_is_rough=latest.untuned_latency_s is None and latest.untuned_to_show_s is not None,
+            trials_per_s=rate,
+            seconds_left=self._seconds_left((budget - done) / rate) if rate > 0 and stage == "searching" else None,
+            failures=dict(self.failures()),
+            device_seconds=self.device_seconds(),
+            model_rank_accuracy=None if accuracy is None else accuracy.share,
+        )
+
+    def _trials_allowed(self) -> int:
+        if self.trials_allowed is not None:
+            return self.trials_allowed
+        return self.job.spec.effort.trials - sum(run.exploration.spent.trials for run in self.explorations)
+
+    def _seconds_left(self, trials_s: float) -> float:
+        """Until the search ends: when its trials are made, or sooner where the time is bounded."""
+        bounds_s = [trials_s]
+        effort_s = self.job.spec.effort.seconds
+        if effort_s is not None:
+            bounds_s.append(effort_s - (self.elapsed_s() - self.search_started_s))
+        to_deadline_s = self.seconds_to_deadline()
+        if to_deadline_s is not None:
+            bounds_s.append(to_deadline_s)
+        return max(min(bounds_s), 0.0)
+
+    def summary(self, outcome: JobOutcome | None, message: str, *, answered: bool = False) -> JobSummary:
+        """How the job ended; ``answered`` when nothing had to be measured."""
+        seconds = {"total": self.elapsed_s(), "start": self.search_started_s, "verify": self.verify_s}
+        if self.session is not None:
+            seconds |= self.session.stage_seconds
+            seconds["first_measured"] = self.session.first_measured_s or 0.0
+            report = self.session.report
+            seconds["search"] = report.evolve_s + report.train_s + report.apply_s if report is not None else 0.0
+        tasks = tuple(self._task_summary(run, answered) for run in self.explorations)
+        return JobSummary(job_id=self.job.job_id, outcome=outcome, message=message, tasks=tasks, seconds=seconds)
+
+    def _task_summary(self, run: ExplorationRun, answered: bool) -> TaskSummary:
+        end = self.finished.get(run.exploration_id)
+        record = end.record if end is not None else None
+        interrupted = StopReason.INTERRUPTED if end is None else None
+        is_others = end is not None and record is not None and not end.is_new and not is_of_job(run, record)
+        own_best = run_best(run) if is_others else None
+        return TaskSummary(
+            name=run.task.name,
+            exploration_id=run.exploration_id,
+            best_latency_s=record.latency_s if record is not None else run.best_latency_s,
+            untuned_latency_s=run.untuned_latency_s,
+            interval_s=record.interval_s if record is not None else None,
+            record_id=record.record_id if record is not None else None,
+            artifact_id=end.artifact_id if end is not None else None,
+            trials=run.trials_of_job,
+            trials_in_run=run.trials_done,
+            trials_in_store=run.trials_in_store,
+            stop_reason=run.stop_reason or run.exploration.spent.stop_reason or interrupted,
+            improvements=tuple(run.improvements),
+            failures=dict(run.failures_of_job),
+            first_failure_message=run.first_failure_message,
+            answered_from_store=answered,
+            was_busy=record is not None and record.was_busy,
+            samples_s=run.samples_s,
+            run_best=own_best,
+            store_best=store_best(run, record) if own_best is not None and record is not None else None,
+            seeds=seed_times(run, self.job.spec.seed_traces),
+            model_accuracy=tuple(run.model_accuracy),
+        )
+
+    def by_id(self) -> Mapping[str, ExplorationRun]:
+        """The explorations under their ids."""
+        return {run.exploration_id: run for run in self.explorations}
+
+    def has_found(self) -> bool:
+        """Whether any task has a candidate with a time."""
+        return any(run.best_latency_s is not None for run in self.explorations)
+
+    def has_records(self) -> bool:
+        """Whether each task has a record; of a job that was asked to finish, whether any has."""
+        ends = [self.finished.get(run.exploration_id) for run in self.explorations]
+        have = [end is not None and end.record is not None for end in ends]
+        return any(have) if self._was_asked_to_finish else all(have)
+
+    @property
+    def _was_asked_to_finish(self) -> bool:
+        return any(run.stop_reason is StopReason.REQUESTED for run in self.explorations)
+
+    def why_nothing(self, otherwise: str = "none was reported") -> str:
+        """The failures counted and the first one shown, or ``otherwise``, for a job that ends without a kernel."""
+        ends = [end.failure for end in self.finished.values() if end.record is None and end.failure is not None]
+        lost = next((failure for failure in ends if failure.may_be_tried_again), None)
+        if lost is not None:
+            kept = "The trials are kept; ask for the same again."
+            return f"The fastest kernel could not be verified: {lost.message} {kept}"
+        if self._was_asked_to_finish and all(run.was_left_untried for run in self.explorations):
+            return f"{FINISHED} before anything was measured. Ask for the same again to search."
+        first = next((run.first_failure_message for run in self.explorations if run.first_failure_message), "")
+        counted = ", ".join(f"{reason} {count}" for reason, count in self.failures().most_common())
+        if self.strategy == "replay" and not counted:
+            return "There was nothing to replay: tune it with another strategy first, or give seed traces."
+        refusal = next((run.refusal for run in self.explorations if run.refusal), "")
+        if refusal and not counted:
+            return f"No valid kernel was found: every schedule was refused before it was measured. {refusal}"
+        shown = first or (ends[0].message if ends else otherwise)
+        return f"No valid kernel was found ({counted or 'nothing was measured'}). The first failure: {shown}"
+
+    def what_stands(self) -> str:
+        """What the message of a job with records says: what was not verified, what was timed anew, who ended it."""
+        failures = [end.failure for end in self.finished.values() if end.failure is not None]
+        if not failures:
+            return self._as_asked() or next((end.note for end in self.finished.values() if end.note), "")
+        kept = "The record of an earlier search stands; the trials are kept."
+        return f"What was found could not be verified: {failures[0].message} {kept}"
+
+    def _as_asked(self) -> str:
+        """What was asked of a job that ends before its search does, and for which tasks that leaves nothing."""
+        if not self._was_asked_to_finish:
+            return ""
+        missing = [run.task.name for run in self.explorations if run.best_latency_s is None]
+        return f"{FINISHED}; nothing was found for {', '.join(missing)}" if missing else FINISHED

@@ -1,0 +1,136 @@
+"""A job's pulse while a supervisor works on it: the lease is renewed, requests are heard, progress is told."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from tunefarm_schemas.tuning.job import JobOutcome, JobState, StopReason
+from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.store.store import Store
+from tunefarm_services.store.store_error import FenceLost
+from tunefarm_services.store.stored import JobRequest
+from tunefarm_services.tuner.job.job_run import JobRun
+from tunefarm_services.tuner.job.summary import Progress, Stage
+
+LEASE_S = 15.0
+RENEW_S = 4.0
+ASK_STORE_S = 0.5
+REPORT_S = 0.25
+
+
+class LeaseKeeper:
+    """Renews a job's lease when that is due."""
+
+    def __init__(self, store: Store, lease: Lease) -> None:
+        self._store = store
+        self._lease = lease
+        self._due_s = time.monotonic() + RENEW_S
+
+    def keep(self) -> None:
+        """Called now and then by whatever may take long. Raises FenceLost."""
+        if time.monotonic() >= self._due_s:
+            self.renew()
+
+    def renew(self) -> None:
+        """Hold the job for a while from now on. Raises FenceLost."""
+        self._due_s = time.monotonic() + RENEW_S
+        if self._store.renew(self._lease, LEASE_S) is None:
+            raise FenceLost(f"job {self._lease.job_id}", self._lease.fence)
+
+
+class Wishes:
+    """What the process that runs a job wants of it. Its methods are safe from threads and signal handlers.
+
+    Attributes:
+        stop_asked: set when the run should end soon.
+        is_to_pause: whether the job should then wait until somebody resumes it.
+        is_to_finish: whether the search should end now.
+    """
+
+    def __init__(self) -> None:
+        self.stop_asked = threading.Event()
+        self.is_to_pause = self.is_to_finish = False
+
+    def stop(self) -> None:
+        """End the run soon, keeping everything that was measured; the job goes back to the queue."""
+        self.stop_asked.set()
+
+    def pause(self) -> None:
+        """The same, but for the queue: the job waits until somebody resumes it."""
+        self.is_to_pause = True
+        self.stop_asked.set()
+
+    def finish(self) -> None:
+        """End the search; what it found is verified and shipped. Where it found nothing, the job is paused."""
+        self.is_to_finish = True
+
+
+class JobWatch:
+    """Asked several times a second whether to go on. Serves one run of one job, on its supervisor's thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        job_run: JobRun,
+        keeper: LeaseKeeper,
+        wishes: Wishes,
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        self.keep_lease = keeper.keep
+        self.renew_lease = keeper.renew
+        self._store = store
+        self._job_run = job_run
+        self._wishes = wishes
+        self._on_progress = on_progress
+        self._next_question_s = self._next_report_s = 0.0
+        self.halt: JobState | None = None
+        """The state that the job was asked to enter, or was brought into; None while it goes on."""
+        self.is_to_finish = False
+        """Whether the store says that the job was asked to finish with what it has found."""
+
+    def goes_on(self, stage: Stage) -> bool:
+        """Renew the lease, look for requests, report; False when the job has to stop. Raises FenceLost."""
+        now_s = time.monotonic()
+        self.keep_lease()
+        if now_s >= self._next_question_s:
+            self._next_question_s = now_s + ASK_STORE_S
+            self._obey()
+        if now_s >= self._next_report_s:
+            self._next_report_s = now_s + REPORT_S
+            self._on_progress(self._job_run.progress(stage))
+        return not self.has_to_stop
+
+    @property
+    def has_to_stop(self) -> bool:
+        """Whether the run was told to end."""
+        return self._wishes.stop_asked.is_set() or self.halt is not None
+
+    @property
+    def state_to_leave(self) -> JobState:
+        """What becomes of the job when its run is told to end before the job has."""
+        return self.halt or (JobState.PAUSED if self._wishes.is_to_pause else JobState.QUEUED)
+
+    def reason_to_search_no_further(self, device_seconds_left: float | None) -> StopReason | None:
+        """Why the search is over although the job goes on to its end; None while it is not.
+
+        ``device_seconds_left`` is what this search may spend; what it has spent stands in the run's session.
+        """
+        if self.is_to_finish or self._wishes.is_to_finish:
+            return StopReason.REQUESTED
+        if self._job_run.deadline_passed():
+            return StopReason.DEADLINE
+        session = self._job_run.session
+        if device_seconds_left is not None and session is not None and session.device_seconds >= device_seconds_left:
+            return StopReason.DEVICE_SECONDS
+        return None
+
+    def _obey(self) -> None:
+        lease = self._job_run.lease
+        asked = self._store.requested(lease.tenant, lease.job_id)
+        self.is_to_finish = asked is JobRequest.FINISH
+        match asked:
+            case JobRequest.CANCEL:
+                self.halt = JobState.FINISHED
+                self._store.set_job_state(lease, JobState.FINISHED, JobOutcome.CANCELED, "canceled on request")
+            case JobRequest.PAUSE:
+                self.halt = JobState.PAUSED

@@ -1,0 +1,1 @@
+"""The search of one exploration: a confined child and the session that feeds it."""

@@ -1,0 +1,287 @@
+"""The time between a search child's start and its end: candidates go out, results are committed and come back."""
+
+import queue
+import selectors
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
+from tunefarm_sandbox.fork_server.fork_server import Child
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.tuning.measurement import Candidate, Dispatch, Failed, Measurement
+from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.store.store import Store
+from tunefarm_services.tuner.farm.ports import Farm
+from tunefarm_services.tuner.search.dispatching import ATTEMPTS, dispatch_of
+from tunefarm_services.tuner.search.exploration_run import ExplorationRun
+from tunefarm_services.tuner.search.search_messages import (
+    Measured,
+    ModelSnapshot,
+    Proposed,
+    SearchEnded,
+    SearchReport,
+    Understood,
+    from_search,
+)
+
+TICK_S = 0.2
+COMMITS_APART_S = 0.02
+MOST_APART_S = 0.1
+COMMIT_SHARE = 0.04
+"""Results share a transaction when they follow each other more closely than 20 ms, or than it takes for commits to use
+no more than this share of the time, up to a tenth of a second."""
+SETTLE_S = 10.0
+
+
+class SearchDied(Exception):
+    """The search child ended without saying so. The message tells how."""
+
+
+class SearchSession:
+    """Carries messages between one search child and the farm, with the store in between.
+
+    Every candidate is in the store before the farm sees it, and every result before the search does, so that a
+    process killed at any instant leaves a state from which the job can go on.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        farm: Farm,
+        lease: Lease,
+        search: Child | None,
+        runs: Mapping[str, ExplorationRun],
+        elapsed_s: Callable[[], float],
+        on_tick: Callable[[], bool],
+        on_measured: Callable[[Measurement], None] = lambda _: None,
+    ) -> None:
+        """``on_tick`` is called several times a second and returns False when the job has to stop.
+
+        ``on_measured`` hears of each measurement once it is stored.
+
+        Without a ``search`` only the attempts given to ``run`` are made.
+        """
+        self._store = store
+        self._farm = farm
+        self._lease = lease
+        self._search = search
+        self._runs = runs
+        self._elapsed_s = elapsed_s
+        self._on_tick = on_tick
+        self._on_measured = on_measured
+        self._to_search: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._in_flight: set[str] = set()
+        self._uncommitted: list[Measurement] = []
+        self._next_commit_s = 0.0
+        self._is_abandoned = False
+        self._candidates: dict[tuple[str, int], Candidate] = {}
+        self._ended = SearchEnded(stop_reasons={}) if search is None else None
+        self.report: SearchReport | None = None
+        self.models: dict[str, ModelSnapshot] = {}
+        self.stage_seconds = {"build": 0.0, "wait": 0.0, "run": 0.0}
+        self.first_measured_s: float | None = None
+
+    def run(self, unfinished: Sequence[Dispatch] = ()) -> bool:
+        """Work until the search ends; False when ``on_tick`` ended it. Raises ``SearchDied``.
+
+        ``unfinished`` are attempts that are in the store already.
+        """
+        for dispatch in unfinished:
+            if dispatch.attempt < ATTEMPTS:
+                self._candidates[dispatch.candidate.exploration_id, dispatch.candidate.number] = dispatch.candidate
+            self._send_to_farm(dispatch)
+        with selectors.DefaultSelector() as selector:
+            if self._search is None:
+                return self._listen(selector)
+            selector.register(self._search.channel, selectors.EVENT_READ, self._hear_search)
+            threading.Thread(target=self._speak, args=(self._search.channel,), name="search", daemon=True).start()
+            try:
+                return self._listen(selector)
+            finally:
+                self._to_search.put(None)
+
+    def _speak(self, channel: Channel) -> None:
+        """Send on what the search should know, apart from hearing it: else both could wait for the other to listen."""
+        with suppress(ChannelClosed):  # its last words, or that there are none, are heard where they are read
+            while (message := self._to_search.get()) is not None:
+                channel.send(message)
+
+    def _listen(self, selector: selectors.BaseSelector) -> bool:
+        next_tick_s = 0.0
+        while self._ended is None or self._in_flight:
+            for key, _ in selector.select(self._rest_s(selector)):
+                key.data()
+            if time.monotonic() >= next_tick_s:
+                next_tick_s = time.monotonic() + TICK_S
+                self._repeat_suspects()
+                if not self._on_tick():
+                    return False
+            if self._ended is not None and self._search is not None and self._search.channel in selector.get_map():
+                selector.unregister(self._search.channel)
+        return True
+
+    def _rest_s(self, selector: selectors.BaseSelector) -> float:
+        """How long to listen. Results gather until the next commit is due; only the search is heard meanwhile."""
+        farm_fileno = self._farm.wakeup_fileno()
+        is_heard = farm_fileno in selector.get_map()
+        rest_s = self._next_commit_s - time.monotonic()
+        if rest_s > 0 and is_heard:
+            selector.unregister(farm_fileno)
+        elif rest_s <= 0 and not is_heard:
+            selector.register(farm_fileno, selectors.EVENT_READ, self._hear_farm)
+        return min(rest_s, TICK_S) if rest_s > 0 else TICK_S
+
+    def abandon(self) -> None:
+        """Call back everything in flight and commit what it gave."""
+        self._is_abandoned = True
+        self._farm.cancel_all()
+        deadline_s = time.monotonic() + 3.0
+        while self._in_flight and time.monotonic() < deadline_s:
+            self._commit(self._farm.collect(0.1))
+
+    def settle(self, within_s: float = SETTLE_S) -> None:
+        """Commit what is in flight as it comes back, without calling it off; for as long as ``within_s`` at most."""
+        deadline_s = time.monotonic() + within_s
+        self._commit(self._uncommitted)
+        while self._in_flight and time.monotonic() < deadline_s:
+            self._commit(self._farm.collect(0.1))
+
+    @property
+    def device_seconds(self) -> float:
+        """Seconds that the session's attempts held a lane."""
+        return self.stage_seconds["build"] + self.stage_seconds["run"]
+
+    def _hear_search(self) -> None:
+        assert self._search is not None
+        try:
+            message = from_search.validate_json(self._search.channel.receive())
+        except ChannelClosed as closed:
+            raise SearchDied(_how_it_died(self._search)) from closed
+        match message:
+            case Proposed(candidates=candidates):
+                self._dispatch(candidates)
+            case Understood(least_work=least_work):
+                for exploration_id, least in least_work.items():
+                    self._runs[exploration_id].least_work = least
+            case SearchReport():
+                self.report = message
+                if message.rank_accuracy is not None:
+                    self._runs[message.exploration_id].note_accuracy(message.rank_accuracy)
+            case ModelSnapshot():
+                self.models[message.exploration_id] = message
+            case SearchEnded():
+                self._ended = message
+                for exploration_id, reason in message.stop_reasons.items():
+                    self._runs[exploration_id].stop_reason = reason
+                    self._runs[exploration_id].refusal = message.refusals.get(exploration_id, "")
+
+    def _dispatch(self, candidates: Sequence[Candidate]) -> None:
+        dispatches = [dispatch_of(candidate, fence=self._lease.fence) for candidate in candidates]
+        self._store.put_trials(self._lease, candidates, dispatches)
+        for candidate, dispatch in zip(candidates, dispatches, strict=True):
+            self._candidates[candidate.exploration_id, candidate.number] = candidate
+            self._runs[candidate.exploration_id].proposed(candidate.number, candidate.trace)
+            self._send_to_farm(dispatch)
+
+    def _repeat_suspects(self) -> None:
+        """Measure again, once, what came from a device that turned out to have become slower.
+
+        What was lost with it is no suspect: its second attempt is made when the loss is committed.
+        """
+        again = []
+        for suspect in self._farm.suspects():
+            if _is_lost(suspect):
+                continue
+            candidate = self._candidates.pop((suspect.exploration_id, suspect.candidate_number), None)
+            if candidate is not None and suspect.attempt < ATTEMPTS:
+                again.append(dispatch_of(candidate, fence=self._lease.fence, attempt=suspect.attempt + 1))
+        if again:
+            self._store.put_trials(self._lease, [], again)
+        for dispatch in again:
+            self._send_to_farm(dispatch)
+
+    def _repeat_lost(self, fresh: list[Measurement]) -> list[Measurement]:
+        """Send once more what was lost with its device, and give the rest: the search hears of the second attempt."""
+        lost = [measurement for measurement in fresh if not self._is_abandoned and _is_lost(measurement)]
+        again = []
+        for measurement in lost:
+            candidate = self._candidates.pop((measurement.exploration_id, measurement.candidate_number), None)
+            if candidate is not None:
+                again.append(dispatch_of(candidate, fence=self._lease.fence, attempt=measurement.attempt + 1))
+        if not again:
+            return fresh
+        self._store.put_trials(self._lease, [], again)
+        for dispatch in again:
+            self._send_to_farm(dispatch)
+        repeated = {(dispatch.candidate.exploration_id, dispatch.candidate.number) for dispatch in again}
+        return [
+            measurement
+            for measurement in fresh
+            if measurement not in lost or (measurement.exploration_id, measurement.candidate_number) not in repeated
+        ]
+
+    def _send_to_farm(self, dispatch: Dispatch) -> None:
+        self._in_flight.add(dispatch.dispatch_id)
+        self._farm.submit(dispatch)
+
+    def _hear_farm(self) -> None:
+        began_s = time.monotonic()
+        fresh = self._commit(self._farm.collect(0.0))
+        took_s = time.monotonic() - began_s
+        self._next_commit_s = began_s + min(max(COMMITS_APART_S, took_s / COMMIT_SHARE), MOST_APART_S)
+        if fresh and self._ended is None and self._search is not None:
+            self._to_search.put(Measured(measurements=tuple(fresh)).model_dump_json().encode())
+
+    def _commit(self, measurements: list[Measurement]) -> list[Measurement]:
+        if not measurements:
+            return []
+        measurements = [self._runs[each.exploration_id].believed(each) for each in measurements]
+        self._uncommitted = measurements  # kept where the store is away
+        fresh = self._store.commit_measurements(self._lease, measurements)
+        self._uncommitted = []
+        self._farm.acknowledge(measurements)
+        for measurement in measurements:
+            self._in_flight.discard(measurement.dispatch_id)
+        fresh = self._repeat_lost(fresh)
+        for measurement in fresh:
+            self._account(measurement)
+        return fresh
+
+    def _account(self, measurement: Measurement) -> None:
+        run = self._runs[measurement.exploration_id]
+        self._on_measured(measurement)
+        elapsed_s = self._elapsed_s()
+        stages = measurement.stages
+        self.stage_seconds["build"] += stages.build_s
+        self.stage_seconds["wait"] += stages.wait_s
+        self.stage_seconds["run"] += stages.run_s
+        if self.first_measured_s is None and not isinstance(measurement.result, Failed):
+            self.first_measured_s = elapsed_s
+        if run.measured(measurement, elapsed_s) and run.best_latency_s is not None:
+            self._farm.set_incumbent(run.exploration_id, run.best_latency_s)
+            self._store.append_event(
+                self._lease,
+                "improved",
+                {
+                    "task": run.task.name,
+                    "latency_s": run.best_latency_s,
+                    "trials": run.trials_of_job,
+                    "elapsed_s": elapsed_s,
+                },
+            )
+
+
+def _is_lost(measurement: Measurement) -> bool:
+    """Whether a first attempt ended with the loss of its device, which may be no fault of the candidate."""
+    result = measurement.result
+    is_lost = isinstance(result, Failed) and result.failure.reason is FailureReason.DEVICE_LOST
+    return is_lost and measurement.attempt < ATTEMPTS
+
+
+def _how_it_died(search: Child) -> str:
+    ended = search.exit(2.0)
+    how = "closed its channel" if ended is None else f"{ended.kind} {ended.code}"
+    return f"the search process {how}: {search.output()[-2000:]}".strip()

@@ -1,0 +1,237 @@
+"""One job in the hands of a tuner service, from its lease to its release."""
+
+import math
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from tunefarm_sandbox.fork_server.fork_server import Child, ForkFailed
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.farm.traceparent import Traceparent
+from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState
+from tunefarm_schemas.tuning.measurement import Failed, Measurement
+from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.store.store import Store
+from tunefarm_services.store.store_error import FenceLost, NotFound, StoreUnavailable
+from tunefarm_services.store.stored import JobRequest
+from tunefarm_services.telemetry.telemetry import Telemetry
+from tunefarm_services.tuner.farm.ports import Farm
+from tunefarm_services.tuner.job.job_reporter import JobReporter
+from tunefarm_services.tuner.job.job_run import seconds_to_deadline, until_deadline
+from tunefarm_services.tuner.job.job_watch import LeaseKeeper
+from tunefarm_services.tuner.job.no_device import NoDevice
+from tunefarm_services.tuner.job.overdue_job import WAITING, OverdueJob
+from tunefarm_services.tuner.job.summary import JobSummary
+from tunefarm_services.tuner.job.supervisor import SEARCH_DEATHS, ExplorationHeld, Supervisor
+from tunefarm_services.tuner.service.zygotes import Zygotes
+
+FarmSource = Callable[[Lease, Job], Farm | NoDevice]
+"""Gives a farm for one job, which is closed when the job is let go. Raises ForkFailed, OSError."""
+
+OnFinished = Callable[[str, str, str], None]
+"""Called with tenant, target id and device class id after a job that searched for them."""
+
+HELD_S: Final = 1.0
+NO_DEVICE_S: Final = 2.0
+TROUBLE_S: Final = 2.0
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a leased job was let go. Unless it was finished or halted it should rest for ``rest_s`` seconds.
+
+    However often it has rested, it rests for ``most_rest_s`` at most, for its deadline comes then.
+    """
+
+    job_id: str
+    outcome: JobOutcome | None
+    rest_s: float = 0.0
+    most_rest_s: float = math.inf
+
+
+class LeasedJob:
+    """Runs one supervisor over one lease. ``stop`` may be called from any thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        lease: Lease,
+        farm_for: FarmSource,
+        zygotes: Zygotes,
+        telemetry: Telemetry,
+        on_finished: OnFinished,
+        *,
+        outage_s: float,
+        on_search_child: Callable[[Child | None], None],
+    ) -> None:
+        self._store = store
+        self.lease = lease
+        self._farm_for = farm_for
+        self._zygotes = zygotes
+        self._metrics = telemetry.metrics
+        self._traces = telemetry.traces
+        self._on_finished = on_finished
+        self._outage_s = outage_s
+        self._on_search_child = on_search_child
+        self._supervisor: Supervisor | None = None
+        self._stop_asked = threading.Event()
+        self._lock = threading.Lock()
+
+    def stop(self) -> None:
+        """End soon; the job goes back to the queue with everything that was measured."""
+        with self._lock:
+            self._stop_asked.set()
+            if self._supervisor is not None:
+                self._supervisor.stop()
+
+    def run(self) -> Ended:
+        """Work until the job ends, is halted, or has to wait; then give the lease back. Raises nothing."""
+        began_s = time.monotonic()
+        parent = Traceparent.of_job(self.lease.job_id)
+        with (
+            structlog.contextvars.bound_contextvars(job_id=self.lease.job_id, tenant=self.lease.tenant),
+            self._traces.span("job", parent=parent, job_id=self.lease.job_id),
+        ):
+            ended = self._attempt()
+            with suppress(StoreUnavailable):  # then the lease runs out by itself
+                self._store.release(self.lease)
+        if ended.outcome is not None:
+            self._metrics.jobs_finished.labels(outcome=ended.outcome.value).inc()
+            self._metrics.job_seconds.labels(outcome=ended.outcome.value).observe(time.monotonic() - began_s)
+        return ended
+
+    def _attempt(self) -> Ended:
+        try:
+            return self._run()
+        except BadInput as problem:
+            log.info("the job cannot be tuned", problem=str(problem))
+            return Ended(self.lease.job_id, JobOutcome.FAILED)
+        except (FenceLost, NotFound) as lost:  # another tuner has it, or its owner deleted it
+            self._metrics.leases_lost.inc()
+            log.warning("the lease is lost", reason=str(lost))
+            return self._resting(HELD_S)
+        except StoreUnavailable as away:
+            self._metrics.store_errors.labels(kind="unavailable").inc()
+            log.warning("the store is away; the job goes on when it is back", reason=str(away))
+            return self._resting(TROUBLE_S)
+        except (ForkFailed, OSError) as failed:
+            log.warning("the job cannot run now", reason=str(failed))
+            self._say(f"waits: {failed}")
+            return self._resting(TROUBLE_S)
+        except Exception:  # one job's trouble must not end the others
+            log.exception("the supervisor failed")
+            return self._after_failure()
+
+    def _run(self) -> Ended:
+        job = self._store.job(self.lease.tenant, self.lease.job_id)
+        farm = self._farm_for(self.lease, job)
+        if isinstance(farm, NoDevice):
+            return self._without_device(job, farm.reason)
+        try:
+            device_class_id = farm.device.device_class.device_class_id
+            summary = self._supervise(farm)
+        except ExplorationHeld:
+            self._say(until_deadline(job, WAITING))
+            return self._resting(HELD_S, seconds_to_deadline(job))
+        finally:
+            farm.close()
+        if summary.outcome is JobOutcome.SUCCEEDED and job.spec.kind == "tune":
+            for target_id in {task.target_id for task in job.spec.tasks}:
+                self._on_finished(job.tenant, target_id, device_class_id)
+        log.info("the job was let go", outcome=summary.outcome, message=summary.message)
+        return Ended(self.lease.job_id, summary.outcome)
+
+    def _without_device(self, job: Job, reason: str) -> Ended:
+        """Say what is missing and let the job rest; one whose deadline has passed ends with what is stored."""
+        left_s = seconds_to_deadline(job)
+        is_halted = self._store.requested(job.tenant, job.job_id) in (JobRequest.CANCEL, JobRequest.PAUSE)
+        if left_s is None or left_s > 0 or is_halted:
+            self._say(until_deadline(job, reason))
+            return self._resting(NO_DEVICE_S, left_s)
+        overdue = OverdueJob(self._store, LeaseKeeper(self._store, self.lease).keep)
+        summary = overdue.end(overdue.opened(self.lease, job), reason)
+        self._store.append_event(self.lease, "summary", summary.model_dump(mode="json"))
+        log.info("the job's deadline passed while it waited", outcome=summary.outcome, reason=reason)
+        return Ended(self.lease.job_id, summary.outcome)
+
+    def _supervise(self, farm: Farm) -> JobSummary:
+        reporter = JobReporter(self._store, self.lease, farm.device.device_class.device_class_id)
+
+        def measured(measurement: Measurement) -> None:
+            self._count(measurement)
+            reporter.measured(measurement)
+
+        supervisor = Supervisor(
+            self._store,
+            farm,
+            self._zygotes.present(),
+            owner=self.lease.owner,
+            on_progress=reporter.show,
+            on_search_child=self._on_search_child,
+            on_measured=measured,
+            waits_for_explorations=False,
+            outage_s=self._outage_s,
+        )
+        with self._lock:
+            self._supervisor = supervisor
+            if self._stop_asked.is_set():
+                supervisor.stop()
+        try:
+            return supervisor.run(self.lease)
+        finally:
+            with suppress(FenceLost, StoreUnavailable):
+                reporter.book()
+
+    def _count(self, measurement: Measurement) -> None:
+        """Take a committed measurement into the figures and the trace."""
+        result = measurement.result
+        name = result.failure.reason.value if isinstance(result, Failed) else result.kind
+        self._metrics.measurements.labels(result=name).inc()
+        self._metrics.device_seconds.inc(measurement.stages.device_s)
+        stages_s = {
+            stage: seconds
+            for stage in ("start", "build", "wait", "run")
+            if (seconds := getattr(measurement.stages, f"{stage}_s")) > 0
+        }
+        for stage, seconds in stages_s.items():
+            self._metrics.stage_seconds.labels(stage=stage).observe(seconds)
+        self._traces.ended(
+            "measure",
+            stages_s,
+            exploration_id=measurement.exploration_id,
+            candidate=measurement.candidate_number,
+            attempt=measurement.attempt,
+            purpose=measurement.purpose.value,
+            result=name,
+            device=measurement.device_fingerprint,
+        )
+
+    def _after_failure(self) -> Ended:
+        """Count it like the death of a search child, so that a job that cannot be worked on ends some day."""
+        with suppress(FenceLost, StoreUnavailable, NotFound):
+            if self._store.count_search_death(self.lease) >= SEARCH_DEATHS:
+                message = f"poisoned: working on it failed {SEARCH_DEATHS} times inside the tuner; see its log"
+                self._store.set_job_state(self.lease, JobState.FINISHED, JobOutcome.FAILED, message)
+                return Ended(self.lease.job_id, JobOutcome.FAILED)
+        return self._resting(TROUBLE_S)
+
+    def _say(self, message: str) -> None:
+        """Show why the job waits, once: each message is an event."""
+        with suppress(FenceLost, StoreUnavailable, NotFound):
+            job = self._store.job(self.lease.tenant, self.lease.job_id)
+            if job.state is not JobState.FINISHED and (job.state, job.message) != (JobState.QUEUED, message):
+                self._store.set_job_state(self.lease, JobState.QUEUED, message=message)
+
+    def _resting(self, rest_s: float, left_s: float | None = None) -> Ended:
+        """``left_s`` is how long it is to the job's deadline, where it has one that has not passed."""
+        # Spread, so that tuners that wait for the same thing do not ask in step.
+        spread_s = rest_s * random.uniform(0.75, 1.25)
+        return Ended(self.lease.job_id, None, spread_s, left_s if left_s is not None and left_s > 0 else math.inf)

@@ -1,0 +1,1 @@
+"""From the fastest candidates to a verified record."""

@@ -1,0 +1,62 @@
+"""Libraries as the store holds them: which of them may still be given away."""
+
+from collections.abc import Collection
+from typing import Final
+
+import structlog
+
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.kernel_library.check import refusal_of
+from tunefarm_schemas.kernel_library.of_target import rules_of
+from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_schemas.tuning.measurement import Exported, ExportResult, Failed
+from tunefarm_schemas.tuning.record import TuningRecord
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_services.store.store import Store
+from tunefarm_services.store.store_error import BlobDamaged, BlobMissing
+
+_CALLEES: Final = " Where the operator allows it, TUNEFARM_CALLEES names the function."
+
+log = structlog.get_logger()
+
+
+def usable_artifact(
+    store: Store, record: TuningRecord, target: Target, callees: Collection[str] = ()
+) -> ArtifactManifest | None:
+    """The newest artifact of ``record`` whose library is whole and may be loaded; None calls for building it again.
+
+    A library that an earlier version linked, with constructors, is none of these.
+    """
+    for manifest in store.artifacts(record.tenant, record_id=record.record_id):
+        reason = _fault_of(store, record.tenant, manifest, target, callees)
+        if reason is None:
+            return manifest
+        log.warning(
+            "a stored library cannot be used; it is built again from its record",
+            artifact_id=manifest.artifact_id,
+            record_id=record.record_id,
+            reason=reason,
+        )
+    return None
+
+
+def checked_export(exported: ExportResult, target: Target, callees: Collection[str]) -> ExportResult:
+    """``exported``, or a failure in its place where nothing may load the library that a worker sent."""
+    if not isinstance(exported, Exported):
+        return exported
+    refusal = refusal_of(exported.library, rules_of(target.canonical, callees))
+    if refusal is None:
+        return exported
+    hint = _CALLEES if refusal.startswith("it calls") else ""
+    message = f"The library that the worker sent is refused: {refusal}.{hint}"[:4000]
+    return Failed(failure=TrialFailure(reason=FailureReason.BUILD_ERROR, message=message))
+
+
+def _fault_of(
+    store: Store, tenant: str, manifest: ArtifactManifest, target: Target, callees: Collection[str]
+) -> str | None:
+    try:
+        _, library = store.artifact(tenant, manifest.artifact_id)
+    except (BlobMissing, BlobDamaged) as error:
+        return str(error)
+    return refusal_of(library, rules_of(target.canonical, callees))

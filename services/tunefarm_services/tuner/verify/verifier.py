@@ -1,0 +1,395 @@
+"""The end of a search: the fastest few side by side, the winner's library in fresh processes, a record of it."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from tunefarm_schemas import SCHEMA_VERSION
+from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.failure import TrialFailure
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_schemas.tuning.measurement import (
+    ComparisonOrder,
+    Exported,
+    ExportOrder,
+    ExportResult,
+    Failed,
+    Result,
+    Timing,
+)
+from tunefarm_schemas.tuning.record import BUSY, MatchKind, RecordKey, RecordStatus, TuningRecord
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.store.store import Store
+from tunefarm_services.tuner.farm.ports import Farm
+from tunefarm_services.tuner.search.exploration_run import ExplorationRun
+from tunefarm_services.tuner.verify.ranking import (
+    UNTUNED,
+    Ranking,
+    beats_untuned,
+    beside_untuned,
+    both,
+    fault_of,
+    is_scattered,
+    leaves_doubt,
+    require_right_untuned,
+    stands,
+)
+from tunefarm_services.tuner.verify.stored_library import checked_export, usable_artifact
+
+FINALISTS, MOST_FINALISTS = 3, 6
+CLOSE = 1.06
+"""Within so many times the fastest, which of them is the fastest shows only side by side."""
+COMPARE_S = 0.1
+"""Seconds of timing for each schedule that is compared."""
+MORE_PROCESSES = 8
+STILL_BUSY = "The record was taken while the host was busy, as it is now: the next job times it again."
+TIMED_ANEW = "The record was taken while the host was busy, and was timed anew."
+REFUSAL_S = 1.0
+"""A farm cancels what it had been asked about a function just before it says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What the end of an exploration left behind, or why it left nothing."""
+
+    record: TuningRecord | None
+    artifact_id: str | None
+    failure: TrialFailure | None = None
+    note: str = ""
+    """What a person is told of it."""
+    is_new: bool = False
+    """Whether the record was written just now."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the record has to be timed anew before it is an answer."""
+        return self.record is not None and self.record.is_doubtful
+
+    @property
+    def may_fare_better(self) -> bool:
+        """Whether nothing was verified for a reason that may be gone later."""
+        return self.failure is not None and self.failure.may_be_tried_again
+
+
+def standing_record(store: Store, run: ExplorationRun) -> TuningRecord | None:
+    """The best verified record for exactly the key of ``run``, if there is one."""
+    return exact_record(store, run.exploration.key.tenant, run.record_key)
+
+
+def exact_record(store: Store, tenant: str, key: RecordKey) -> TuningRecord | None:
+    """The best verified record for exactly this key, if there is one."""
+    for match in store.best_record(tenant, key):
+        if match.match is MatchKind.EXACT:
+            return match.record
+    return None
+
+
+def stored_answer(store: Store, run: ExplorationRun) -> Finished | None:
+    """The standing record and its artifact, where there are both; ``run`` learns what the untuned function took.
+
+    An artifact whose library is damaged, gone or refused is none.
+    """
+    record = standing_record(store, run)
+    artifact = None if record is None else usable_artifact(store, record, run.target, run.callees)
+    if record is None or artifact is None:
+        return None
+    run.untuned_latency_s = record.untuned_latency_s
+    return Finished(record, artifact.artifact_id)
+
+
+class Finisher:
+    """Verifies the outcome of explorations and writes their records."""
+
+    def __init__(self, store: Store, farm: Farm, lease: Lease, on_wait: Callable[[], bool]) -> None:
+        """``on_wait`` is called a few times a second while the farm works; False when the job has to stop."""
+        self._on_wait = on_wait
+        self._store = store
+        self._farm = farm
+        self._tenant = lease.tenant
+        self._lease = lease
+
+    def finish(self, run: ExplorationRun) -> Finished:
+        """Compare, export, record. Keeps the standing record where nothing beats it side by side.
+
+        Raises:
+            BadInput: what it is compared with cannot be trusted; nothing was written.
+        """
+        standing = standing_record(self._store, run)
+        finalists = _finalists(run)
+        if standing is not None and standing.trace not in finalists:
+            finalists.append(standing.trace)
+        ranking = self._rank(run, finalists)
+        if not ranking.timed:
+            return self._kept(run, standing, ranking.first_failure)
+        kept = self._kept(run, standing)
+        whole = standing if kept.artifact_id is not None else None  # one without its library is made anew
+        if whole is not None and stands(whole, ranking) and not whole.is_doubtful:
+            return kept
+        trace, exported = self._at_least_untuned(run, *self._shipped(run, ranking, standing), ranking)
+        if whole is not None and trace == whole.trace and not _is_better_known(whole, exported):
+            return kept
+        return self._record(run, trace, exported, standing, ranking, is_rebuilt=whole is None)
+
+    def look_for_reason(self, run: ExplorationRun) -> None:
+        """Time the untuned function of a run in which nothing worked: it may be at fault, and that shows late.
+
+        Raises:
+            BadInput: nothing can be verified against it.
+        """
+        if not self._rank(run, []).timed:
+            self._farm.collect(REFUSAL_S)
+
+    def note_verified(self, run: ExplorationRun) -> None:
+        """Note that of all that was tried until now nothing is left to verify."""
+        self._store.set_verified(self._lease, run.exploration_id)
+
+    def known(self, run: ExplorationRun) -> Finished | None:
+        """The answer of the store for a run that measured nothing new; None where one has to be verified."""
+        if run.trials_done or not run.exploration.is_verified:
+            return None
+        answer = stored_answer(self._store, run)
+        return None if answer is None or answer.is_doubtful else answer
+
+    def claim(self, run: ExplorationRun) -> TuningRecord | None:
+        """Keep the incumbent of an interrupted run as a claim, which seeds later searches."""
+        if run.best_latency_s is None or not run.improvements:
+            return None
+        record = self._new_record(
+            run, run.fastest(1)[0], run.best_latency_s, None, RecordStatus.CLAIMED, "interrupted before verification"
+        )
+        self._store.put_record(self._tenant, self._lease, record)
+        return record
+
+    def _kept(
+        self, run: ExplorationRun, standing: TuningRecord | None, failure: TrialFailure | None = None
+    ) -> Finished:
+        """The end of a run that leaves no new record."""
+        artifact = None if standing is None else usable_artifact(self._store, standing, run.target, run.callees)
+        note = STILL_BUSY if standing is not None and standing.is_doubtful else ""
+        return Finished(standing, None if artifact is None else artifact.artifact_id, failure, note)
+
+    def _rank(self, run: ExplorationRun, finalists: Sequence[Trace]) -> Ranking:
+        order = ComparisonOrder(exploration_id=run.exploration_id, traces=(*finalists, None), seconds_each=COMPARE_S)
+        results = self._farm.compare(order, self._on_wait).results
+        timings: dict[Trace, Timing] = {}
+        failures: dict[Trace, TrialFailure] = {}
+        for trace, result in zip(order.traces, results, strict=True):
+            failure = _failure_of(run, result)
+            if failure is not None:
+                failures[trace or UNTUNED] = failure
+            elif isinstance(result, Timing):
+                timings[trace or UNTUNED] = result
+                run.compared_s[trace or UNTUNED] = result.latency_s
+                if trace is None:
+                    run.untuned_latency_s = result.latency_s
+        require_right_untuned(results[-1])
+        timed = [(timing.latency_s, trace) for trace, timing in timings.items()]
+        return Ranking(sorted(timed, key=lambda pair: pair[0]), failures, timings)
+
+    def _shipped(
+        self, run: ExplorationRun, ranking: Ranking, standing: TuningRecord | None
+    ) -> tuple[Trace, ExportResult]:
+        """The fastest schedule and its library; or the second, where the first is fast in some processes only.
+
+        What decides between them is the mean, for the median of times of two kinds may be of either.
+        """
+        ranked = ranking.timed
+        first = ranked[0][1]
+        exported = self._export(run, *ranked[0], beside_untuned=ranking.may_lose_to_untuned(first))
+        if len(ranked) == 1 or not isinstance(exported, Exported) or not is_scattered(exported.process_latencies_s):
+            return first, exported
+        compared_s, second = ranked[1]
+        mean_s = statistics.fmean(exported.process_latencies_s)
+        if compared_s >= mean_s or (standing is not None and second == standing.trace):
+            return first, exported
+        is_close = ranking.may_lose_to_untuned(second)
+        instead = self._export(run, compared_s, second, worth_s=mean_s, beside_untuned=is_close)
+        if isinstance(instead, Exported) and statistics.fmean(instead.process_latencies_s) < mean_s:
+            return second, instead
+        return first, exported
+
+    def _at_least_untuned(
+        self, run: ExplorationRun, trace: Trace, exported: ExportResult, ranking: Ranking
+    ) -> tuple[Trace, ExportResult]:
+        """``trace``, or the untuned function where that is as fast in fresh processes as well.
+
+        Side by side it lost: but there a call from outside takes less, other memory is used, and another moment is
+        judged. A farm that cannot time both in one process times one after the other.
+        """
+        compared_s = run.untuned_latency_s
+        if compared_s is None or not isinstance(exported, Exported) or not ranking.may_lose_to_untuned(trace):
+            if trace == UNTUNED and isinstance(exported, Exported):
+                run.untuned_latency_s = statistics.median(exported.process_latencies_s)
+            return trace, exported
+        took_s = statistics.median(exported.process_latencies_s)
+        if exported.untuned_latencies_s:
+            run.untuned_latency_s = statistics.median(exported.untuned_latencies_s)
+            if beats_untuned(exported):
+                return trace, exported
+        elif took_s < compared_s:
+            return trace, exported
+        untuned = self._export(run, compared_s, UNTUNED)
+        if not isinstance(untuned, Exported):
+            return trace, exported
+        latency_s = statistics.median(untuned.process_latencies_s)
+        if not exported.untuned_latencies_s and latency_s > took_s:
+            run.untuned_latency_s = latency_s
+            return trace, exported
+        run.untuned_latency_s = latency_s
+        return UNTUNED, untuned
+
+    def _export(
+        self,
+        run: ExplorationRun,
+        compared_s: float,
+        trace: Trace,
+        worth_s: float = float("inf"),
+        *,
+        beside_untuned: bool = False,
+    ) -> ExportResult:
+        """The library of ``trace``, timed in more processes where a few of them leave doubt.
+
+        A few are enough where their mean is not below ``worth_s``.
+        """
+        likely_s = min([compared_s, *run.latencies_of(trace)])
+        order = ExportOrder(
+            exploration_id=run.exploration_id, trace=trace, likely_s=likely_s, beside_untuned=beside_untuned
+        )
+        exported = self._exported(run, order)
+        if not isinstance(exported, Exported) or statistics.fmean(exported.process_latencies_s) >= worth_s:
+            return exported
+        if not leaves_doubt(exported.process_latencies_s, compared_s, likely_s):
+            return exported
+        more = self._exported(run, order.model_copy(update={"processes": MORE_PROCESSES}))
+        if not isinstance(more, Exported):
+            return exported
+        return both(exported, more)
+
+    def _exported(self, run: ExplorationRun, order: ExportOrder) -> ExportResult:
+        """What the farm made, where its library and its times may be believed."""
+        exported = checked_export(self._farm.export(order, self._on_wait), run.target, run.callees)
+        if isinstance(exported, Exported):
+            doubt = run.disbelief(min(exported.process_latencies_s, default=float("inf")))
+            return exported if doubt is None else Failed(failure=doubt)
+        return exported
+
+    def _record(
+        self,
+        run: ExplorationRun,
+        trace: Trace,
+        exported: ExportResult,
+        standing: TuningRecord | None,
+        ranking: Ranking,
+        *,
+        is_rebuilt: bool,
+    ) -> Finished:
+        if not isinstance(exported, Exported):
+            return self._kept(run, standing, exported.failure)
+        latencies_s = exported.process_latencies_s
+        record = self._new_record(
+            run,
+            trace,
+            statistics.median(latencies_s),
+            (min(latencies_s), max(latencies_s)),
+            RecordStatus.VERIFIED,
+            f"correct on three inputs{_as_given(run)}; timed in {len(latencies_s)} fresh processes"
+            f"{beside_untuned(ranking)}{_busy_text(exported)}",
+            exported.foreign_load,
+        )
+        self._store.put_record(self._tenant, self._lease, record)
+        fault = None if standing is None else fault_of(standing, record, ranking)
+        if standing is not None and is_rebuilt:
+            fault = f"its library was missing, damaged or refused; built again as record {record.record_id}"
+        if standing is not None and fault is not None:  # only once there is another to take
+            self._store.retract(self._tenant, standing.record_id, fault)
+        manifest = self._manifest(run, record, exported)
+        self._store.put_artifact(self._tenant, manifest, exported.library)
+        note = TIMED_ANEW if standing is not None and standing.is_doubtful else ""
+        return Finished(record=record, artifact_id=manifest.artifact_id, note=note, is_new=True)
+
+    def _new_record(
+        self,
+        run: ExplorationRun,
+        trace: Trace,
+        latency_s: float,
+        interval_s: tuple[float, float] | None,
+        status: RecordStatus,
+        reason: str,
+        foreign_load: float | None = None,
+    ) -> TuningRecord:
+        return TuningRecord(
+            record_id=uuid4().hex,
+            tenant=self._tenant,
+            key=run.record_key,
+            trace=trace,
+            latency_s=latency_s,
+            interval_s=interval_s,
+            untuned_latency_s=run.untuned_latency_s,
+            status=status,
+            status_reason=reason,
+            source="tuned",
+            exploration_id=run.exploration_id,
+            created_at=utc_now(),
+            foreign_load=foreign_load,
+        )
+
+    def _manifest(self, run: ExplorationRun, record: TuningRecord, exported: Exported) -> ArtifactManifest:
+        library_digest = digest(exported.library)
+        return ArtifactManifest(
+            schema_version=SCHEMA_VERSION,
+            artifact_id=digest(f"{record.record_id}:{library_digest}"),
+            record_id=record.record_id,
+            workload_id=run.workload.workload_id,
+            workload_name=run.workload.name,
+            arguments=run.workload.arguments,
+            target=run.target.canonical,
+            num_cores=run.target.num_cores,
+            device_class_id=record.key.device_class_id,
+            code_generator=record.key.code_generator,
+            protocol_id=record.key.protocol_id,
+            abi=record.key.abi,
+            entry=exported.entry,
+            pack_entry=exported.pack_entry,
+            packed_arguments=exported.packed_arguments,
+            trace_id=record.trace.trace_id,
+            latency_s=record.latency_s,
+            interval_s=record.interval_s,
+            library_digest=library_digest,
+            library_name=f"{library_digest[:16]}.so",
+            created_at=record.created_at,
+            input_specs=run.input_specs,
+        )
+
+
+def _failure_of(run: ExplorationRun, result: Result) -> TrialFailure | None:
+    """Why a schedule has no time, or none that any of its function can have."""
+    if isinstance(result, Failed):
+        return result.failure
+    return run.disbelief(result.latency_s) if isinstance(result, Timing) else None
+
+
+def _is_better_known(standing: TuningRecord, exported: ExportResult) -> bool:
+    """Whether a record that was taken while the host was busy has now been timed while it was not."""
+    return standing.is_doubtful and isinstance(exported, Exported) and exported.foreign_load < BUSY
+
+
+def _busy_text(exported: Exported) -> str:
+    """What a record says of a host that others used meanwhile."""
+    if exported.foreign_load < BUSY:
+        return ""
+    low_us, high_us = (1e6 * edge(exported.process_latencies_s) for edge in (min, max))
+    return f"; taken while the host was busy: {low_us:.4g} - {high_us:.4g} us"
+
+
+def _finalists(run: ExplorationRun) -> list[Trace]:
+    close_s = CLOSE * (run.best_latency_s or 0.0)
+    close = sum(latency_s <= close_s for latency_s in run.latencies_s.values())
+    return run.fastest(min(max(FINALISTS, close), MOST_FINALISTS))
+
+
+def _as_given(run: ExplorationRun) -> str:
+    """Which of the inputs were not the usual ones."""
+    return f" with {', '.join(spec.text for spec in run.input_specs)}" if run.input_specs else ""

@@ -1,0 +1,1 @@
+"""Libraries as they are shipped: made, checked, and timed in fresh processes."""

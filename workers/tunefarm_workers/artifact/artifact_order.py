@@ -1,0 +1,22 @@
+"""What to run for an artifact."""
+
+from pathlib import Path
+
+from tunefarm_schemas.farm.device import PROTOCOLS
+from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_workers.artifact.library_inputs import tensor_order
+from tunefarm_workers.artifact.library_order import LibraryOrder, TensorOrder
+
+
+def artifact_order(manifest: ArtifactManifest, library: Path, tensors: tuple[TensorOrder, ...]) -> LibraryOrder:
+    """Time ``library`` as its manifest says. ``tensors`` are its arguments, with where the contents of each lie."""
+    return LibraryOrder(
+        library=str(library),
+        digest=manifest.library_digest,
+        entry=manifest.entry,
+        pack_entry=manifest.pack_entry,
+        tensors=tensors,
+        packed=tuple(map(tensor_order, manifest.packed_arguments)),
+        num_cores=manifest.num_cores,
+        cold_cache=PROTOCOLS[manifest.protocol_id].cold_cache,
+    )

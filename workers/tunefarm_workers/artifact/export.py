@@ -1,0 +1,249 @@
+"""From a schedule to a shared library that was timed in fresh processes."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.child import Child
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.farm.device import PROTOCOLS
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.tuning.measurement import Exported, ExportOrder, ExportResult, Failed
+from tunefarm_workers.artifact.fresh_inputs import FreshInputs
+from tunefarm_workers.artifact.fresh_runner import FreshRunner
+from tunefarm_workers.artifact.library_inputs import tensor_order
+from tunefarm_workers.artifact.library_order import LibraryOrder, RivalOrder
+from tunefarm_workers.builder.argument import Argument
+from tunefarm_workers.builder.checked_library import checked_library
+from tunefarm_workers.correctness.tolerance import Array
+from tunefarm_workers.lane.child_answer import ChildFailed, OnWait, answer_of, canceled
+from tunefarm_workers.lane.messages import Broken, HostOrder, InputsOrder, Linked, LinkOrder, from_linker
+from tunefarm_workers.threads.shared_cache_wait import NearCores
+from tunefarm_workers.timing.neighbours import Company
+from tunefarm_workers.timing.processor_clock import queueing_time_s
+
+_LINK_S = 120.0
+_LINK_CPU_S = 4 * _LINK_S
+"""The kernel ends a compiler that nobody is there to end."""
+_USES = 4
+"""How many times a small kernel is used otherwise and compared again, which takes some forty milliseconds each."""
+_BRIEF_S, _FEW_ELEMENTS = 0.01, 1 << 18
+_KILLS_BORNE = 2
+"""How many times an export whose child somebody killed is made again."""
+
+
+Given = TypeVar("Given")
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """What one fresh process took, and the untuned function in it.
+
+    ``queueing_s`` is for how long of ``took_s`` others kept its slowest thread from a core.
+    """
+
+    latency_s: float
+    untuned_s: float | None
+    took_s: float
+    queueing_s: float
+
+
+class Quiet(Protocol):
+    """Runs something while the device is quiet."""
+
+    def __call__(self, action: Callable[[], Given]) -> Given:
+        """What ``action`` gives."""
+
+
+class Exporter:
+    """Compiles, loads in fresh processes, checks and times. Works on its caller's thread."""
+
+    def __init__(
+        self,
+        zygote: ForkServer,
+        scratch: Path,
+        limits: Limits,
+        quiet: Quiet,
+        error_of: Callable[[list[Array]], float],
+        doubt_of: Callable[[float], TrialFailure | None],
+        near_cores: NearCores,
+        company: Company,
+        on_wait: OnWait,
+    ) -> None:
+        """``error_of`` gives the error of outputs on the first inputs, in units of what is allowed.
+
+        ``doubt_of`` tells why a latency cannot be one of the function; None where it can.
+        """
+        self._zygote = zygote
+        self._scratch = scratch
+        self._limits = limits
+        self._quiet = quiet
+        self._error_of = error_of
+        self._doubt_of = doubt_of
+        self._near_cores = near_cores
+        self._company = company
+        self._on_wait = on_wait
+
+    def export(
+        self, order: ExportOrder, host: HostOrder, arguments: tuple[Argument, ...], protocol_id: str
+    ) -> ExportResult:
+        """The library and its latencies, or the failure that kept it from being made.
+
+        Raises:
+            ForkFailed: the fork server is gone, which is no fault of the schedule.
+        """
+        for borne in range(_KILLS_BORNE + 1):
+            try:
+                return self._exported(order, host, arguments, protocol_id)
+            except ChildFailed as failed:
+                failure = failed.failure
+                if not failed.may_be_tried_again or borne == _KILLS_BORNE:
+                    break
+            except ForkFailed as error:
+                if not self._zygote.alive:
+                    raise
+                message = f"No child could be forked: {error}"[:4000]
+                failure = TrialFailure(reason=FailureReason.DEVICE_LOST, message=message)
+        return Failed(failure=failure)
+
+    def _exported(
+        self, order: ExportOrder, host: HostOrder, arguments: tuple[Argument, ...], protocol_id: str
+    ) -> Exported:
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            folder = Path(tempfile.mkdtemp(prefix="export-", dir=self._scratch))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            linking = stack.enter_context(self._begin_link(order, host, folder / "link"))
+            stack.enter_context(self._company.of(linking))
+            linking_untuned = None
+            if order.beside_untuned:
+                untuned = order.model_copy(update={"trace": None})
+                linking_untuned = stack.enter_context(self._begin_link(untuned, host, folder / "untuned"))
+                stack.enter_context(self._company.of(linking_untuned))
+            inputs = stack.enter_context(FreshInputs(self._zygote, InputsOrder.of(host, arguments), self._limits))
+            stack.enter_context(self._company.of(inputs.child))
+            runners = [
+                stack.enter_context(self._begin_runner(inputs, host.num_cores, folder)) for _ in range(order.processes)
+            ]
+            for runner in runners:
+                stack.enter_context(self._company.of(runner.child))
+            linked, library = self._linked(linking)
+            checked_library(library, host.target, host.callees)
+            (folder / "shipped.so").write_bytes(library)
+            fresh = LibraryOrder(
+                library=str(folder / "shipped.so"),
+                digest=digest(library),
+                entry=linked.entry,
+                pack_entry=linked.pack_entry,
+                tensors=inputs.tensors,
+                packed=tuple(map(tensor_order, linked.packed_arguments)),
+                num_cores=host.num_cores,
+                cold_cache=PROTOCOLS[protocol_id].cold_cache,
+                likely_s=order.likely_s,
+                rival=None if linking_untuned is None else self._rival(linking_untuned, host, folder),
+            )
+            inputs.wait(self._on_wait)
+            timed = self._time_in_turn(runners, fresh)
+        return Exported(
+            library=library,
+            entry=linked.entry,
+            pack_entry=linked.pack_entry,
+            packed_arguments=linked.packed_arguments,
+            process_latencies_s=tuple(each.latency_s for each in timed),
+            untuned_latencies_s=tuple(each.untuned_s for each in timed if each.untuned_s is not None),
+            foreign_load=_load_of(timed),
+        )
+
+    def _begin_link(self, order: ExportOrder, host: HostOrder, own: Path) -> Child:
+        own.mkdir(mode=0o777)
+        trace = None if order.trace is None else order.trace.text
+        return self._zygote.fork(
+            "tunefarm_workers.child.link_child:run",
+            LinkOrder(host=host, trace=trace, folder=str(own)).model_dump_json().encode(),
+            limits=self._limits.with_processor_time(_LINK_CPU_S),
+            confinement=Confinement.compiler(str(own)),
+        )
+
+    def _begin_runner(self, inputs: FreshInputs, num_cores: int, folder: Path) -> FreshRunner:
+        if not self._on_wait():
+            raise canceled()
+        return FreshRunner(self._zygote, inputs, num_cores, folder, self._limits, self._on_wait)
+
+    def _rival(self, linking: Child, host: HostOrder, folder: Path) -> RivalOrder | None:
+        """The untuned function's library; None where there can be none, which is no fault of the schedule."""
+        try:
+            linked, library = self._linked(linking)
+            checked_library(library, host.target, host.callees)
+        except ChildFailed as failed:
+            if failed.failure.reason is FailureReason.CANCELED:
+                raise
+            return None
+        (folder / "rival.so").write_bytes(library)
+        return RivalOrder(library=str(folder / "rival.so"), digest=digest(library), entry=linked.entry)
+
+    def _linked(self, linking: Child) -> tuple[Linked, bytes]:
+        with linking:
+            said = from_linker.validate_json(answer_of(linking, _LINK_S, "building", self._on_wait))
+            if isinstance(said, Broken):
+                raise ChildFailed(TrialFailure(reason=said.reason, message=said.message[:4000]))
+            return said, answer_of(linking, _LINK_S, "building", self._on_wait)
+
+    def _time_in_turn(self, runners: Sequence[FreshRunner], order: LibraryOrder) -> tuple["_Timed", ...]:
+        """They start side by side; then each loads, runs, is timed and ends before the next one loads."""
+        for runner in runners:
+            runner.wait_until_ready()
+        last = runners[-1]
+        return tuple(self._time(runner, order, is_last=runner is last) for runner in runners)
+
+    def _time(self, runner: FreshRunner, order: LibraryOrder, *, is_last: bool) -> "_Timed":
+        with runner:
+            self._company.leave(runner.child)
+            error = self._error_of(runner.outputs(order))
+            if error > 1.0:
+                message = f"The library's output is wrong: its error is {error:.3g} times what is allowed."
+                raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
+            likely_s = order.likely_s or 0.0
+            self._near_cores.wait(likely_s, lambda: self._quiet(runner.is_on_near_cores), self._on_wait)
+            timed = self._quiet(lambda: _timed(runner, has_rival=order.rival is not None))
+            doubt = self._doubt_of(timed.latency_s)
+            if doubt is not None:
+                raise ChildFailed(doubt)
+            if is_last:
+                self._use_on(runner, order, timed.latency_s)
+            return timed
+
+    def _use_on(self, runner: FreshRunner, order: LibraryOrder, latency_s: float) -> None:
+        """A kernel that is right while it is checked has to stay so. Raises ``ChildFailed`` where it does not."""
+        elements = sum(prod(tensor.shape) for tensor in order.tensors if tensor.is_output)
+        small = latency_s < _BRIEF_S and elements <= _FEW_ELEMENTS
+        for _ in range(_USES if small else 1):
+            error = self._error_of(runner.outputs_again(order))
+            if not error <= 1.0:
+                message = f"The library's output is right at first and wrong later: its error is then {error:.3g} times"
+                message += " what is allowed."
+                raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
+
+
+def _timed(runner: FreshRunner, *, has_rival: bool) -> _Timed:
+    began_s, queued_s = time.monotonic(), queueing_time_s(runner.child.pid)
+    own, rival = runner.time_both() if has_rival else (runner.time(), None)
+    return _Timed(
+        latency_s=own.latency_s,
+        untuned_s=None if rival is None else rival.latency_s,
+        took_s=time.monotonic() - began_s,
+        queueing_s=max(queueing_time_s(runner.child.pid) - queued_s, 0.0),
+    )
+
+
+def _load_of(timed: Sequence[_Timed]) -> float:
+    """The share of the time for which others had a core that the kernel wanted."""
+    return min(sum(each.queueing_s for each in timed) / max(sum(each.took_s for each in timed), 1e-9), 1.0)

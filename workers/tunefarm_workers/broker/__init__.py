@@ -1,0 +1,1 @@
+"""A worker's side of the broker: orders in, replies and heartbeats out."""

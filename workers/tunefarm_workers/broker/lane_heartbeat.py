@@ -1,0 +1,185 @@
+"""What a lane says of itself, and what it hears: heartbeats out, answers and cancellations in."""
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import redis
+import structlog
+from pydantic import ValidationError
+
+from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.farm_message import (
+    CANCELLATIONS,
+    HEARTBEATS,
+    MESSAGE_VERSION,
+    Cancellation,
+    Heartbeat,
+    LaneAnswer,
+    farm_key,
+    lane_channel,
+)
+from tunefarm_schemas.farm.lane import Lane
+from tunefarm_workers.broker.broker_client import BROKER_ERRORS, connect
+from tunefarm_workers.broker.order_host import OrderHost
+
+BEAT_S: Final = 1.0
+"""Between two tellings of what is held."""
+HEARTBEAT_S: Final = 2.0
+MOST_HEARTBEATS: Final = 20_000
+FARM_GONE_S: Final = 30.0
+"""A farm that has not shown itself for so long is dead, and what it sent is dropped."""
+_AGAIN_S: Final = 0.5
+
+log = structlog.get_logger()
+
+
+class LaneVoice:
+    """Two threads: one speaks, the other listens. Both go on whatever happens to the broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        host: OrderHost,
+        instance: str,
+        describe: Callable[[], Lane],
+        on_answer: Callable[[LaneAnswer], None],
+        on_beat: Callable[[], None],
+    ) -> None:
+        """``describe`` gives the lane as it is; ``on_answer`` hears a registrar; ``on_beat`` is called each beat."""
+        self._broker = broker
+        self._host = host
+        self._instance = instance
+        self._describe = describe
+        self._on_answer = on_answer
+        self._on_beat = on_beat
+        self._ended = threading.Event()
+        self._soon = threading.Event()
+        self._lane_id = describe().lane_id
+        self._told: set[str] = set()
+        self._next_heartbeat_s = 0.0
+        self._missing_since_s: dict[str, float] = {}
+        self._threads = [
+            threading.Thread(target=self._speak, name="heartbeat", daemon=True),
+            threading.Thread(target=self._listen, name="answers", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Start both threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def hurry(self) -> None:
+        """Tell the present state at once."""
+        self._soon.set()
+
+    def close(self) -> None:
+        """Say the last state and end."""
+        self._ended.set()
+        self._soon.set()
+        for thread in self._threads:
+            thread.join(3.0)
+
+    def beat(self, client: redis.Redis, *, at_once: bool = False) -> None:
+        """Look around, and tell what is held; how the lane is every other time, or ``at_once``."""
+        self._on_beat()
+        try:
+            self._told = self._host.tell_holding(self._instance, self._told)
+            if at_once or time.monotonic() >= self._next_heartbeat_s:
+                self._heartbeat(client)
+                self._next_heartbeat_s = time.monotonic() + HEARTBEAT_S
+            self._look_after_farms(client)
+        except BROKER_ERRORS as error:
+            log.warning("no heartbeat: the broker is away", reason=str(error))
+
+    def channels(self) -> tuple[str, str]:
+        """Where this lane hears."""
+        return self._broker.key(CANCELLATIONS), self._broker.key(lane_channel(self._lane_id))
+
+    def hear(self, channel: str, data: bytes) -> None:
+        """Take in what was said on one of the channels."""
+        try:
+            if channel == self._broker.key(CANCELLATIONS):
+                self._host.cancel(Cancellation.model_validate_json(data))
+            else:
+                self._on_answer(_answer(data))
+        except ValidationError as error:
+            log.warning("a message is not understood", reason=str(error))
+
+    def _speak(self) -> None:
+        client = connect(self._broker)
+        while True:
+            last = self._ended.is_set()
+            hurried = self._soon.is_set()
+            self._soon.clear()
+            self.beat(client, at_once=last or hurried)
+            if last:
+                client.close()
+                return
+            self._soon.wait(BEAT_S)
+
+    def _heartbeat(self, client: redis.Redis) -> None:
+        beat = Heartbeat(lane_id=self._lane_id, instance=self._instance, lane=self._describe())
+        key = self._broker.key(HEARTBEATS)
+        with client.pipeline(transaction=False) as pipeline:
+            pipeline.lpush(key, beat.model_dump_json())
+            # Where nobody listens for long, the newest are kept.
+            pipeline.ltrim(key, 0, MOST_HEARTBEATS - 1)
+            pipeline.execute()
+
+    def _look_after_farms(self, client: redis.Redis) -> None:
+        """Hear of cancellations that were missed, and drop what dead farms sent."""
+        farms = list(self._host.farms())
+        self._missing_since_s = {farm: since_s for farm, since_s in self._missing_since_s.items() if farm in farms}
+        if not farms:
+            return
+        shown: Any = client.mget([self._broker.key(farm_key(farm_id)) for farm_id in farms])
+        now_s = time.monotonic()
+        for farm_id, text in zip(farms, shown, strict=True):
+            if text is not None:
+                self._missing_since_s.pop(farm_id, None)
+                self._host.cancel(Cancellation(farm_id=farm_id, epoch=_epoch(text)))
+            elif now_s - self._missing_since_s.setdefault(farm_id, now_s) > FARM_GONE_S:
+                log.info("a tuner is gone; what it sent is dropped", farm_id=farm_id)
+                self._missing_since_s[farm_id] = math.inf  # told once
+                # By their ids: a tuner that was only cut off may come back, and what it sends then is wanted.
+                self._host.cancel(Cancellation(farm_id=farm_id, order_ids=self._host.orders_of(farm_id)))
+
+    def _listen(self) -> None:
+        while not self._ended.is_set():
+            client = connect(self._broker)
+            try:
+                with client.pubsub(ignore_subscribe_messages=True) as heard:  # type: ignore[no-untyped-call]
+                    heard.subscribe(*self.channels())
+                    self._soon.set()  # an answer may have been missed
+                    while not self._ended.is_set():
+                        message = heard.get_message(timeout=1.0)
+                        if message is not None:
+                            self.hear(message["channel"].decode(), message["data"])
+            except BROKER_ERRORS as error:
+                log.warning("not listening: the broker is away", reason=str(error))
+                self._ended.wait(_AGAIN_S)
+            finally:
+                client.close()
+
+
+def _epoch(text: bytes) -> int:
+    try:
+        return int(json.loads(text)["epoch"])
+    except (ValueError, KeyError, TypeError):
+        return 0
+
+
+def _answer(data: bytes) -> LaneAnswer:
+    """An answer; of one in another version, the part that never changes."""
+    try:
+        loose = json.loads(data)
+    except (ValueError, RecursionError):
+        loose = None  # the model says what is wrong, as the one kind of error that a listener expects
+    if isinstance(loose, dict) and loose.get("version") != MESSAGE_VERSION:
+        loose = {name: loose.get(name, "") for name in ("version", "lane_id", "instance", "reason")}
+        return LaneAnswer.model_validate(loose | {"admitted": False})
+    return LaneAnswer.model_validate_json(data)

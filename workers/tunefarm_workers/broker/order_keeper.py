@@ -1,0 +1,134 @@
+"""What every host of orders does with those that are here, whatever it makes of them."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from typing import Final
+
+import structlog
+
+from tunefarm_schemas.farm.farm_message import Holding, Returned
+from tunefarm_workers.broker.blobs import BlobsUnavailable
+from tunefarm_workers.broker.held_orders import Held, HeldOrders
+from tunefarm_workers.broker.order_host import Send
+
+_LOOK_S: Final = 0.25
+_GIVE_BACK_S: Final = 2.0
+_BLOB_REST_S: Final = 5.0
+
+log = structlog.get_logger()
+
+
+class OrderKeeper(ABC):
+    """Tells farms what is here of theirs, and begins nothing while nothing may begin. Used from several threads.
+
+    Attributes:
+        room: how many orders are carried out at once.
+        crash: what ended it, once it is of no use any more.
+    """
+
+    def __init__(self, send: Send, lane_id: str, room: int) -> None:
+        self.room = room
+        self.crash: Exception | None = None
+        self._send = send
+        self._lane_id = lane_id
+        self._held = HeldOrders(send)
+        self._takes_work = True
+        self._giving_back = False
+        self._blobs_trouble = ""
+        self._blobs_away_until_s = 0.0
+        self._on_crash: Callable[[], None] = lambda: None
+
+    @property
+    def in_flight(self) -> int:
+        """How many orders are here."""
+        return len(self._held)
+
+    def take_work(self, wanted: bool) -> None:
+        """Whether orders may begin. What waits for room when they may not is given back."""
+        with self._held.changed:
+            self._takes_work = wanted
+            self._held.changed.notify_all()
+
+    def farms(self) -> list[str]:
+        """The farms that have orders here."""
+        return list(self._held.farms())
+
+    def orders_of(self, farm_id: str) -> tuple[str, ...]:
+        """The ids of a farm's orders that are here."""
+        return self._held.farms().get(farm_id, ())
+
+    def tell_holding(self, instance: str, known_farms: Collection[str]) -> set[str]:
+        """Tell each farm what is here of it, those of ``known_farms`` too that have nothing here; give who has."""
+        with self._held.changed:  # no answer may overtake the news that it is not here any more
+            farms = self._held.farms()
+            for farm_id in {*known_farms, *farms}:
+                self._send(farm_id, Holding(lane_id=self._lane_id, instance=instance, ids=farms.get(farm_id, ())))
+        return set(farms)
+
+    def look_for_trouble(self) -> str:
+        """Why no work can be taken now: tasks cannot be fetched, or libraries not be stored. Empty when they can."""
+        return self._blobs_trouble if time.monotonic() < self._blobs_away_until_s else ""
+
+    def settle(self, grace_s: float) -> None:
+        """Finish what has begun, for up to ``grace_s`` seconds, and give the rest back."""
+        self._wait_until_empty(grace_s)
+        self._giving_back = True
+        self._break_off()
+        self._wait_until_empty(_GIVE_BACK_S)
+        for held in self._held.all():
+            self._give_back(held)
+
+    @abstractmethod
+    def _busy(self) -> int:
+        """How many orders take room now."""
+
+    @abstractmethod
+    def _end_canceled(self, held: Held) -> None:
+        """End an order that was canceled before it began."""
+
+    @abstractmethod
+    def _break_off(self) -> None:
+        """End what goes on, for it was given its time."""
+
+    def _wait_for_room(self, held: Held) -> bool:
+        """Wait until an order may begin; False, and it is dealt with, when it may not any more."""
+        with self._held.changed:
+            while self._may_begin(held) and self._busy() >= self.room:
+                self._held.changed.wait(_LOOK_S)
+            if self._may_begin(held):
+                return True
+            canceled = self._held.is_canceled(held)
+        if canceled:
+            self._end_canceled(held)
+        else:
+            self._give_back(held)
+        return False
+
+    def _may_begin(self, held: Held) -> bool:
+        return self._takes_work and self.crash is None and not self._held.is_canceled(held)
+
+    def _wait_until_empty(self, within_s: float) -> None:
+        deadline_s = time.monotonic() + within_s
+        with self._held.changed:
+            while len(self._held) and self.crash is None and time.monotonic() < deadline_s:
+                self._held.changed.wait(_LOOK_S)
+
+    def _suffer(self, away: BlobsUnavailable, held: Held) -> None:
+        """The lane takes nothing for a while, since it cannot fetch or store what it works on."""
+        log.warning("the blob store is away", reason=str(away))
+        self._blobs_trouble, self._blobs_away_until_s = str(away), time.monotonic() + _BLOB_REST_S
+        self._give_back(held)
+
+    def _give_back(self, held: Held) -> None:
+        self._held.end(held, Returned(lane_id=self._lane_id, ids=(held.ident,)))
+
+    def _has_crashed(self, error: Exception) -> bool:
+        """Note what ended it; False when something else had before."""
+        with self._held.changed:
+            if self.crash is not None:
+                return False
+            self.crash = error
+            self._held.changed.notify_all()
+        log.error("nothing can be done here any more", reason=f"{type(error).__name__}: {error}")
+        return True

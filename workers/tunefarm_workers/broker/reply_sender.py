@@ -1,0 +1,88 @@
+"""Replies on their way to farms: in order, several at once, kept while the broker is away."""
+
+import threading
+import time
+from collections import deque
+from typing import Final
+
+import structlog
+
+from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.farm_message import replies_key
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_workers.broker.broker_client import BROKER_ERRORS, connect
+
+REPLIES_LIVE_S: Final = 3600
+"""After so long nobody can want replies that were never fetched."""
+MOST_KEPT: Final = 20_000
+_BATCH: Final = 64
+_AGAIN_S: Final = 0.5
+_KEEP_AGAIN_S: Final = 30.0
+"""A stream that is new, as in a broker that was started again empty, is without a limit for so long at most."""
+_FARMS_REMEMBERED: Final = 1000
+
+log = structlog.get_logger()
+
+
+class ReplySender:
+    """Sends from a thread of its own, so that nobody who has a reply waits for the broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._client = connect(broker)
+        self._waiting: deque[tuple[str, bytes]] = deque(maxlen=MOST_KEPT)
+        self._changed = threading.Condition()
+        self._closing = False
+        self._keep_again_s: dict[str, float] = {}
+        self._thread = threading.Thread(target=self._run, name="replies", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def send(self, farm_id: str, message: Frozen) -> None:
+        """Send soon. Replies to one farm arrive in the order in which they were given."""
+        with self._changed:
+            self._waiting.append((farm_id, message.model_dump_json().encode()))
+            self._changed.notify()
+
+    def close(self, within_s: float) -> None:
+        """Send what is left and end; what cannot be sent within ``within_s`` seconds is dropped."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(within_s)
+        self._client.close()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closing:
+                    self._changed.wait()
+                batch = [self._waiting[index] for index in range(min(_BATCH, len(self._waiting)))]
+            if not batch:
+                return
+            try:
+                self._put(batch)
+            except BROKER_ERRORS as error:
+                # Sent or not, it is sent again: a farm takes a repeat for what it is.
+                log.warning("replies wait for the broker", waiting=len(self._waiting), reason=str(error))
+                time.sleep(_AGAIN_S)
+                continue
+            with self._changed:
+                for sent in batch:
+                    if self._waiting and self._waiting[0] is sent:
+                        self._waiting.popleft()
+
+    def _put(self, batch: list[tuple[str, bytes]]) -> None:
+        with self._client.pipeline(transaction=False) as pipeline:
+            for farm_id, message in batch:
+                pipeline.xadd(self._broker.key(replies_key(farm_id)), {b"m": message})
+            kept = {farm_id for farm_id, _ in batch if time.monotonic() >= self._keep_again_s.get(farm_id, 0.0)}
+            for farm_id in kept:
+                pipeline.expire(self._broker.key(replies_key(farm_id)), REPLIES_LIVE_S)
+            pipeline.execute()
+        again_s = time.monotonic() + _KEEP_AGAIN_S
+        self._keep_again_s.update(dict.fromkeys(kept, again_s))
+        while len(self._keep_again_s) > _FARMS_REMEMBERED:
+            self._keep_again_s.pop(next(iter(self._keep_again_s)))

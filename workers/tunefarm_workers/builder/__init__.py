@@ -1,0 +1,1 @@
+"""From a schedule to the library that is timed and shipped."""

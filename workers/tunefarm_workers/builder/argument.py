@@ -1,0 +1,16 @@
+"""A parameter of a workload as a measuring host sees it."""
+
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.workload import TensorArgument
+
+
+class Argument(Frozen):
+    """One parameter, with what its contents have to obey.
+
+    ``holds_input`` is true when the function reads what the caller left in it, which an output may do as well.
+    ``index_extent`` is the number of valid values, from zero, of integers that address another tensor; None for others.
+    """
+
+    tensor: TensorArgument
+    holds_input: bool
+    index_extent: int | None

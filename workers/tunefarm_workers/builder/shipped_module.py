@@ -1,0 +1,80 @@
+"""The module that is measured and shipped, for either ABI."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+
+from tunefarm_schemas.tuning.workload import Abi, TensorArgument
+from tunefarm_workers.builder.weight_packing import split_packing
+
+ENTRY = "main"
+PACK_ENTRY = "pack"
+
+
+@dataclass(frozen=True)
+class ShippedModule:
+    """A scheduled module as it is compiled.
+
+    ``packed`` maps positions of the workload's arguments to the tensors that ``entry`` takes in their place; ``pack``
+    takes the plain tensors of those positions, in order, and then the packed ones. Empty for the stable ABI.
+    """
+
+    module: tvm.IRModule
+    entry: str
+    pack_entry: str | None
+    packed: dict[int, TensorArgument]
+
+
+def ship(scheduled: tvm.IRModule, abi: Abi) -> ShippedModule:
+    """The form of ``scheduled`` that an artifact contains."""
+    if abi == "packed":
+        module, packed = split_packing(scheduled)
+        if packed:
+            return ShippedModule(module=module, entry=ENTRY, pack_entry=PACK_ENTRY, packed=packed)
+    return ShippedModule(module=scheduled, entry=ENTRY, pack_entry=None, packed={})
+
+
+def changed_signature(shipped: ShippedModule, arguments: Sequence[TensorArgument]) -> str | None:
+    """What the compiled functions expect of their caller that the workload does not give; None where all fits.
+
+    A trace may give a parameter another shape. Functions compiled for calls in place do not look at what they get, and
+    would reach beyond it.
+    """
+    given = [shipped.packed.get(position, argument) for position, argument in enumerate(arguments)]
+    found = _difference(shipped.module[shipped.entry], given)
+    if found is None and shipped.pack_entry is not None:
+        positions = sorted(shipped.packed)
+        given = [*(arguments[at] for at in positions), *(shipped.packed[at] for at in positions)]
+        found = _difference(shipped.module[shipped.pack_entry], given)
+    return found
+
+
+def _difference(function: Any, given: Sequence[TensorArgument]) -> str | None:
+    if len(function.params) != len(given):
+        return f"it takes {len(function.params)} parameters where the workload has {len(given)}."
+    for parameter, argument in zip(function.params, given, strict=True):
+        expected, actual = _type_of(parameter), f"{argument.dtype}{list(argument.shape)}"
+        if expected != actual:
+            return f"its parameter {parameter.name} is {expected} where the workload's is {actual}."
+    return None
+
+
+def _type_of(parameter: Any) -> str:
+    if not isinstance(parameter.ty, tvm.tirx.BufferType):
+        return "no tensor"
+    return f"{parameter.dtype}[{', '.join(map(str, parameter.shape))}]"
+
+
+def packed_inputs(shipped: ShippedModule, runtime_module: Any, inputs: list[Any]) -> list[Any]:
+    """``inputs`` with the packed positions replaced by what the ``pack`` function makes of them."""
+    if shipped.pack_entry is None:
+        return inputs
+    positions = sorted(shipped.packed)
+    packed = [tvm.runtime.empty(shipped.packed[at].shape, shipped.packed[at].dtype) for at in positions]
+    runtime_module[shipped.pack_entry](*(inputs[at] for at in positions), *packed)
+    replaced = list(inputs)
+    for position, tensor in zip(positions, packed, strict=True):
+        replaced[position] = tensor
+    return replaced

@@ -1,0 +1,1 @@
+"""What runs in confined children: one candidate, or several compared."""

@@ -1,0 +1,15 @@
+"""What a fork server loads before it forks measuring children."""
+
+from typing import Final
+
+import tvm.s_tir.meta_schedule  # noqa: F401 - loaded for the children
+from tvm.s_tir import Schedule  # noqa: F401
+
+from tunefarm_workers.builder.warm_compiler import warm_compiler
+
+PRELOAD: Final = "tunefarm_workers.child.preload:preload"
+
+
+def preload() -> None:
+    """Load what candidates for this host need. Runs no kernel: a process that forks must not."""
+    warm_compiler()

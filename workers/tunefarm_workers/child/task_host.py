@@ -1,0 +1,155 @@
+"""A child that holds one exploration's module and inputs, and forks a child of its own for each candidate.
+
+It never runs a kernel: a child forked after a parallel kernel ran would hang in its own first one.
+"""
+
+import json
+import os
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tvm
+
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.fork_server.server import serve
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.workload import TensorArgument
+from tunefarm_search.features.least_work import least_work
+from tunefarm_search.validation.foreign_input import require_permitted_module
+from tunefarm_workers.builder.argument import Argument
+from tunefarm_workers.builder.scheduled_module import target_of
+from tunefarm_workers.builder.signature import arguments_of
+from tunefarm_workers.correctness.guarded_tensor import GuardedTensor
+from tunefarm_workers.correctness.input_check import require_fitting
+from tunefarm_workers.correctness.inputs import InputArray, make_inputs
+from tunefarm_workers.lane.messages import HostOrder, HostReady, HostRefused
+from tunefarm_workers.threads.smt_detection import CoreSharing
+from tunefarm_workers.threads.spread_kernels import core_sharing
+
+_UNREADABLE = (
+    tvm.error.InternalError,
+    ValueError,
+    AttributeError,
+    TypeError,
+    RuntimeError,
+    json.JSONDecodeError,
+)
+
+
+@dataclass(frozen=True)
+class HeldTask:
+    """What every child forked from a task host finds in its memory."""
+
+    order: HostOrder
+    module: tvm.IRModule
+    target: Any
+    arguments: tuple[Argument, ...]
+    first_inputs: tuple[InputArray | None, ...]
+    first_tensors: tuple[GuardedTensor | None, ...]
+    first_checksums: tuple[int, ...]
+    input_set_s: float
+    """How long it took to make the first set of inputs."""
+    core_sharing: CoreSharing | None = None
+
+    @property
+    def tensors(self) -> tuple[TensorArgument, ...]:
+        """The workload's parameters."""
+        return tuple(argument.tensor for argument in self.arguments)
+
+    def get_apart(self, tries: int) -> bool:
+        """Give each thread of this process a physical core, if it can be had by ``tries``; whether that is so."""
+        return self.core_sharing is None or self.core_sharing.get_apart(tries)
+
+    def inputs(self, set_number: int) -> tuple[InputArray | None, ...]:
+        """One set of inputs as arrays."""
+        if set_number == 0:
+            return self.first_inputs
+        return _inputs(self.order, self.arguments, set_number)
+
+
+_held: list[HeldTask] = []
+"""Filled once, before the first fork: memory is how a fork server passes state on to its children."""
+
+
+def held_task() -> HeldTask:
+    """The task of the host that this process was forked from."""
+    return _held[0]
+
+
+def host(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape
+    """Entry of a task host: prepare, report, then serve forks until the channel closes."""
+    order = HostOrder.model_validate_json(payload)
+    os.environ["TVM_NUM_THREADS"] = str(order.num_cores)
+    try:
+        _held.append(replace(hold(order), core_sharing=core_sharing(order.num_cores)))
+    except BadInput as refusal:
+        refused = HostRefused(field=refusal.field, problem=refusal.problem, fix=refusal.fix)
+        channel.send(refused.model_dump_json().encode())
+        return
+    held = _held[0]
+    ready = HostReady(arguments=held.arguments, input_set_s=held.input_set_s, least_work=least_work(held.module))
+    channel.send(ready.model_dump_json().encode())
+    serve(channel)
+
+
+def hold(order: HostOrder) -> HeldTask:
+    """Parse the module and make its first inputs.
+
+    Raises:
+        BadInput: when TVM cannot read the module or the target, or an argument cannot be fed.
+    """
+    module, target = parse(order)
+    arguments = arguments_of(module)
+    require_fitting(arguments, order.input_specs, order.input_examples)
+    began_s = time.monotonic()
+    inputs = _inputs(order, arguments, 0)
+    tensors = tuple(
+        None if array is None or argument.tensor.is_output else GuardedTensor(argument.tensor, array)
+        for argument, array in zip(arguments, inputs, strict=True)
+    )
+    input_set_s = time.monotonic() - began_s
+    return HeldTask(
+        order=order,
+        module=module,
+        target=target,
+        arguments=arguments,
+        first_inputs=inputs,
+        first_tensors=tensors,
+        first_checksums=tuple(0 if tensor is None else tensor.checksum() for tensor in tensors),
+        input_set_s=input_set_s,
+    )
+
+
+def _inputs(order: HostOrder, arguments: tuple[Argument, ...], set_number: int) -> tuple[InputArray | None, ...]:
+    return make_inputs(
+        arguments,
+        seed=order.seed,
+        set_number=set_number,
+        distribution=order.distribution,
+        specs=order.input_specs,
+        examples=order.input_examples,
+    )
+
+
+def parse(order: HostOrder) -> tuple[tvm.IRModule, Any]:
+    """The module and the target of an order.
+
+    Raises:
+        BadInput: when TVM cannot read one of them, or one holds what is not permitted.
+    """
+    try:
+        module, target = tvm.ir.load_json(order.module_json), target_of(order.target)
+    except _UNREADABLE as error:
+        raise BadInput("module", f"TVM cannot read it: {error}.", "Save it again with this version of TVM.") from error
+    require_permitted_module(module, order.callees)
+    return module, target
+
+
+def input_tensor(array: InputArray, argument: Argument) -> Any:
+    """``array`` in memory that TVM allocated, as a caller's would be."""
+    if argument.tensor.dtype == "bool":
+        tensor = tvm.runtime.empty(argument.tensor.shape, "bool")
+        return tensor.copyfrom(array.astype(np.bool_))
+    return tvm.runtime.tensor(array)

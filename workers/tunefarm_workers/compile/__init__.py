@@ -1,0 +1,1 @@
+"""Compiling for lanes of other hosts."""

@@ -1,0 +1,34 @@
+"""The tasks whose candidates a lane compiles, fetched when the first of them arrives."""
+
+import threading
+from collections import OrderedDict
+from typing import Final
+
+from tunefarm_schemas.tuning.measurement import MeasureTask
+from tunefarm_workers.broker.blobs import Blobs
+from tunefarm_workers.broker.task_blob import fetched_task
+
+MOST_KNOWN: Final = 12
+
+
+class KnownTasks:
+    """By digest, so one never changes. The least recently used are forgotten. May be used from several threads."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+        self._known: OrderedDict[tuple[str, str], MeasureTask] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def task(self, task_digest: str, exploration_id: str) -> MeasureTask:
+        """The task of an exploration. Raises TaskNotThere, BlobsUnavailable."""
+        key = (task_digest, exploration_id)  # a digest that is known is not the task of whoever names it
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
+        fetched = fetched_task(self._blobs, task_digest, exploration_id)
+        with self._lock:
+            self._known[key] = fetched
+            while len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
+        return fetched

@@ -1,0 +1,74 @@
+"""A lane on which libraries for other hosts' devices are made."""
+
+import shutil
+from typing import Final
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.farm.device import Device, ReferenceKernelTimes
+from tunefarm_schemas.frozen import digest
+from tunefarm_search.tvm.loading import LOAD_TVM
+from tunefarm_workers.broker.order_host import HostedLane
+from tunefarm_workers.compile.compile_host import CompileHost
+from tunefarm_workers.compile.compile_link import PoolSign
+from tunefarm_workers.compile.compile_messages import compile_queue
+from tunefarm_workers.compile.compile_settings import CompileSettings
+from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint, own_processor
+from tunefarm_workers.device.device_identity import classified
+from tunefarm_workers.device.host_name import host_name
+from tunefarm_workers.session.compiler.local_compiler import LocalCompiler
+from tunefarm_workers.session.device.host_facts import host_facts
+from tunefarm_workers.session.device.preload import PRELOAD as SESSION_PRELOAD
+from tunefarm_workers.session.session_messages import Toolchain
+from tunefarm_workers.worker.lane_opening import LaneContext
+from tunefarm_workers.worker.settings_of_environment import settings_of_environment
+
+PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD)
+KIND: Final = "compile"
+
+
+def open_lane(context: LaneContext) -> HostedLane:
+    """Serve the pool that the variables ``TUNEFARM_COMPILE_*`` describe. Raises BadInput, ForkFailed."""
+    settings = compile_settings()
+    toolchain = settings.toolchain()
+    _check_linker(toolchain)
+    farm_settings = settings.farm_settings()
+    facts = host_facts(context.zygote, farm_settings.child_limits(), toolchain)
+    compiler = LocalCompiler(context.zygote, context.scratch, farm_settings, toolchain)
+    context.parts.callback(compiler.close)
+    sign = PoolSign(context.settings.broker(), settings.pool)
+    host = CompileHost(
+        compiler,
+        facts.code_generator,
+        context.blobs,
+        context.send,
+        context.lane_id,
+        room=context.settings.worker_room or settings.build_lanes,
+        is_alive=lambda: context.zygote.alive,
+        show=lambda: sign.show(context.lane_id),
+    )
+    return HostedLane(
+        host=host,
+        queue=compile_queue(settings.pool),
+        serves=f"compiles for the pool {settings.pool}",
+        device=_device(),
+        code_generator=facts.code_generator,
+        processor=own_processor(),
+    )
+
+
+def compile_settings() -> CompileSettings:
+    """What the environment says of the pool. Raises BadInput for the first field that is wrong."""
+    return settings_of_environment(CompileSettings, "Set it to what describes the pool.")
+
+
+def _check_linker(toolchain: Toolchain) -> None:
+    if toolchain.linker and shutil.which(toolchain.linker[0]) is None:
+        problem = f"{toolchain.linker[0]!r} is no program here."
+        raise BadInput("TUNEFARM_COMPILE_LINKER", problem, "Install the linker, or name the one that is installed.")
+
+
+def _device() -> Device:
+    """This host as what compiles. Nothing is timed on it, so it has no times."""
+    identity = cpu_identity()
+    times = ReferenceKernelTimes(compute_s=0.0, bandwidth_s=0.0, launch_s=0.0)
+    return classified(KIND, identity, digest(f"{KIND}\n{host_fingerprint(identity)}"), host_name(), times, None)

@@ -1,0 +1,273 @@
+"""Compiling on other hosts, by the lanes of a pool."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+from uuid import uuid4
+
+import structlog
+
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.tuning.measurement import MeasureTask
+from tunefarm_workers.broker.blobs import Blobs, BlobsUnavailable
+from tunefarm_workers.broker.broker_client import BROKER_ERRORS
+from tunefarm_workers.compile.compile_link import READ_AT_ONCE, CompileLink, CompileReplies
+from tunefarm_workers.compile.compile_messages import (
+    CandidateWanted,
+    Compiled,
+    CompileMessage,
+    NotCompiled,
+    ReferencesWanted,
+)
+from tunefarm_workers.compile.compile_orders import (
+    CandidateOrder,
+    CompileOrder,
+    CompileOrders,
+    Patience,
+    no_lane,
+)
+from tunefarm_workers.compile.remote_build import RemoteBuild
+from tunefarm_workers.compile.stored_tasks import StoredTasks
+from tunefarm_workers.lane.messages import Broken
+from tunefarm_workers.session.session_messages import LibraryBuilt, ReferencesBuilt
+
+SHOW_S: Final = 1.0
+ABSENT_S: Final = 5.0
+"""A pool without a sign of life for so long is in trouble. The sign itself stays for ten seconds."""
+LATE_S: Final = 3.0
+"""Where this process itself was held up for so long, nobody is blamed for having been silent."""
+BLOB_REST_S: Final = 5.0
+LISTEN_S: Final = 1.0
+AGAIN_S: Final = 0.25
+MOST_AGAIN_S: Final = 2.0
+CLOSE_S: Final = 3.0
+
+log = structlog.get_logger()
+
+
+class RemoteCompiler:
+    """One thread sends and looks after what is under way, another listens, whatever happens to the broker."""
+
+    is_here = False
+
+    def __init__(self, broker: Broker, pool: str, blobs: Blobs, worker: str, patience: Patience | None = None) -> None:
+        """``blobs`` are those that the lanes of ``pool`` use as well; ``worker`` is what people call this one."""
+        self._pool = pool
+        self._blobs = blobs
+        self._worker = worker
+        self._farm_id = f"compile-{uuid4().hex}"
+        self._orders = CompileOrders(pool, patience or Patience())
+        self._link = CompileLink(broker, pool, self._farm_id)
+        self._replies = CompileReplies(broker, self._farm_id)
+        self._code_generator = ""
+        self._tasks = StoredTasks(blobs)
+        self._withdrawn: deque[str] = deque()
+        self._read: deque[bytes] = deque()
+        self._fault = ""
+        self._pool_trouble = ""
+        self._blobs_trouble = ""
+        self._blobs_away_until_s = 0.0
+        self._somebody_seen_s = self._looked_s = time.monotonic()
+        self._was_away = False
+        self._has_shown = False
+        self._next_show_s = 0.0
+        self._work = threading.Event()
+        self._closing = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._guard, args=(self._tend,), name="compile sender", daemon=True),
+            threading.Thread(target=self._guard, args=(self._listen,), name="compile listener", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def candidate(self, order: MeasureTask, trace: str | None) -> RemoteBuild:
+        """Have ``trace`` compiled for the task ``order``."""
+        return self._ask(CandidateOrder(order, trace))
+
+    def references(self, target: str, threads: int) -> RemoteBuild:
+        """Have the reference kernels compiled. What compiles them has to compile all else."""
+        return self._ask(ReferencesWanted(target=target, threads=threads))
+
+    def trouble(self) -> str:
+        """Why nothing can be compiled now: no lane is there, or the blob store is away. Empty when it can."""
+        blobs_rest = time.monotonic() < self._blobs_away_until_s
+        return self._fault or self._pool_trouble or (self._blobs_trouble if blobs_rest else "")
+
+    def close(self) -> None:
+        """Call back what is under way and leave the broker; harmless when repeated."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._work.set()
+        for thread in self._threads:
+            thread.join(CLOSE_S)
+        for order in self._orders.drop_all():
+            order.build.answer(())
+
+    def _ask(self, wanted: CandidateOrder | ReferencesWanted) -> RemoteBuild:
+        build = RemoteBuild(uuid4().hex, self._orders.taken_s, self._withdraw)
+        if self._fault or self._closing.is_set():
+            build.answer(())
+        else:
+            self._orders.add(CompileOrder(build, wanted, time.monotonic()))
+            self._work.set()
+        return build
+
+    def _withdraw(self, order_id: str) -> bool:
+        was_open = self._orders.drop(order_id)
+        if was_open:
+            self._withdrawn.append(order_id)
+            self._work.set()
+        return was_open
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        """A fault of this software ends what is under way, and keeps the lane from taking more."""
+        try:
+            work()
+        except Exception as error:
+            log.exception("a thread of compiling elsewhere ended")
+            self._fault = f"what has libraries made elsewhere ended: {error}"
+            for order in self._orders.drop_all():
+                order.build.answer(())
+
+    def _tend(self) -> None:
+        """The sending thread."""
+        pause_s = AGAIN_S
+        while not self._closing.is_set():
+            self._work.wait(SHOW_S)
+            self._work.clear()
+            try:
+                self._tend_once()
+                pause_s = AGAIN_S
+            except BROKER_ERRORS as error:
+                log.warning("nothing is compiled elsewhere: the broker is away", reason=str(error))
+                self._was_away = True
+                self._closing.wait(pause_s)
+                pause_s = min(2 * pause_s, MOST_AGAIN_S)
+        with suppress(*BROKER_ERRORS):
+            self._link.cancel([*self._withdrawn, *self._orders.ids()])
+            self._link.withdraw()
+        self._link.close()
+
+    def _tend_once(self) -> None:
+        if self._was_away or time.monotonic() >= self._next_show_s:
+            self._look_around()
+        if canceled := [self._withdrawn.popleft() for _ in range(len(self._withdrawn))]:
+            self._link.cancel(canceled)
+        if read := [self._read.popleft() for _ in range(len(self._read))]:
+            self._link.drop_replies(read)
+        if orders := self._orders.unsent():
+            self._send(orders)
+
+    def _look_around(self) -> None:
+        """Show that this requester lives, and see how what it sent is doing."""
+        began_s = time.monotonic()
+        remembered = self._link.show()
+        queue_is_empty = self._link.queue_length() == 0
+        somebody_compiles = self._link.somebody_compiles()
+        now_s = time.monotonic()
+        self._next_show_s = now_s + SHOW_S
+        if self._was_away or now_s - began_s > LATE_S or began_s - self._looked_s > SHOW_S + LATE_S:
+            self._was_away, self._somebody_seen_s = False, now_s
+            self._orders.excuse(now_s)
+        self._looked_s = now_s
+        if not remembered and self._has_shown:
+            log.warning("the broker lost its memory; what waits to be compiled is sent again")
+            self._replies.start_over()
+            self._orders.send_again()
+        self._has_shown = True
+        if somebody_compiles:
+            self._somebody_seen_s = now_s
+        self._pool_trouble = no_lane(self._pool) if now_s - self._somebody_seen_s > ABSENT_S else ""
+        for ended in self._orders.look(now_s, queue_is_empty=queue_is_empty, somebody_compiles=somebody_compiles):
+            self._answer(*ended)
+
+    def _send(self, orders: Sequence[CompileOrder]) -> None:
+        try:
+            messages = [self._message(order) for order in orders]
+        except BlobsUnavailable as away:
+            log.warning("nothing is compiled elsewhere: the blob store is away", reason=str(away))
+            self._blobs_trouble, self._blobs_away_until_s = str(away), time.monotonic() + BLOB_REST_S
+            return
+        # Noted first, for an answer may come before this thread goes on.
+        self._orders.were_sent(orders, time.monotonic())
+        try:
+            self._link.send(messages)
+        except BROKER_ERRORS:
+            self._orders.were_not_sent(orders)
+            raise
+
+    def _message(self, order: CompileOrder) -> CompileMessage:
+        """Raises BlobsUnavailable."""
+        wanted: CandidateWanted | ReferencesWanted
+        if isinstance(order.wanted, CandidateOrder):
+            task = order.wanted.task
+            digest = self._tasks.digest_of(task, store_again=order.losses > 0)
+            wanted = CandidateWanted(exploration_id=task.exploration_id, task_digest=digest, trace=order.wanted.trace)
+        else:
+            wanted = order.wanted
+        return CompileMessage(farm_id=self._farm_id, order_id=order.build.order_id, worker=self._worker, wanted=wanted)
+
+    def _listen(self) -> None:
+        """The listening thread."""
+        while not self._closing.is_set():
+            try:
+                arrived = self._replies.read(LISTEN_S)
+            except BROKER_ERRORS:
+                self._was_away = True
+                self._closing.wait(AGAIN_S)
+                continue
+            for entry, reply in arrived:
+                if reply is None:
+                    log.warning("a reply is not understood", worker=self._worker)
+                else:
+                    for ended in self._orders.hear(reply, time.monotonic()):
+                        self._answer(*ended)
+                self._read.append(entry)
+            if len(arrived) == READ_AT_ONCE or self._orders.unsent():
+                self._work.set()
+        self._replies.close()
+
+    def _answer(self, order: CompileOrder, outcome: Compiled | NotCompiled | TrialFailure) -> None:
+        if isinstance(outcome, Compiled):
+            # A library may be larger than what the channel takes before somebody reads, so a thread of its own waits.
+            threading.Thread(target=self._hand_over, args=(order, outcome), name="library", daemon=True).start()
+            return
+        failure = outcome.failure if isinstance(outcome, NotCompiled) else outcome
+        order.build.answer([_broken(failure)])
+
+    def _hand_over(self, order: CompileOrder, compiled: Compiled) -> None:
+        order.build.answer(self._messages(order, compiled))
+
+    def _messages(self, order: CompileOrder, compiled: Compiled) -> Sequence[bytes]:
+        """What a child of this host would say."""
+        if isinstance(order.wanted, ReferencesWanted):
+            self._code_generator = compiled.code_generator
+        elif compiled.code_generator != self._code_generator:
+            ours = self._code_generator
+            return [_lost(f"The pool {self._pool} has a lane with {compiled.code_generator}; this device's is {ours}.")]
+        try:
+            library = self._blobs.get(compiled.library_digest)
+        except BlobsUnavailable as away:
+            return [_lost(f"The library cannot be fetched: {away}")]
+        if library is None:
+            return [_lost(f"The library {compiled.library_digest} is not in the blob store.")]
+        if isinstance(order.wanted, ReferencesWanted):
+            said = ReferencesBuilt(code_generator=compiled.code_generator).model_dump_json()
+        elif compiled.shape is None:
+            return [_lost(f"The compile lane {compiled.lane_id} did not say what its library holds.")]
+        else:
+            said = LibraryBuilt(shape=compiled.shape, build_s=compiled.build_s).model_dump_json()
+        return [said.encode(), library]
+
+
+def _lost(message: str) -> bytes:
+    return _broken(TrialFailure(reason=FailureReason.DEVICE_LOST, message=message[:4000]))
+
+
+def _broken(failure: TrialFailure) -> bytes:
+    return Broken(reason=failure.reason, message=failure.message).model_dump_json().encode()

@@ -1,0 +1,49 @@
+"""Judges schedules that came without the function they were made from: all there is to say is whether they compute."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from tunefarm_workers.correctness.referee import Doubt
+from tunefarm_workers.correctness.tolerance import Array, all_finite
+
+
+class FiniteReferee:
+    """Finds outputs right that are finite numbers. It has no child and knows everything from the start."""
+
+    is_done = True
+    host_is_lost = False
+    doubt_text = ""
+    repeated_calls_agree = False
+    untuned_about_s: float | None = None
+
+    def __init__(self, on_progress: Callable[[], None], *, may_doubt: bool) -> None:
+        """With ``may_doubt``, numbers that are not finite raise doubt about the inputs, which others may dispel."""
+        self._on_progress = on_progress
+        self._may_doubt = may_doubt
+        self.doubt: Doubt | None = None
+
+    def knows(self, sets: int) -> bool:
+        """Always: nothing has to be computed first."""
+        del sets
+        return True
+
+    def judge(self, outputs: Iterable[tuple[int, Sequence[Array]]]) -> float:
+        """0 when every output is finite, else infinity. ``outputs`` pairs numbers of sets of inputs with outputs."""
+        return max(self.error_of(own) for _, own in outputs)
+
+    def error_of(self, outputs: Sequence[Array]) -> float:
+        """0 when every output is finite, else infinity."""
+        if all_finite(outputs):
+            return 0.0
+        if self._may_doubt and self.doubt is None:
+            self.doubt = Doubt.NOT_FINITE
+            self._on_progress()
+        return float("inf")
+
+    @staticmethod
+    def complaint(error: float) -> str:
+        """What to say of outputs with such an error."""
+        del error
+        return f"The output cannot be trusted: {Doubt.NOT_FINITE.value}."
+
+    def close(self) -> None:
+        """Nothing is held."""

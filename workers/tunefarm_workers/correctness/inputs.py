@@ -1,0 +1,96 @@
+"""What candidates are fed: the same numbers for every candidate of a task, whoever makes them."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
+from tunefarm_workers.builder.argument import Argument
+from tunefarm_workers.correctness.element_type import is_floating, numpy_type
+
+InputArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Distribution = Literal["normal", "positive"]
+"""``normal``: zero mean, unit variance. ``positive``: between a half and one, for functions such as a square root."""
+
+INPUT_SETS = 3
+"""How many sets of inputs a new incumbent has to pass."""
+
+_LARGEST_INTEGER = 127
+
+
+def make_inputs(
+    arguments: tuple[Argument, ...],
+    *,
+    seed: int,
+    set_number: int,
+    distribution: Distribution,
+    specs: Sequence[InputSpec] = (),
+    examples: Sequence[InputExample] = (),
+) -> tuple[InputArray | None, ...]:
+    """One set of inputs, in the order of the arguments; None for an output whose contents do not matter.
+
+    ``distribution`` is for floats that no spec names. The specs fit the arguments: ``input_check.require_fitting``.
+    """
+    named = {spec.argument: spec for spec in specs}
+    contents = {example.example_digest: example.content for example in examples}
+    return tuple(
+        _array(
+            argument,
+            np.random.default_rng((seed, set_number, position)),
+            distribution,
+            named.get(argument.tensor.name),
+            contents,
+        )
+        if argument.holds_input
+        else None
+        for position, argument in enumerate(arguments)
+    )
+
+
+def _array(
+    argument: Argument,
+    generator: np.random.Generator,
+    distribution: Distribution,
+    spec: InputSpec | None,
+    contents: dict[str, bytes],
+) -> InputArray:
+    if spec is None:
+        return _usual(argument, generator, distribution)
+    tensor = argument.tensor
+    if spec.example_digest is not None:
+        return np.frombuffer(contents[spec.example_digest], numpy_type(tensor.dtype)).reshape(tensor.shape).copy()
+    if spec.kind == "uniform":
+        assert spec.low is not None, "a range has two ends"
+        assert spec.high is not None, "a range has two ends"
+        return generator.uniform(spec.low, spec.high, tensor.shape).astype(numpy_type(tensor.dtype))
+    if spec.kind == "integers":
+        assert spec.low is not None, "a range has two ends"
+        assert spec.high is not None, "a range has two ends"
+        return generator.integers(int(spec.low), int(spec.high), tensor.shape).astype(numpy_type(tensor.dtype))
+    return _floats(tensor.shape, tensor.dtype, generator, "positive" if spec.kind == "positive" else "normal")
+
+
+def _usual(argument: Argument, generator: np.random.Generator, distribution: Distribution) -> InputArray:
+    tensor = argument.tensor
+    if is_floating(tensor.dtype):
+        return _floats(tensor.shape, tensor.dtype, generator, distribution)
+    kind = numpy_type(tensor.dtype)
+    if tensor.dtype == "bool":
+        return generator.integers(0, 2, tensor.shape).astype(kind)
+    if argument.index_extent is not None:
+        return generator.integers(0, argument.index_extent, tensor.shape).astype(kind)
+    least = 0 if kind.kind == "u" else -_LARGEST_INTEGER
+    limits = ml_dtypes.iinfo(kind)
+    least, most = max(least, int(limits.min)), min(_LARGEST_INTEGER, int(limits.max))
+    return generator.integers(least, most, tensor.shape, endpoint=True).astype(kind)
+
+
+def _floats(
+    shape: tuple[int, ...], dtype: str, generator: np.random.Generator, distribution: Distribution
+) -> InputArray:
+    drawn_as: Any = np.float64 if dtype == "float64" else np.float32
+    if distribution == "normal":
+        return generator.standard_normal(shape, dtype=drawn_as).astype(numpy_type(dtype))
+    return (generator.random(shape, dtype=drawn_as) / 2 + 0.5).astype(numpy_type(dtype))

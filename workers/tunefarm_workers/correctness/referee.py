@@ -1,0 +1,263 @@
+"""What is right for one task, and whether a candidate's outputs are."""
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Protocol
+
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.child import Child
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
+from tunefarm_workers.builder.argument import Argument
+from tunefarm_workers.child.output_transfer import OutputIntake
+from tunefarm_workers.correctness.element_type import is_floating
+from tunefarm_workers.correctness.inputs import INPUT_SETS
+from tunefarm_workers.correctness.output_layout import FIRST_SLOT, LAST_SLOT, OutputLayout, reference_slot
+from tunefarm_workers.correctness.tolerance import Array, OutputReference, all_finite, worst_error
+from tunefarm_workers.lane.child_death import was_killed
+from tunefarm_workers.lane.messages import (
+    ReferenceBroken,
+    ReferenceOrder,
+    ReferenceStep,
+    ReferenceTimed,
+    from_reference,
+)
+
+_KILLS_BORNE = 2
+"""How many times a child that somebody killed is replaced before the function it runs is blamed."""
+
+
+class Doubt(Enum):
+    """Why nothing of a task can be verified."""
+
+    NOT_FINITE = "it gives numbers that are not finite"
+    FAILED = "it does not build or run"
+    UNTRUSTED = "its reference cannot be trusted"
+
+
+class Judge(Protocol):
+    """What knows whether outputs are right."""
+
+    @property
+    def repeated_calls_agree(self) -> bool:
+        """Whether a second call on the same tensors gives the same outputs."""
+
+
+def slots_to_judge(sets: int, judge: Judge) -> list[tuple[int, int]]:
+    """Which of the slots that a candidate fills are compared, each with the number of its set of inputs."""
+    slots = [(FIRST_SLOT, 0)]
+    if sets == INPUT_SETS:
+        slots += [(LAST_SLOT + number, number) for number in range(1, INPUT_SETS)]
+        if judge.repeated_calls_agree:
+            slots.append((LAST_SLOT, 0))
+    return slots
+
+
+class Referee:
+    """Runs the untuned function in a child of its own and compares outputs with what it gave.
+
+    What is right lies in this process's private memory alone from the moment in which the child has sent it.
+
+    A conversation with that child: ``on_progress`` is called whenever another set of inputs is known or doubt arose.
+    """
+
+    def __init__(
+        self, server: ForkServer, arguments: tuple[Argument, ...], limits: Limits, on_progress: Callable[[], None]
+    ) -> None:
+        tensors = tuple(argument.tensor for argument in arguments)
+        self._server = server
+        self._limits = limits
+        self._on_progress = on_progress
+        self._own = OutputLayout.of(tensors)
+        self._double = OutputLayout.of(tensors, double=True)
+        self._repeatable = not any(argument.tensor.is_output and argument.holds_input for argument in arguments)
+        self._widen = any(is_floating(tensor.dtype) for tensor in self._own.tensors)
+        self._steps: set[tuple[int, bool]] = set()
+        self._references: dict[int, list[OutputReference]] = {}
+        self.doubt: Doubt | None = None
+        self.doubt_text = ""
+        self.untuned_about_s: float | None = None
+        """About how long the untuned function takes; None until it was timed, or where that would take too long."""
+        self._timing_is_over = False
+        self._silent_since_s: float | None = None
+        self._kills = 0
+        self.host_is_lost = False
+        """Whether nothing more will come, because the host that children are forked from is gone."""
+        self.child: Child = self._fork()
+
+    def _fork(self) -> Child:
+        self._silent_since_s = None
+        self._steps.clear()  # what an earlier child sent and nobody has learnt from is sent again
+        self._sent = OutputIntake([self._own] * INPUT_SETS + [self._double] * INPUT_SETS)
+        return self._server.fork(
+            "tunefarm_workers.correctness.reference:run",
+            ReferenceOrder(sets=INPUT_SETS, widen=self._widen).model_dump_json().encode(),
+            limits=self._limits,
+            confinement=Confinement.strict(may_pin_threads=True),
+        )
+
+    @property
+    def channel(self) -> Channel:
+        """Where the child speaks."""
+        return self.child.channel
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the child has nothing more to tell."""
+        return self.doubt is not None or (self.knows(INPUT_SETS) and self._timing_is_over)
+
+    def knows(self, sets: int) -> bool:
+        """Whether outputs on the first ``sets`` sets of inputs can be judged."""
+        return all(number in self._references for number in range(sets))
+
+    def received(self, message: bytes) -> None:
+        """Take in one step."""
+        self._silent_since_s = None
+        try:
+            if self._sent.take(message):
+                return
+            step = from_reference.validate_json(message)
+            if isinstance(step, ReferenceStep):
+                self._done(step)
+        except ValueError:
+            self._doubt(Doubt.FAILED, "its process sent nonsense")
+            return
+        if isinstance(step, ReferenceTimed):
+            self.untuned_about_s = step.latency_s
+            self._timing_is_over = True
+            self._on_progress()
+            return
+        if isinstance(step, ReferenceBroken):
+            self._broken(step)
+        self._settle()
+
+    def check_deadline(self, moving_s: float, limit_s: float) -> None:
+        """End what says nothing for more than ``limit_s``. ``moving_s`` is a clock that stands while it is held still.
+
+        Without the widened form, which takes longest, another child may still finish.
+        """
+        if self.is_done or self.host_is_lost:
+            return
+        if self._silent_since_s is None:
+            self._silent_since_s = moving_s
+        if moving_s - self._silent_since_s <= limit_s:
+            return
+        self._silent_since_s = moving_s
+        if not self.knows(INPUT_SETS):
+            if self._widen and (0, False) in self._steps:
+                self._drop_widened()
+            else:
+                self._doubt(Doubt.FAILED, f"one call takes longer than {limit_s:g} s")
+        self.child.kill()
+
+    def ended(self) -> None:
+        """The child is gone: if it was killed it is replaced; without the widened form another may still finish."""
+        if self.is_done:
+            return
+        if self.knows(INPUT_SETS):
+            self._timing_is_over = True
+            self._on_progress()
+            return
+        self.host_is_lost = not self._server.alive
+        if not self.host_is_lost:
+            if was_killed(self.child.exit(timeout_s=1.0)) and self._kills < _KILLS_BORNE:
+                self._kills += 1
+            elif self._widen:
+                self._drop_widened()
+            else:
+                self._doubt(Doubt.FAILED, f"its process ended: {self.child.output()[-500:]}")
+                return
+            self._replace_child()
+        self._on_progress()
+
+    def _drop_widened(self) -> None:
+        """Do without the widened form, and compute the other one again."""
+        self._widen = False
+
+    def _replace_child(self) -> None:
+        try:
+            self.child = self._fork()
+        except ForkFailed:
+            self.host_is_lost = True
+
+    def judge(self, outputs: Iterable[tuple[int, Sequence[Array]]]) -> float:
+        """The worst error of outputs in units of what is allowed.
+
+        ``outputs`` pairs numbers of sets of inputs with the outputs on them.
+        """
+        return max(worst_error(self._references[number], own) for number, own in outputs)
+
+    def difference_from(self, other: "Referee") -> float:
+        """How far what another run of the same function gave is from what this one did, in units of what is allowed."""
+        return max(worst_error(own, other.values(number)) for number, own in self._references.items())
+
+    def values(self, set_number: int) -> list[Array]:
+        """What is right on a set of inputs that is known."""
+        return [reference.values for reference in self._references[set_number]]
+
+    def distrust(self, text: str) -> None:
+        """Judge nothing any more, for what is right is not known after all; ``text`` tells why."""
+        self._doubt(Doubt.UNTRUSTED, text)
+
+    def complaint(self, error: float) -> str:
+        """What to say of outputs with such an error."""
+        return f"The output is wrong: its error is {error:.3g} times what is allowed."
+
+    def error_of(self, outputs: Sequence[Array]) -> float:
+        """The error of outputs on the first set of inputs, in units of what is allowed."""
+        return worst_error(self._references[0], outputs)
+
+    @property
+    def repeated_calls_agree(self) -> bool:
+        """Whether a second call on the same tensors gives the same outputs, as it does unless an output is read."""
+        return self._repeatable
+
+    def close(self) -> None:
+        """End the child."""
+        self.child.close()
+
+    def _done(self, step: ReferenceStep) -> None:
+        """Note that outputs were sent. Raises ``ValueError`` where they were not."""
+        slot = reference_slot(step.set_number, double=step.double)
+        if not 0 <= step.set_number < INPUT_SETS or not self._sent.holds(slot):
+            raise ValueError("outputs are said to be sent, and were not")
+        self._steps.add((step.set_number, step.double))
+
+    def _broken(self, broken: ReferenceBroken) -> None:
+        if broken.double:
+            self._widen = False
+        else:
+            self._doubt(Doubt.FAILED, broken.message)
+
+    def _settle(self) -> None:
+        for number in range(INPUT_SETS):
+            known = (number, False) in self._steps and (not self._widen or (number, True) in self._steps)
+            if known and number not in self._references and self.doubt is None:
+                self._learn(number)
+
+    def _learn(self, number: int) -> None:
+        own = self._sent.arrays(reference_slot(number, double=False))
+        if not all_finite(own):
+            self._doubt(Doubt.NOT_FINITE, "")
+            return
+        doubles: list[Array | None] = [None] * len(own)
+        if (number, True) in self._steps:
+            doubles = [
+                wide if is_floating(tensor.dtype) and all_finite([wide]) else None
+                for tensor, wide in zip(
+                    self._double.tensors, self._sent.arrays(reference_slot(number, double=True)), strict=True
+                )
+            ]
+        self._references[number] = [
+            OutputReference.of(tensor, plain, double)
+            for tensor, plain, double in zip(self._own.tensors, own, doubles, strict=True)
+        ]
+        for double in (False, True):
+            self._sent.drop(reference_slot(number, double=double))
+        self._on_progress()
+
+    def _doubt(self, doubt: Doubt, text: str) -> None:
+        self.doubt = doubt
+        self.doubt_text = text
+        self._on_progress()

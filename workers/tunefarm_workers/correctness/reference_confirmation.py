@@ -1,0 +1,160 @@
+"""Confirms a reference before the first output is found wrong by it.
+
+One wrong output may be a bad schedule. It may as well be a reference that was damaged: by a process that wrote to the
+memory of the child that computed it, or by failing hardware. Then every right schedule would be found wrong.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.child import Child
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_workers.builder.argument import Argument
+from tunefarm_workers.child.output_transfer import OutputIntake
+from tunefarm_workers.correctness.inputs import INPUT_SETS
+from tunefarm_workers.correctness.output_layout import OutputLayout
+from tunefarm_workers.correctness.referee import Referee
+from tunefarm_workers.lane.event_loop import ChildConversation
+from tunefarm_workers.lane.messages import ComparisonPlan, Compiled, from_comparison
+
+
+class Listener(Protocol):
+    """What listens to children: a lane or its loop."""
+
+    def listen(self, conversation: ChildConversation) -> None:
+        """Begin to listen to a child."""
+
+    def forget(self, conversation: ChildConversation) -> None:
+        """Stop listening to it."""
+
+
+class UntunedRun:
+    """A conversation with a child that runs the untuned function the way candidates run."""
+
+    def __init__(self, server: ForkServer, layout: OutputLayout, limits: Limits) -> None:
+        """Fork the child. Raises ``ForkFailed``."""
+        self.outputs = OutputIntake([layout] * INPUT_SETS)
+        self.is_over = False
+        self.has_outputs = False
+        self.broke_rules = False
+        """Whether it wrote outside of its outputs."""
+        plan = ComparisonPlan(traces=(None,), cold_cache=False, side_by_side=False)
+        self.child: Child = server.fork(
+            "tunefarm_workers.child.comparison_child:run",
+            plan.model_dump_json().encode(),
+            limits=limits,
+            confinement=Confinement.strict(),
+        )
+
+    @property
+    def channel(self) -> Channel:
+        """Where the child speaks."""
+        return self.child.channel
+
+    def received(self, message: bytes) -> None:
+        """Take in outputs, or the word that all were sent."""
+        try:
+            if self.outputs.take(message):
+                return
+            said = from_comparison.validate_json(message)
+        except ValueError:
+            self.is_over = True
+            return
+        self.is_over = True
+        if isinstance(said, Compiled):
+            sent = all(self.outputs.holds(number) for number in range(INPUT_SETS))
+            self.has_outputs = said.failure is None and sent
+            self.broke_rules = said.failure is not None and said.failure.reason is FailureReason.WRONG_RESULT
+
+    def ended(self) -> None:
+        """The child is gone before all was said."""
+        self.is_over = True
+
+
+class ReferenceConfirmation:
+    """Computes the reference once more in a fresh child, and judges the untuned function as a candidate.
+
+    A call that fails for other reasons than its result, such as the time it takes, speaks neither for nor against.
+    """
+
+    def __init__(
+        self,
+        server: ForkServer,
+        arguments: tuple[Argument, ...],
+        first: Referee,
+        limits: Limits,
+        listener: Listener,
+        on_end: Callable[[str], None],
+    ) -> None:
+        """``on_end`` hears why ``first`` cannot be trusted, or nothing. Raises ``ForkFailed``."""
+        self._first = first
+        self._listener = listener
+        self._on_end = on_end
+        self._began_s: float | None = None
+        self._is_over = False
+        self._again = Referee(server, arguments, limits, self._reference_spoke)
+        try:
+            layout = OutputLayout.of(tuple(argument.tensor for argument in arguments))
+            self._untuned = UntunedRun(server, layout, limits)
+        except ForkFailed:
+            self._again.close()
+            raise
+        listener.listen(self._again)
+        listener.listen(self._untuned)
+
+    def tick(self, moving_s: float, limit_s: float) -> bool:
+        """Come to an end where everything is known; whether the host is lost, and nothing will be.
+
+        ``limit_s`` bounds each call; ``moving_s`` is a clock that stands while children are held still.
+        """
+        if self._is_over:
+            return False
+        self._began_s = moving_s if self._began_s is None else self._began_s
+        self._again.check_deadline(moving_s, limit_s)
+        if moving_s - self._began_s > INPUT_SETS * limit_s:
+            self._untuned.is_over = True
+        again_is_over = self._again.doubt is not None or self._again.knows(INPUT_SETS)
+        if again_is_over and self._untuned.is_over and self._first.knows(INPUT_SETS):
+            self._is_over = True
+            for conversation in self.conversations:
+                self._listener.forget(conversation)
+            fault = self._fault()
+            self.close()
+            self._on_end(fault)
+        return self._again.host_is_lost
+
+    @property
+    def conversations(self) -> tuple[ChildConversation, ...]:
+        """Its children, which are listened to until it is over."""
+        return self._again, self._untuned
+
+    def close(self) -> None:
+        """End the children; harmless when repeated."""
+        self._is_over = True
+        self._again.close()
+        self._untuned.child.close()
+
+    def _reference_spoke(self) -> None:
+        """The child may be another one than before."""
+        self._listener.forget(self._again)
+        if not self._again.is_done and not self._again.host_is_lost:
+            self._listener.listen(self._again)
+
+    def _fault(self) -> str:
+        if self._again.doubt is not None:
+            return f"it cannot be computed a second time: {self._again.doubt.value}. {self._again.doubt_text}".strip()
+        difference = self._first.difference_from(self._again)
+        if difference > 1.0:
+            return f"computed twice, it differs by {difference:.3g} times what is allowed."
+        if self._untuned.broke_rules:
+            return "the untuned function, run as a candidate, writes outside of its outputs."
+        if not self._untuned.has_outputs:
+            return ""
+        error = self._first.judge((number, self._untuned.outputs.arrays(number)) for number in range(INPUT_SETS))
+        if error > 1.0:
+            return f"the untuned function itself, run as a candidate, is off by {error:.3g} times what is allowed."
+        return ""

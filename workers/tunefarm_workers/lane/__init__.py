@@ -1,0 +1,1 @@
+"""A lane: one device of a host, kept busy with candidates."""

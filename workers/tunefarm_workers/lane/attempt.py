@@ -1,0 +1,338 @@
+"""One attempt at one candidate, as the lane sees it."""
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.child import Child
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.farm.device import PROTOCOLS
+from tunefarm_schemas.tuning.measurement import Dispatch, Failed, Measurement, Purpose, Result, Stages, Stopped, Timing
+from tunefarm_workers.child.output_transfer import OutputIntake
+from tunefarm_workers.correctness.inputs import INPUT_SETS
+from tunefarm_workers.correctness.output_layout import SLOTS
+from tunefarm_workers.correctness.referee import slots_to_judge
+from tunefarm_workers.lane.child_death import failure_of_death
+from tunefarm_workers.lane.messages import Broken, Built, CandidateOrder, Checked, Go, Ran, Warm, from_candidate
+from tunefarm_workers.lane.open_task import OpenTask
+from tunefarm_workers.threads.thread_watch import CoresOfThreads, ThreadWatch
+from tunefarm_workers.timing.device_arbiter import QuietDevice
+from tunefarm_workers.timing.processor_clock import processor_time_s, queueing_time_s
+
+_MUCH = 0.25
+"""The share of its time for which a candidate queued for a core that makes a time-out its host's fault."""
+
+
+class Stage(Enum):
+    """Where an attempt is."""
+
+    BUILDING = "building"
+    WARMING = "running for the first time"
+    WAITING = "waiting for a quiet device"
+    RUNNING = "running"
+    CHECKING = "running on further inputs"
+    JUDGED_LATER = "waiting for the reference"
+    OVER = "over"
+
+
+@dataclass(frozen=True)
+class Queued:
+    """A dispatch that is not begun, and when it came."""
+
+    dispatch: Dispatch
+    since_s: float
+
+
+class AttemptOwner(Protocol):
+    """What an attempt needs of its lane."""
+
+    @property
+    def quiet_device(self) -> QuietDevice:
+        """Where to ask for the device."""
+
+    @property
+    def thread_watch(self) -> ThreadWatch:
+        """What knows how threads have to be while they are timed."""
+
+    def disturbed(self, attempt: "Attempt", fault: str) -> None:
+        """Measure again, or give up: another process did to the attempt's threads what ``fault`` tells."""
+
+    def finished(self, attempt: "Attempt", measurement: Measurement) -> None:
+        """Take the result. The attempt's child may still live; ``Attempt.bury`` ends it."""
+
+    def host_died(self, task: OpenTask) -> None:
+        """Take the news that the host of ``task`` is gone, and its children with it."""
+
+    def confirm(self, task: OpenTask) -> None:
+        """Confirm the reference of ``task``; ``Attempt.judge`` is called again afterwards."""
+
+    def is_loaded(self) -> bool:
+        """Whether other work slows this host down."""
+
+    def look_at_device(self) -> None:
+        """Have the device checked as soon as it is free."""
+
+
+class Attempt:
+    """Forks a candidate's child, follows it through its stages, and judges what comes out."""
+
+    def __init__(
+        self, owner: AttemptOwner, task: OpenTask, dispatch: Dispatch, queued_s: float, limits: Limits
+    ) -> None:
+        self.task = task
+        self.dispatch = dispatch
+        self.stage = Stage.BUILDING
+        self._owner = owner
+        self._outputs = OutputIntake([task.layout] * SLOTS)
+        self._queued_s = queued_s
+        self._forked_s = time.monotonic()
+        self._still_before_s = owner.quiet_device.still_until_now_s()
+        self._entered_stage_s = self._forked_s
+        self._queueing_before_s = 0.0
+        self._used_before_s = 0.0
+        self._stages = Stages()
+        self._ran: Ran | None = None
+        self._threads: CoresOfThreads = {}
+        self._is_buried = False
+        self.child: Child = self._fork(limits)
+
+    @property
+    def is_thorough(self) -> bool:
+        """Whether the whole protocol is wanted, whatever the incumbent."""
+        return self.dispatch.purpose is not Purpose.SEARCH
+
+    @property
+    def computes(self) -> bool:
+        """Whether its child uses the processor outside of a quiet device."""
+        return self.stage in {Stage.BUILDING, Stage.WARMING, Stage.CHECKING}
+
+    @property
+    def channel(self) -> Channel:
+        """Where the child speaks."""
+        return self.child.channel
+
+    def received(self, message: bytes) -> None:
+        """Go on with what the child said."""
+        try:
+            if self._outputs.take(message):
+                return
+            said = from_candidate.validate_json(message)
+        except ValueError:
+            self._fail(FailureReason.CRASH, "The child sent something that is no message.")
+            return
+        if isinstance(said, Built) and self.stage is Stage.BUILDING:
+            self._built(said.build_s)
+            self._enter(Stage.WARMING)
+        elif isinstance(said, Warm) and self.stage is Stage.WARMING:
+            self._enter(Stage.WAITING)
+            # Its pool's threads would spin for a tenth of a second, on cores that others build or are timed on.
+            self.child.stop()
+            self._owner.quiet_device.claim(self, self.task.turn_s)
+        elif isinstance(said, Ran) and self.stage is (Stage.WARMING if said.hopeless else Stage.RUNNING):
+            self._timed(said)
+        elif isinstance(said, Checked) and self.stage is Stage.CHECKING:
+            self._enter(Stage.JUDGED_LATER)
+            self.judge()
+        elif isinstance(said, Broken):
+            self._fail(said.reason, said.message)
+        else:
+            self._fail(FailureReason.CRASH, f"The child said {said.kind} while it was {self.stage.value}.")
+
+    def ended(self) -> None:
+        """The child died, unless all was said."""
+        if self.stage in {Stage.OVER, Stage.JUDGED_LATER}:
+            return
+        if not self.task.server.alive:
+            self._owner.host_died(self.task)
+            return
+        death = self.child.exit(timeout_s=1.0)
+        self._result(Failed(failure=failure_of_death(death, self.stage.value, self.child.output())))
+
+    def go(self) -> None:
+        """The device is quiet and ours."""
+        now_s = time.monotonic()
+        self._stages = self._stages.model_copy(update={"wait_s": now_s - self._entered_stage_s})
+        self._enter(Stage.RUNNING)
+        self._threads = self._owner.thread_watch.look(self.child.pid)
+        self.child.resume()
+        with suppress(ChannelClosed, TimeoutError):
+            order = Go(incumbent_s=self.task.incumbent_s, tries=self.task.doze_budget.tries)
+            self.child.channel.send(order.model_dump_json().encode(), timeout_s=1.0)
+
+    def judge(self) -> None:
+        """Compare the outputs, as soon as it is known what is right."""
+        ran = self._ran
+        if self.stage is not Stage.JUDGED_LATER or ran is None:
+            return
+        sets = INPUT_SETS if ran.checks_follow else 1
+        if not self.task.referee.knows(sets):
+            return
+        slots = slots_to_judge(sets, self.task.referee)
+        if not all(self._outputs.holds(slot) for slot, _ in slots):
+            self._fail(FailureReason.CRASH, "The child did not send all of its outputs.")
+            return
+        error = self.task.referee.judge((number, self._outputs.arrays(slot)) for slot, number in slots)
+        if self._is_buried:  # other inputs are tried instead, and this attempt is begun again
+            return
+        if error > 1.0 and not self.task.is_confirmed:
+            self._owner.confirm(self.task)
+            return
+        result: Result = ran.result
+        if error > 1.0:
+            message = self.task.referee.complaint(error)
+            result = Failed(failure=TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
+        self._result(result, worst_error=min(error, 1e300), inputs_checked=sets)
+
+    def cancel(self) -> None:
+        """End it now; its result says so."""
+        self._fail(FailureReason.CANCELED, "It was canceled.")
+
+    def lose_device(self, message: str) -> None:
+        """End it now, for there is no device in a state to measure; ``message`` tells why."""
+        self._fail(FailureReason.DEVICE_LOST, message)
+
+    def check_deadline(self, now_s: float) -> None:
+        """End it when its stage took too long."""
+        still_s = self._owner.quiet_device.still_until_now_s() - self._still_before_s
+        if self.stage is Stage.RUNNING:
+            still_s = 0.0
+        elapsed_s = now_s - self._entered_stage_s - still_s
+        if self.stage is Stage.BUILDING:
+            self._check_build(elapsed_s)
+        elif self.stage in {Stage.WARMING, Stage.RUNNING, Stage.CHECKING}:
+            self._check_run(elapsed_s)
+
+    def bury(self) -> None:
+        """End the child."""
+        self._is_buried = True
+        self.child.close()
+
+    def _fork(self, limits: Limits) -> Child:
+        return self.task.server.fork(
+            "tunefarm_workers.child.candidate:run",
+            self._order().model_dump_json().encode(),
+            limits=limits.with_processor_time(
+                self.task.deadlines.lifetime_cpu_s(self.task.order.num_cores, INPUT_SETS)
+            ),
+            confinement=Confinement.strict(may_pin_threads=True),
+        )
+
+    def _check_run(self, elapsed_s: float) -> None:
+        """Time for which others kept it from a core does not count, up to a bound for which it may be one of many."""
+        deadlines = self.task.deadlines
+        input_sets = INPUT_SETS - 1 if self.stage is Stage.CHECKING else 0
+        limit_s = deadlines.run_s(self.task.incumbent_s, input_sets)
+        if elapsed_s <= limit_s:
+            return
+        queueing_s = queueing_time_s(self.child.pid) - self._queueing_before_s
+        if elapsed_s - queueing_s > limit_s or elapsed_s > deadlines.run_wall_s(self.task.incumbent_s, input_sets):
+            used_s = (processor_time_s(self.child.pid) or 0.0) - self._used_before_s
+            message = (
+                f"It was {self.stage.value} for more than {limit_s:.2f} s; it used {used_s:.2f} s of the processor "
+                f"and waited {queueing_s:.2f} s for a core."
+            )
+            # What took too long without the time that others kept it waiting would do so on an idle host.
+            is_proven = elapsed_s - queueing_s > limit_s
+            self._fail(
+                FailureReason.RUN_TIMEOUT, message, under_load=not is_proven and self._is_loaded(elapsed_s, queueing_s)
+            )
+
+    def _is_loaded(self, elapsed_s: float, queueing_s: float) -> bool:
+        return queueing_s > _MUCH * elapsed_s or self._owner.is_loaded()
+
+    def _check_build(self, wall_s: float) -> None:
+        deadlines = self.task.deadlines
+        used_s = processor_time_s(self.child.pid) or 0.0
+        if used_s > deadlines.build_cpu_s and not self.channel.has_news:  # what is done uses the processor for more
+            message = f"Building used {used_s:.2f} s of the processor; {deadlines.build_cpu_s:.2f} s are allowed."
+            is_proven = True
+        elif wall_s > deadlines.build_wall_s:
+            message = f"Building took {wall_s:.2f} s; {deadlines.build_wall_s:.2f} s are allowed."
+            is_proven = False
+        else:
+            return
+        # What was spent in vain is what the search must learn to avoid.
+        self._stages = Stages(build_s=max(used_s, wall_s))
+        self._fail(FailureReason.BUILD_TIMEOUT, message, under_load=False if is_proven else None)
+
+    def _timed(self, ran: Ran) -> None:
+        if not ran.hopeless and not isinstance(ran.result, Failed):
+            fault = self._owner.thread_watch.fault(self.child.pid, self.task.order.num_cores, self._threads)
+            if fault:
+                self._owner.disturbed(self, fault)
+                return
+        self._stages = self._stages.model_copy(update={"run_s": ran.run_s})
+        self._ran = ran
+        self.task.doze_budget.note(apart=ran.apart)
+        doubt = self.task.disbelief(ran.result.latency_s) if isinstance(ran.result, Timing) else None
+        if doubt is not None:
+            self._owner.look_at_device()
+            self._result(Failed(failure=doubt))
+        elif isinstance(ran.result, Failed):
+            self._result(ran.result)
+        elif ran.checks_follow:
+            self._enter(Stage.CHECKING)
+            self._owner.quiet_device.hold(self.child)
+            self._owner.quiet_device.release(self)
+        else:
+            self._enter(Stage.JUDGED_LATER)
+            self._leave_device()
+            self.judge()
+
+    def _leave_device(self) -> None:
+        """Whoever has it next is not to share it with what is left of this one: a kernel's threads, or all of it."""
+        self.child.stop()
+        self._owner.quiet_device.release(self)
+
+    def _built(self, wall_build_s: float) -> None:
+        """Take in how long building took, without the time for which others had the device and it was held still."""
+        used_s = processor_time_s(self.child.pid)
+        still_s = self._owner.quiet_device.still_until_now_s() - self._still_before_s
+        build_s = max(wall_build_s - still_s, min(used_s or 0.0, wall_build_s))
+        self.task.deadlines.built(used_s if used_s is not None else build_s)
+        wall_s = time.monotonic() - self._forked_s
+        self._stages = Stages(start_s=max(wall_s - wall_build_s, 0.0), build_s=build_s)
+
+    def _fail(self, reason: FailureReason, message: str, *, under_load: bool | None = None) -> None:
+        loaded = self._owner.is_loaded() if under_load is None else under_load
+        failure = TrialFailure(reason=reason, message=message[:4000], under_load=loaded)
+        self._result(Failed(failure=failure))
+
+    def _result(
+        self, result: Timing | Stopped | Failed, *, worst_error: float | None = None, inputs_checked: int = 0
+    ) -> None:
+        if self.stage is Stage.OVER:
+            return
+        self._enter(Stage.OVER)
+        self._leave_device()
+        measurement = Measurement.answering(
+            self.dispatch,
+            result,
+            self._stages,
+            worst_error=worst_error,
+            inputs_checked=inputs_checked,
+            peak_memory_bytes=self._ran.peak_memory_bytes if self._ran is not None else 0,
+            untuned_about_s=self.task.referee.untuned_about_s,
+        )
+        self._owner.finished(self, measurement)
+
+    def _enter(self, stage: Stage) -> None:
+        self.stage = stage
+        self._entered_stage_s = time.monotonic()
+        self._still_before_s = self._owner.quiet_device.still_until_now_s()
+        if stage in {Stage.WARMING, Stage.RUNNING, Stage.CHECKING}:
+            self._queueing_before_s = queueing_time_s(self.child.pid)
+            self._used_before_s = processor_time_s(self.child.pid) or 0.0
+
+    def _order(self) -> CandidateOrder:
+        return CandidateOrder(
+            trace=self.dispatch.candidate.trace.text,
+            incumbent_s=self.task.incumbent_s,
+            thorough=self.is_thorough,
+            cold_cache=PROTOCOLS[self.task.order.protocol_id].cold_cache,
+        )

@@ -1,0 +1,156 @@
+"""One machine's device, offered to a tuner in the same process."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from tunefarm_sandbox.fork_server.child import Child
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.failure import TrialFailure
+from tunefarm_schemas.farm.device import Device, Environment
+from tunefarm_schemas.tuning.measurement import (
+    Comparison,
+    ComparisonOrder,
+    ExportOrder,
+    ExportResult,
+    Failed,
+    Measurement,
+)
+from tunefarm_workers.artifact.export import Exporter
+from tunefarm_workers.correctness.tolerance import Array
+from tunefarm_workers.device.cpu_identity import own_processor
+from tunefarm_workers.device.device_watch import DeviceWatch
+from tunefarm_workers.device.environment import present_environment
+from tunefarm_workers.lane.child_answer import ChildFailed, OnWait, canceled
+from tunefarm_workers.lane.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.lane.lane import Lane
+from tunefarm_workers.lane.lane_farm import LaneFarm
+from tunefarm_workers.lane.open_task import OpenTask
+from tunefarm_workers.threads.shared_cache_wait import NearCores
+from tunefarm_workers.threads.thread_cores import cores_for
+from tunefarm_workers.timing.device_turn import while_quiet
+from tunefarm_workers.timing.host_turn import HostTurn
+from tunefarm_workers.timing.neighbours import Company
+
+_ENVIRONMENT_FRESH_S = 1.0
+_IDENTIFY_S = 10.0
+_REFERENCE_POLL_S = 0.02
+
+
+class LocalFarm(LaneFarm[Lane]):
+    """Measures candidates on this machine. Its methods are called from one thread; a lane works in another."""
+
+    def __init__(
+        self,
+        zygote: ForkServer,
+        *,
+        scratch: Path,
+        known: Device | None = None,
+        bystanders: Callable[[], Sequence[Child]] = tuple,
+        settings: FarmSettings | None = None,
+    ) -> None:
+        """Start the lane and identify the device.
+
+        ``scratch`` is a folder for this farm alone. ``known`` is the device as an earlier run saw it: it keeps its
+        class. ``bystanders`` gives children, such as a search, to be held still while the clock runs.
+        """
+        super().__init__(settings or FarmSettings())
+        self._zygote = zygote
+        self._scratch = scratch
+        self._environment = Environment()
+        self._environment_s = -_ENVIRONMENT_FRESH_S
+        watch = DeviceWatch(zygote, self._settings.child_limits(), usable_cores(), self._settings.drift_check_s)
+        self.code_generator = watch.code_generator
+        self._turn = HostTurn(os.sched_getaffinity(0))
+        with self._turn.held(_IDENTIFY_S):
+            self.device = watch.identify(known)
+        self.processor = own_processor()
+        self._near_cores = NearCores(cores_for(2))
+        self._company = Company(lambda child: self._lane.loop.ask(lambda: self._lane.quiet_device.hold(child)))
+        self._bystanders = bystanders
+        self._lane = Lane(
+            zygote, self._settings, self._others, self._deliver, self._outbox.put, self._outbox.wake, self._turn
+        )
+        self._turn.on_turn = self._lane.loop.wake
+        self._lane.loop.start()
+        self._lane.loop.ask(lambda: self._lane.watch(watch))
+
+    def compare(self, order: ComparisonOrder, on_wait: OnWait = lambda: True) -> Comparison:
+        """Time schedules side by side on a quiet device.
+
+        ``on_wait`` is called on this thread a few times a second; once it gives False, all comes back as canceled.
+        """
+        answer: Future[Comparison] = Future()
+        comparison = self._lane.loop.ask(lambda: self._lane.compare(order, answer.set_result))
+
+        def look() -> None:
+            if not on_wait():
+                self._lane.loop.ask(lambda: self._lane.cancel_comparison(comparison))
+
+        return self._lane.loop.wait_for(answer, look)
+
+    def export(self, order: ExportOrder, on_wait: OnWait = lambda: True) -> ExportResult:
+        """Compile a schedule to a library, check it, and time it in fresh processes. ``on_wait`` as in ``compare``."""
+        try:  # what the inputs are is settled only when they are known to give finite numbers
+            task = self._judging_task(order.exploration_id, on_wait)
+        except ChildFailed as failed:
+            return Failed(failure=failed.failure)
+        exporter = Exporter(
+            self._zygote,
+            self._scratch,
+            self._settings.child_limits(),
+            lambda action: while_quiet(self._lane, action, on_wait),
+            lambda outputs: self._error_of(order.exploration_id, outputs, on_wait),
+            lambda latency_s: self._doubt_of(task, latency_s),
+            self._near_cores,
+            self._company,
+            on_wait,
+        )
+        return exporter.export(order, task.host_order(), task.arguments, task.order.protocol_id)
+
+    @property
+    def waits_for(self) -> str:
+        """What the device waits for, for people; empty while it works."""
+        return "another process that measures on this host" if self._turn.waits else ""
+
+    def close(self) -> None:
+        """End every child and the lane's thread, and take no more turns; harmless when repeated."""
+        if not self._is_closed:
+            self._lane.loop.post(self._turn.close)  # on the thread that takes turns
+        super().close()
+        self._turn.close()
+
+    def _others(self) -> tuple[Child, ...]:
+        """All children that are not the lane's and may be held still."""
+        return (*self._bystanders(), *self._company.children)
+
+    def _judging_task(self, exploration_id: str, on_wait: OnWait) -> OpenTask:
+        """The task of an exploration, once it is known what is right. Raises ``BadInput``, ``ChildFailed``."""
+        while (task := self._lane.loop.ask(lambda: self._lane.judging_task(exploration_id))) is None:
+            if not on_wait():
+                raise canceled()
+            time.sleep(_REFERENCE_POLL_S)
+        return task
+
+    def _error_of(self, exploration_id: str, outputs: list[Array], on_wait: OnWait) -> float:
+        task = self._judging_task(exploration_id, on_wait)
+        return self._lane.loop.ask(lambda: task.referee.error_of(outputs))
+
+    def _doubt_of(self, task: OpenTask, latency_s: float) -> TrialFailure | None:
+        doubt = task.disbelief(latency_s)
+        if doubt is not None:
+            self._lane.loop.ask(self._lane.look_at_device)
+        return doubt
+
+    def _deliver(self, measurement: Measurement) -> None:
+        now_s = time.monotonic()
+        if now_s - self._environment_s > _ENVIRONMENT_FRESH_S:
+            self._environment, self._environment_s = present_environment(), now_s
+        self.statistics = self.statistics.with_measurement(measurement, self._lane.quiet_device.still_s)
+        self._outbox.put(
+            measurement.model_copy(
+                update={"device_fingerprint": self.device.fingerprint, "environment": self._environment}
+            )
+        )

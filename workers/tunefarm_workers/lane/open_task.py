@@ -1,0 +1,184 @@
+"""An exploration that candidates can be measured for."""
+
+from collections.abc import Callable
+
+import psutil
+
+from tunefarm_sandbox.channel.channel import ChannelClosed
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.child import Child
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.failure import TrialFailure
+from tunefarm_schemas.tuning.least_work import LeastWork, disbelief, least_latency_s
+from tunefarm_schemas.tuning.measurement import MeasureTask
+from tunefarm_workers.builder.argument import Argument
+from tunefarm_workers.correctness.finite_referee import FiniteReferee
+from tunefarm_workers.correctness.inputs import Distribution
+from tunefarm_workers.correctness.output_layout import OutputLayout
+from tunefarm_workers.correctness.referee import Referee
+from tunefarm_workers.correctness.reference_confirmation import Listener, ReferenceConfirmation
+from tunefarm_workers.device.cpu_identity import are_declared_siblings
+from tunefarm_workers.lane.child_death import was_killed
+from tunefarm_workers.lane.deadlines import Deadlines
+from tunefarm_workers.lane.event_loop import ChildConversation
+from tunefarm_workers.lane.messages import HostOrder, HostReady, from_host
+from tunefarm_workers.threads.smt_detection import DozeBudget
+from tunefarm_workers.threads.thread_cores import cores_for
+from tunefarm_workers.timing.device_arbiter import TURN_S
+
+_HOST_READY_S = 60.0
+_TURN_CALLS = 15
+"""More calls than it takes to time a slow kernel, also one whose samples scatter at first."""
+_REFERENCE_CPU_S = 3600.0
+"""For each thread."""
+SEED = 20_240_601
+"""Of all inputs: the same numbers on every host and in every run."""
+
+
+class HostLost(ForkFailed):
+    """Raised when somebody killed a task's host while it started; another one may fare better."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("server_lost", reason)
+
+
+class OpenTask:
+    """The host of one exploration's children, its referee, and what its candidates have taught so far."""
+
+    def __init__(
+        self,
+        zygote: ForkServer,
+        order: MeasureTask,
+        limits: Limits,
+        deadlines: Deadlines,
+        on_progress: Callable[["OpenTask"], None],
+        *,
+        distribution: Distribution = "normal",
+    ) -> None:
+        """Start the host and the referee.
+
+        Raises:
+            BadInput: when the module cannot be read or fed.
+            HostLost: when the host was killed meanwhile.
+            ForkFailed: when ``zygote`` forks no host.
+        """
+        self.order = order
+        self.distribution: Distribution = distribution
+        self.deadlines = deadlines
+        self.doze_budget = DozeBudget(can_help=not are_declared_siblings(cores_for(order.num_cores)))
+        self.incumbent_s: float | None = None
+        self.hosts_lost = 0
+        self.confirmation: ReferenceConfirmation | None = None
+        self._is_confirmed = False
+        free_bytes = int(psutil.virtual_memory().available)  # a comparison needs more than one schedule does
+        self.host: Child = zygote.fork(
+            "tunefarm_workers.child.task_host:host",
+            self.host_order().model_dump_json().encode(),
+            limits=limits.model_copy(update={"children_memory_bytes": free_bytes}),
+            confinement=Confinement.host(),
+        )
+        self.least_work = LeastWork()
+        self.arguments = self._arguments()
+        self.layout = OutputLayout.of(tuple(argument.tensor for argument in self.arguments))
+        if not self.layout.tensors:
+            raise BadInput("module", "the function writes none of its parameters.", "Tune a function with an output.")
+        self.server: ForkServer = self.host.as_server()
+        try:
+            self.referee = self._new_referee(limits, on_progress)
+        except ForkFailed as error:
+            self.host.close()
+            raise HostLost(error.reason) from error
+
+    def _new_referee(self, limits: Limits, on_progress: Callable[["OpenTask"], None]) -> Referee | FiniteReferee:
+        if self.order.is_scheduled:
+            may_doubt = self.distribution == "normal" and not self.order.input_specs
+            return FiniteReferee(lambda: on_progress(self), may_doubt=may_doubt)
+        # Far more than the function may take before it is given up; the kernel ends what nobody is there to end.
+        limits = limits.with_processor_time(self.order.num_cores * _REFERENCE_CPU_S)
+        return Referee(self.server, self.arguments, limits, lambda: on_progress(self))
+
+    def host_order(self) -> HostOrder:
+        """What the host holds ready."""
+        return HostOrder(
+            module_json=self.order.module_json,
+            target=self.order.target,
+            num_cores=self.order.num_cores,
+            abi=self.order.abi,
+            callees=self.order.callees,
+            seed=SEED,
+            distribution=self.distribution,
+            input_specs=self.order.input_specs,
+            input_examples=self.order.input_examples,
+        )
+
+    def conversations(self) -> list[ChildConversation]:
+        """Its children that are listened to, but for those of candidates."""
+        referee = [self.referee] if isinstance(self.referee, Referee) else []
+        return [*referee, *(self.confirmation.conversations if self.confirmation is not None else ())]
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether outputs may be found wrong: the reference was confirmed, or there is none."""
+        return self._is_confirmed or not isinstance(self.referee, Referee)
+
+    def confirm(self, limits: Limits, listener: Listener, on_confirmed: Callable[["OpenTask"], None]) -> None:
+        """Begin to confirm the reference, once. Where it cannot be trusted, the referee doubts.
+
+        Raises:
+            ForkFailed: there is no child.
+        """
+        if self.confirmation is not None or not isinstance(self.referee, Referee):
+            return
+        referee = self.referee
+
+        def ended(fault: str) -> None:
+            if fault:
+                referee.distrust(fault)
+            else:
+                self._is_confirmed = True
+                on_confirmed(self)
+
+        self.confirmation = ReferenceConfirmation(self.server, self.arguments, referee, limits, listener, ended)
+
+    def improve(self, latency_s: float) -> None:
+        """Take in the latency of a correct candidate."""
+        if self.incumbent_s is None or latency_s < self.incumbent_s:
+            self.incumbent_s = latency_s
+
+    def disbelief(self, latency_s: float) -> TrialFailure | None:
+        """Why a time cannot be one of this function on the processor of the task; None where it may be."""
+        return disbelief(latency_s, least_latency_s(self.least_work, self.order.target, self.order.num_cores))
+
+    @property
+    def turn_s(self) -> float:
+        """How long others are held still for a kernel that may be the best so far."""
+        return max(TURN_S, _TURN_CALLS * (self.incumbent_s or 0.0))
+
+    def close(self) -> None:
+        """End the host with all its children."""
+        if self.confirmation is not None:
+            self.confirmation.close()
+        self.referee.close()
+        self.server.close()
+        self.host.close()
+
+    def _arguments(self) -> tuple[Argument, ...]:
+        try:
+            said = from_host.validate_json(self.host.channel.receive(timeout_s=_HOST_READY_S))
+        except (ChannelClosed, TimeoutError) as error:
+            tail = self.host.output()[-500:].strip()
+            death = self.host.exit(timeout_s=1.0)
+            self.host.close()
+            if was_killed(death):
+                raise HostLost(f"a task's host was {tail or 'killed'}") from error
+            raise BadInput(
+                "module", f"reading it ended a process: {tail or error}.", "Save it again with this version of TVM."
+            ) from error
+        if isinstance(said, HostReady):
+            self.deadlines.fed(said.input_set_s)
+            self.least_work = said.least_work
+            return said.arguments
+        self.host.close()
+        raise BadInput(said.field, said.problem, said.fix)

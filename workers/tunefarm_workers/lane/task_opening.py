@@ -1,0 +1,43 @@
+"""Opens explorations on a host whose processes may be killed."""
+
+from collections.abc import Callable
+from typing import Final
+
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.farm.device import PROTOCOLS
+from tunefarm_schemas.tuning.measurement import MeasureTask
+from tunefarm_workers.correctness.inputs import Distribution
+from tunefarm_workers.lane.deadlines import Deadlines
+from tunefarm_workers.lane.farm_settings import FarmSettings
+from tunefarm_workers.lane.open_task import HostLost, OpenTask
+
+MOST_HOSTS_LOST: Final = 3
+"""How many times a host that somebody killed is replaced."""
+
+
+def opened_task(
+    zygote: ForkServer,
+    settings: FarmSettings,
+    order: MeasureTask,
+    on_progress: Callable[[OpenTask], None],
+    distribution: Distribution,
+) -> OpenTask:
+    """A new host and referee for ``order``.
+
+    Raises:
+        BadInput: when the module cannot be read or fed.
+        ForkFailed: there is nothing to fork from, or every host was killed while it started.
+    """
+    deadlines = Deadlines(
+        first_build_s=settings.first_build_s,
+        first_run_s=settings.first_run_s,
+        cold_cache=PROTOCOLS[order.protocol_id].cold_cache,
+    )
+    lost = 0
+    while True:
+        try:
+            return OpenTask(zygote, order, settings.child_limits(), deadlines, on_progress, distribution=distribution)
+        except HostLost:
+            if lost == MOST_HOSTS_LOST:
+                raise
+            lost += 1

@@ -1,0 +1,1 @@
+"""Lanes of devices that one long-lived child holds: graphics processors and boards."""

@@ -1,0 +1,1 @@
+"""Libraries for such devices, compiled on this host."""

@@ -1,0 +1,20 @@
+"""What this host is, as a child finds out that has TVM loaded."""
+
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
+from tunefarm_workers.lane.child_answer import ChildFailed, answer_of
+from tunefarm_workers.session.session_messages import HostFacts, Toolchain
+
+_ANSWER_S = 30.0
+
+
+def host_facts(zygote: ForkServer, limits: Limits, toolchain: Toolchain) -> HostFacts:
+    """The processor of this host, and what compiles here with ``toolchain``. Raises ``ForkFailed``."""
+    entry = "tunefarm_workers.session.compiler.build_child:run_facts"
+    payload = toolchain.model_dump_json().encode()
+    with zygote.fork(entry, payload, limits=limits, confinement=Confinement.strict()) as child:
+        try:
+            return HostFacts.model_validate_json(answer_of(child, _ANSWER_S, "looking at this host", lambda: True))
+        except ChildFailed as failed:
+            raise ForkFailed("server_lost", failed.failure.message) from failed

@@ -1,0 +1,164 @@
+"""The child that holds a device, as its farm sees it."""
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from tunefarm_sandbox.channel.channel import ChannelClosed
+from tunefarm_sandbox.fork_server.child import Child
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_workers.child.output_transfer import OutputIntake
+from tunefarm_workers.lane.child_answer import ChildFailed, OnWait, answer_of
+from tunefarm_workers.lane.child_death import failure_of_death, was_killed
+from tunefarm_workers.lane.messages import Broken, HostOrder, Round
+from tunefarm_workers.session.device_access import DeviceAccess
+from tunefarm_workers.session.session_messages import (
+    DeviceGone,
+    Entered,
+    EnterRequest,
+    ReferenceRequest,
+    ReferenceTimes,
+    RoundRequest,
+    RunRequest,
+    SessionOrder,
+    SessionRan,
+    SessionReady,
+    from_session,
+)
+
+_SEND_S = 5.0
+_GONE_S = 1.0
+
+Request = RunRequest | EnterRequest | RoundRequest | ReferenceRequest
+Answer = SessionReady | DeviceGone | SessionRan | Entered | Round | ReferenceTimes | Broken
+
+
+class DeviceLost(ChildFailed):
+    """Raised when the device could not be reached, or went away."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(TrialFailure(reason=FailureReason.DEVICE_LOST, message=message[:4000]))
+
+
+class DeviceSession:
+    """Forks the child and talks with it. It is confined, and may be ended at any time."""
+
+    def __init__(self, zygote: ForkServer, access: DeviceAccess, host: HostOrder | None, num_cores: int) -> None:
+        """Begin to reach the device, bringing the inputs of ``host`` there. Raises ``ForkFailed``."""
+        self._access = access
+        self.host = host
+        self.began_s = time.monotonic()
+        self.candidates = 0
+        self._outputs = OutputIntake([])
+        self.is_busy = True
+        """Whether the child is in the middle of something on the device; until it is ready, of reaching it."""
+        order = SessionOrder(
+            host=host, num_cores=num_cores, flush_bytes=access.flush_bytes, connection=access.connection
+        )
+        self.child: Child = zygote.fork(
+            access.entry,
+            order.model_dump_json().encode(),
+            limits=access.limits,
+            confinement=access.confinement,
+        )
+
+    def is_worn(self, now_s: float, needed_s: float) -> bool:
+        """Whether it should be replaced before it takes another candidate that may take ``needed_s``."""
+        if self.candidates >= self._access.session_candidates:
+            return True
+        return needed_s > self.left_s(now_s) and self.candidates > 0
+
+    def left_s(self, now_s: float) -> float:
+        """How long it lasts before the device itself ends it; infinite where it does not."""
+        longest_s = self._access.session_s
+        return math.inf if longest_s is None else longest_s - (now_s - self.began_s)
+
+    def send(self, request: Request, descriptors: Sequence[int] = (), outputs: OutputIntake | None = None) -> None:
+        """Send a request whose answer ``outputs`` precede; a child that is gone shows when its answer is awaited."""
+        self.is_busy = True
+        self._outputs = outputs or OutputIntake([])
+        with suppress(ChannelClosed, TimeoutError):
+            self.child.channel.send(request.model_dump_json().encode(), descriptors, timeout_s=_SEND_S)
+
+    def takes(self, message: bytes) -> bool:
+        """Whether a message is a piece of the outputs that precede an answer. Raises ``ValueError`` if out of turn."""
+        return self._outputs.take(message)
+
+    def wait_until_ready(self, on_wait: OnWait) -> None:
+        """Wait until the device is reached. Raises ``DeviceLost``, or ``ChildFailed`` when ``on_wait`` ends it."""
+        try:
+            answer = self._answer(self._access.reach_s, "reaching the device", on_wait)
+        except ChildFailed as failed:
+            if failed.failure.reason is FailureReason.CANCELED:
+                raise
+            raise DeviceLost(f"{self._access.name} was not reached: {failed.failure.message}") from failed
+        if not isinstance(answer, SessionReady):
+            raise DeviceLost(f"{self._access.name} was not reached: {_text_of(answer)}")
+
+    def ask(
+        self,
+        request: Request,
+        descriptors: Sequence[int],
+        timeout_s: float,
+        on_wait: OnWait,
+        outputs: OutputIntake | None = None,
+    ) -> Answer:
+        """The answer to a request. Raises ``DeviceLost``, and ``ChildFailed`` when the child dies or takes too long."""
+        self.send(request, descriptors, outputs)
+        try:
+            answer = self._answer(timeout_s, "running", on_wait)
+        except ChildFailed as failed:
+            if failed.may_be_tried_again:  # somebody killed it, and did not mean what it ran
+                raise DeviceLost(failed.failure.message) from failed
+            raise
+        if isinstance(answer, DeviceGone):
+            raise DeviceLost(answer.message)
+        return answer
+
+    def failure_of_end(self, doing: str) -> TrialFailure:
+        """Why the child went without an answer. Somebody who killed it did not mean the candidate."""
+        death = self.child.exit(timeout_s=_GONE_S)
+        failure = failure_of_death(death, doing, self.child.output())
+        if was_killed(death) and failure.reason is FailureReason.CRASH:
+            return failure.model_copy(update={"reason": FailureReason.DEVICE_LOST})
+        return failure
+
+    def close(self) -> None:
+        """End the child and wait until it is gone: a device may take one at a time. Harmless when repeated.
+
+        Where the other side would not survive being cut off in the middle of a call, the child is given time to end
+        by itself, which it does when the call returns and nobody listens.
+        """
+        if self.is_busy and self._access.linger_s > 0 and self.child.exit() is None:
+            self.is_busy = False
+            self.child.channel.close()
+            threading.Thread(target=self._end_later, name="device-session", daemon=True).start()
+            return
+        self._end(_GONE_S)
+
+    def _end_later(self) -> None:
+        self.child.exit(self._access.linger_s)
+        self._end(_GONE_S)
+
+    def _end(self, gone_s: float) -> None:
+        self.child.kill()
+        self.child.exit(gone_s)
+        self.child.close()
+
+    def _answer(self, timeout_s: float, doing: str, on_wait: OnWait) -> Answer:
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            while self.takes(said := answer_of(self.child, deadline_s - time.monotonic(), doing, on_wait)):
+                pass
+            self.is_busy = False
+            return from_session.validate_json(said)
+        except ValueError as error:
+            message = "The child that holds the device sent something that is no message."
+            raise ChildFailed(TrialFailure(reason=FailureReason.CRASH, message=message)) from error
+
+
+def _text_of(answer: Answer) -> str:
+    return answer.message if isinstance(answer, DeviceGone | Broken) else f"its child said {answer.kind}"

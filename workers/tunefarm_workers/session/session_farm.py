@@ -1,0 +1,315 @@
+"""A device that is reached through one long-lived child, offered to a tuner in the same process."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TypeVar
+
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.fork_server.child import Child
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.farm.device import PROTOCOLS, Device, Environment, ReferenceKernelTimes
+from tunefarm_schemas.tuning.measurement import (
+    Comparison,
+    ComparisonOrder,
+    Exported,
+    ExportOrder,
+    ExportResult,
+    Failed,
+    Measurement,
+    Result,
+    Timing,
+)
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_workers.builder.checked_library import checked_library
+from tunefarm_workers.child.output_transfer import OutputIntake
+from tunefarm_workers.correctness.inputs import INPUT_SETS
+from tunefarm_workers.correctness.output_layout import SLOTS
+from tunefarm_workers.correctness.referee import slots_to_judge
+from tunefarm_workers.correctness.tolerance import Array
+from tunefarm_workers.lane.child_answer import ChildFailed, OnWait, answer_of, canceled
+from tunefarm_workers.lane.farm_settings import FarmSettings
+from tunefarm_workers.lane.lane_farm import LaneFarm
+from tunefarm_workers.session.compiler.compiler import Compiler
+from tunefarm_workers.session.compiler.library_build import in_memory
+from tunefarm_workers.session.device.host_facts import host_facts
+from tunefarm_workers.session.device_access import DeviceAccess
+from tunefarm_workers.session.device_health import DeviceHealth, HealthSettings
+from tunefarm_workers.session.device_session import DeviceLost, DeviceSession
+from tunefarm_workers.session.session_comparison import Library, SessionComparison
+from tunefarm_workers.session.session_lane import SessionLane
+from tunefarm_workers.session.session_messages import (
+    BoundsOrder,
+    Examined,
+    ReferenceRequest,
+    ReferenceTimes,
+    RunRequest,
+    SessionRan,
+    Toolchain,
+)
+from tunefarm_workers.session.session_task import SessionTask
+from tunefarm_workers.timing.device_turn import while_quiet
+
+_REFERENCE_POLL_S = 0.02
+_CALIBRATE_S = 60.0
+_REACH_AGAIN_S = 0.5
+
+
+Given = TypeVar("Given")
+
+
+class SessionFarm(LaneFarm[SessionLane]):
+    """Measures candidates on one device. Its methods are called from one thread; a lane works in another."""
+
+    def __init__(
+        self,
+        zygote: ForkServer,
+        access: DeviceAccess,
+        compiler: Compiler,
+        *,
+        identify: Callable[[ReferenceKernelTimes], Device],
+        environment: Callable[[], Environment],
+        bystanders: Callable[[], Sequence[Child]] = tuple,
+        settings: FarmSettings | None = None,
+        health: HealthSettings | None = None,
+    ) -> None:
+        """Reach the device, time its reference kernels, and start the lane.
+
+        ``identify`` makes the device of these times; ``environment`` gives the circumstances of a measurement.
+        ``compiler`` is closed with the farm.
+
+        Raises:
+            BadInput: when the device cannot be reached, or nothing can be compiled for it.
+        """
+        super().__init__(settings or FarmSettings())
+        self._zygote = zygote
+        self._access = access
+        self._compiler = compiler
+        self._health = health or HealthSettings(check_every_s=self._settings.drift_check_s)
+        self._present_environment = environment
+        self._lane = SessionLane(
+            *(zygote, access, compiler, self._settings, bystanders, self._deliver, self._outbox.put, self._outbox.wake)
+        )
+        try:
+            times = self._calibrate()
+        except BaseException as error:
+            self._outbox.close()
+            compiler.close()
+            if not isinstance(error, ChildFailed):
+                raise
+            fix = "See to it that it runs and is connected, and that the compiler for it is installed."
+            raise BadInput("device", f"{access.name}: {error.failure.message}", fix) from error
+        self.device = identify(times)
+        self._lane.loop.start()
+
+    def compare(self, order: ComparisonOrder, on_wait: OnWait = lambda: True) -> Comparison:
+        """Time schedules side by side in one session.
+
+        ``on_wait`` is called on this thread a few times a second; once it gives False, all comes back as canceled.
+        """
+        try:
+            task = self._judging_task(order.exploration_id, on_wait, INPUT_SETS)
+            strays = [self._stray(task, trace, on_wait) for trace in order.traces]
+            inside = [trace for trace, stray in zip(order.traces, strays, strict=True) if stray is None]
+            compiled = iter(self._compiled(task, inside, on_wait))
+            libraries = [next(compiled) if stray is None else stray for stray in strays]
+            comparison = SessionComparison(task, order, lambda of: self._session(of, on_wait), on_wait)
+            found = self._alone(lambda: comparison.run(libraries, lambda outputs: self._judged(task, outputs)), on_wait)
+            return Comparison(results=tuple(self._believed(task, result) for result in found.results))
+        except ChildFailed as failed:
+            return Comparison(results=tuple(Failed(failure=failed.failure) for _ in order.traces))
+
+    def export(self, order: ExportOrder, on_wait: OnWait = lambda: True) -> ExportResult:
+        """Compile a schedule to a library, check it, and time it in as many fresh sessions as processes are asked."""
+        try:
+            task = self._judging_task(order.exploration_id, on_wait, INPUT_SETS)
+            library = self._compiled(task, (order.trace,), on_wait)[0]
+            if isinstance(library, TrialFailure):
+                return Failed(failure=library)
+            latencies_s = self._alone(
+                lambda: tuple(self._time_afresh(task, library, on_wait) for _ in range(order.processes)), on_wait
+            )
+        except ChildFailed as failed:
+            return Failed(failure=failed.failure)
+        shape, contents = library
+        return Exported(
+            library=contents,
+            entry=shape.entry,
+            pack_entry=shape.pack_entry,
+            packed_arguments=tuple(tensor for _, tensor in shape.packed),
+            process_latencies_s=latencies_s,
+        )
+
+    def close(self) -> None:
+        """End every child and the lane's thread, and whatever is compiled; harmless when repeated."""
+        super().close()
+        self._compiler.close()
+
+    def _calibrate(self) -> ReferenceKernelTimes:
+        """Compile the reference kernels, reach the device, and time them there."""
+        build = self._compiler.references(self._access.reference_target, max(self._access.num_cores, 1))
+        try:
+            built, library = build.wait_for_references(lambda: True)
+        finally:
+            build.close()
+        self.code_generator = built.code_generator
+        here = host_facts(self._zygote, self._settings.child_limits(), Toolchain())
+        references = in_memory(checked_library(library, self._access.reference_target))
+        session = DeviceSession(self._zygote, self._access, None, self._access.num_cores)
+        try:
+            session.wait_until_ready(lambda: True)
+            request = ReferenceRequest(depth="calibrate")
+            answer = session.ask(request, [references.descriptor], _CALIBRATE_S, lambda: True)
+        finally:
+            session.close()
+        if not isinstance(answer, ReferenceTimes):
+            message = getattr(answer, "message", f"its child said {answer.kind}")
+            raise DeviceLost(f"the reference kernels do not run: {message}")
+        self._lane.equip(here.host_target, references, DeviceHealth(self._health, answer.times))
+        return answer.times
+
+    def _stray(self, task: SessionTask, trace: Trace | None, on_wait: OnWait) -> TrialFailure | None:
+        """Why a schedule must not run, by the memory that it accesses; None where it may.
+
+        Raises:
+            ChildFailed: it is not wanted any more.
+        """
+        text = None if trace is None else trace.text
+        request = BoundsOrder(target=task.order.target, abi=task.order.abi, trace=text)
+        try:
+            child = task.opened.server.fork(
+                "tunefarm_workers.session.compiler.bounds_child:run",
+                request.model_dump_json().encode(),
+                limits=self._settings.child_limits(),
+                confinement=Confinement.strict(),
+            )
+        except ForkFailed as error:
+            message = f"No child could be forked: {error}"[:4000]
+            return TrialFailure(reason=FailureReason.DEVICE_LOST, message=message)
+        with child:
+            try:
+                said = Examined.model_validate_json(answer_of(child, self._settings.reference_s, "running", on_wait))
+            except ValueError:
+                return TrialFailure(reason=FailureReason.CRASH, message="The child sent something that is no message.")
+            except ChildFailed as failed:
+                if failed.failure.reason is FailureReason.CANCELED:
+                    raise
+                return failed.failure
+        broken = said.failure
+        return None if broken is None else TrialFailure(reason=broken.reason, message=broken.message[:4000])
+
+    def _compiled(
+        self, task: SessionTask, traces: Sequence[Trace | None], on_wait: OnWait
+    ) -> list[Library | TrialFailure]:
+        """Compile all side by side."""
+        compiled: list[Library | TrialFailure] = []
+        with ExitStack() as stack:
+            builds = []
+            for trace in traces:
+                builds.append(self._compiler.candidate(task.order, None if trace is None else trace.text))
+                stack.callback(builds[-1].close)
+            for build in builds:
+                try:
+                    shape, library = build.wait(on_wait)
+                    compiled.append((shape, checked_library(library, task.order.target, task.order.callees)))
+                except ChildFailed as failed:
+                    if failed.failure.reason is FailureReason.CANCELED:
+                        raise
+                    compiled.append(failed.failure)
+        return compiled
+
+    def _alone(self, action: Callable[[], Given], on_wait: OnWait) -> Given:
+        """What ``action`` gives, called on this thread while the device is ours and no session is open."""
+
+        def act() -> Given:
+            self._lane.loop.ask(self._lane.holder.give_way)
+            return action()
+
+        return while_quiet(self._lane, act, on_wait)
+
+    def _session(self, task: SessionTask, on_wait: OnWait) -> DeviceSession:
+        """A session of the device that is ours. Tries again while it is away, as long as patience allows."""
+        give_up_s = time.monotonic() + self._health.patience_s
+        num_cores = task.order.num_cores if self._access.num_cores else 0
+        while True:
+            if not on_wait():
+                raise canceled()
+            session = DeviceSession(self._zygote, self._access, task.opened.host_order(), num_cores)
+            try:
+                session.wait_until_ready(on_wait)
+            except DeviceLost:
+                session.close()
+                if time.monotonic() > give_up_s:
+                    raise
+            except BaseException:
+                session.close()
+                raise
+            else:
+                return session
+            time.sleep(_REACH_AGAIN_S)
+
+    def _time_afresh(self, task: SessionTask, library: Library, on_wait: OnWait) -> float:
+        """The median latency in one fresh session. Raises ``ChildFailed``."""
+        opened = task.opened
+        request = RunRequest(
+            shape=library[0],
+            incumbent_s=None,
+            thorough=True,
+            cold_cache=PROTOCOLS[task.order.protocol_id].cold_cache,
+        )
+        session = self._session(task, on_wait)
+        try:
+            outputs = OutputIntake([opened.layout] * SLOTS)
+            with in_memory(library[1]) as held:
+                limit_s = opened.deadlines.run_s(None, INPUT_SETS - 1) + self._access.run_allowance_s
+                answer = session.ask(request, [held.descriptor], limit_s, on_wait, outputs)
+            slots = slots_to_judge(INPUT_SETS, opened.referee)
+            if not isinstance(answer, SessionRan) or isinstance(answer.result, Failed):
+                raise ChildFailed(_failure_of(answer))
+            if not all(outputs.holds(slot) for slot, _ in slots):
+                raise ChildFailed(_failure_of(None))
+            error = self._judged(task, [(number, outputs.arrays(slot)) for slot, number in slots])
+        finally:
+            session.close()
+        if error > 1.0:
+            message = opened.referee.complaint(error)
+            raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
+        believed = self._believed(task, answer.result)
+        if isinstance(believed, Failed):
+            raise ChildFailed(believed.failure)
+        assert isinstance(believed, Timing), "a thorough run is never stopped early"
+        return believed.latency_s
+
+    def _believed(self, task: SessionTask, result: Result) -> Result:
+        """``result``, or why no kernel of the function can have that time."""
+        doubt = task.disbelief(result.latency_s) if isinstance(result, Timing) else None
+        if doubt is None:
+            return result
+        self._lane.loop.ask(self._lane.look_at_device)
+        return Failed(failure=doubt)
+
+    def _judging_task(self, exploration_id: str, on_wait: OnWait, sets: int) -> SessionTask:
+        """The task of an exploration, once it is known what is right. Raises ``BadInput``, ``ChildFailed``."""
+        while True:
+            task = self._lane.loop.ask(lambda: self._lane.judging_task(exploration_id, sets))
+            if task is not None:
+                return task
+            if not on_wait():
+                raise canceled()
+            time.sleep(_REFERENCE_POLL_S)
+
+    def _judged(self, task: SessionTask, outputs: Sequence[tuple[int, Sequence[Array]]]) -> float:
+        return self._lane.loop.ask(lambda: task.opened.referee.judge(outputs))
+
+    def _deliver(self, measurement: Measurement) -> None:
+        self.statistics = self.statistics.with_measurement(measurement, self._lane.quiet_device.still_s)
+        update = {"device_fingerprint": self.device.fingerprint, "environment": self._present_environment()}
+        self._outbox.put(measurement.model_copy(update=update))
+
+
+def _failure_of(answer: object) -> TrialFailure:
+    reason = getattr(answer, "reason", FailureReason.CRASH)
+    message = str(getattr(answer, "message", "The child said something out of turn."))
+    return TrialFailure(reason=reason, message=message[:4000])

@@ -1,0 +1,364 @@
+"""The loop that keeps such a device busy: compiles in parallel, runs one candidate at a time, judges apart."""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from tunefarm_sandbox.fork_server.child import Child
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.tuning.measurement import Dispatch, Failed, Measurement, MeasureTask, Timing
+from tunefarm_workers.child.shared_memory import SharedMemory
+from tunefarm_workers.correctness.inputs import Distribution
+from tunefarm_workers.correctness.referee import Doubt, Referee
+from tunefarm_workers.correctness.unverifiable import Unverifiable
+from tunefarm_workers.lane.event_loop import EventLoop
+from tunefarm_workers.lane.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.lane.open_task import OpenTask
+from tunefarm_workers.lane.task_opening import MOST_HOSTS_LOST, opened_task
+from tunefarm_workers.session.compiler.compiler import Compiler
+from tunefarm_workers.session.device_access import DeviceAccess
+from tunefarm_workers.session.device_health import DeviceHealth
+from tunefarm_workers.session.session_attempt import SessionAttempt, Stage
+from tunefarm_workers.session.session_holder import SessionHolder
+from tunefarm_workers.session.session_messages import SessionRan
+from tunefarm_workers.session.session_task import SessionTask
+from tunefarm_workers.timing.device_arbiter import QuietDevice
+
+_MOST_WAITING = 4
+"""Compiled candidates that may wait before no further compilation is begun."""
+
+
+class _LoneCheck:
+    """A turn on the device that no candidate takes."""
+
+    def __init__(self, holder: SessionHolder) -> None:
+        self._holder = holder
+
+    def go(self) -> None:
+        self._holder.check()
+
+
+class SessionLane:
+    """Everything here runs on the thread of its event loop."""
+
+    def __init__(
+        self,
+        zygote: ForkServer,
+        access: DeviceAccess,
+        compiler: Compiler,
+        settings: FarmSettings,
+        bystanders: Callable[[], Sequence[Child]],
+        deliver: Callable[[Measurement], None],
+        refuse: Callable[[BadInput], None],
+        on_crash: Callable[[], None],
+    ) -> None:
+        """``deliver`` takes measurements; ``refuse`` takes the news that a task cannot be verified."""
+        self._zygote = zygote
+        self._access = access
+        self._settings = settings
+        self._compiler = compiler
+        self._deliver = deliver
+        self._refuse = refuse
+        self._tasks: dict[str, SessionTask] = {}
+        self._queue: deque[Dispatch] = deque()
+        self._attempts: list[SessionAttempt] = []
+        self._suspects: list[Measurement] = []
+        self._host_target = ""
+        self._parked: list[SessionAttempt] = []
+        self._lone_check: _LoneCheck | None = None
+        self._bystanders = bystanders
+        self.quiet_device = QuietDevice(self._builders, bystanders if access.holds_builds_still else tuple)
+        self.loop = EventLoop(self._tick, on_crash)
+        self.holder: SessionHolder
+
+    def equip(self, host_target: str, references: SharedMemory, health: DeviceHealth) -> None:
+        """Take what is known once the device is identified. Called before the loop starts."""
+        self._host_target = host_target
+        self.holder = SessionHolder(self._zygote, self._access, self.loop, health, references, self)
+
+    def task(self, exploration_id: str) -> SessionTask:
+        """The open task of an exploration."""
+        return self._tasks[exploration_id]
+
+    def open_task(self, order: MeasureTask) -> None:
+        """Start an exploration's host and referee; raises ``BadInput``. Opening it again changes nothing."""
+        if order.exploration_id not in self._tasks:
+            try:
+                kind = str(json.loads(order.target).get("kind", ""))
+            except (ValueError, AttributeError) as error:
+                raise BadInput("target", f"is no JSON object: {error}.", "Give a target in canonical form.") from error
+            self._access.check(order, kind)
+            self._tasks[order.exploration_id] = SessionTask(self._opened(order, "normal"), order)
+
+    def close_task(self, exploration_id: str) -> None:
+        """End an exploration's host. Attempts of it must have ended."""
+        task = self._tasks.pop(exploration_id, None)
+        if task is not None:
+            self.holder.drop_idle(exploration_id)
+            self._close(task.opened)
+
+    def submit(self, dispatch: Dispatch) -> None:
+        """Queue one attempt."""
+        self._queue.append(dispatch)
+
+    def improve(self, exploration_id: str, latency_s: float) -> None:
+        """Take in the latency of an incumbent."""
+        self._tasks[exploration_id].opened.improve(latency_s)
+
+    def cancel_all(self) -> None:
+        """End every attempt."""
+        self._fail_all(FailureReason.CANCELED, "It was canceled.")
+
+    def cancel(self, dispatch_ids: Collection[str]) -> None:
+        """End some attempts; the others go on."""
+        for dispatch in [dispatch for dispatch in self._queue if dispatch.dispatch_id in dispatch_ids]:
+            self._queue.remove(dispatch)
+            self._fail_unbegun(dispatch, FailureReason.CANCELED, "It was canceled.")
+        for attempt in list(self._attempts):
+            if attempt.dispatch.dispatch_id in dispatch_ids:
+                attempt.fail(FailureReason.CANCELED, "It was canceled.")
+
+    def suspects(self) -> list[Measurement]:
+        """What was delivered since the device was last seen in order, while it is in quarantine."""
+        return list(self._suspects) if self.holder.health.quarantined else []
+
+    def trouble(self) -> str:
+        """Why the device is in quarantine, or nothing can be compiled for it; empty otherwise."""
+        health = self.holder.health
+        return (health.reason or "it was lost too often") if health.quarantined else self._compiler.trouble()
+
+    def judging_task(self, exploration_id: str, sets: int) -> SessionTask | None:
+        """The task once outputs on its first ``sets`` sets of inputs can be judged. Raises ``BadInput`` if never."""
+        task = self._tasks[exploration_id]
+        referee = task.opened.referee
+        if referee.doubt is not None:
+            raise Unverifiable.because_of(exploration_id, referee.doubt, referee.doubt_text)
+        return task if referee.knows(sets) else None
+
+    def built(self, attempt: SessionAttempt) -> None:
+        """Queue a compiled candidate for the device."""
+        self.loop.forget(attempt)
+        self._claim(attempt)
+
+    def run(self, attempt: SessionAttempt) -> None:
+        """Run a candidate that has the device, in a session with its task's inputs; not while the device is away."""
+        if self.holder.health.may_try(time.monotonic()):
+            self.holder.run(attempt)
+        else:
+            self._park(attempt)
+
+    def ran(self, attempt: SessionAttempt, said: SessionRan | TrialFailure) -> None:
+        """The session is done with a candidate."""
+        self.quiet_device.release(attempt)
+        if isinstance(said, TrialFailure):
+            attempt.fail_with(said)
+        else:
+            attempt.ran(said)
+
+    def confirm(self, attempt: SessionAttempt) -> None:
+        """Confirm, on this host, the reference of the task of ``attempt`` before an output is found wrong by it."""
+        opened = attempt.task.opened
+        try:
+            opened.confirm(self._settings.child_limits(), self.loop, self._judge_again)
+        except ForkFailed:
+            if not opened.server.alive:
+                self._replace_host(attempt.task)
+            else:
+                attempt.lose_device("No child could be forked to confirm the reference.")
+
+    def device_away(self, attempt: SessionAttempt, message: str, *, ran: bool) -> None:
+        """The device went away: the candidate it ran is lost, one that had not begun waits on."""
+        if ran:
+            attempt.lose_device(message)
+        else:
+            attempt.wait_again()
+            self._park(attempt)
+
+    def device_in_order(self) -> None:
+        """The reference kernels took their usual time: what was delivered before is trusted."""
+        self._suspects.clear()
+
+    def check_ended(self) -> None:
+        """A check for which no candidate was at hand is over."""
+        if self._lone_check is not None:
+            self.quiet_device.release(self._lone_check)
+        self._lone_check = None
+
+    def look_at_device(self) -> None:
+        """Have the device checked before it measures the next candidate."""
+        self.holder.health.look_now()
+
+    def finished(self, attempt: SessionAttempt, measurement: Measurement) -> None:
+        """Pass on an attempt's result."""
+        self._let_go(attempt)
+        if isinstance(measurement.result, Timing):
+            attempt.task.opened.improve(measurement.result.latency_s)
+        self._suspects.append(measurement)
+        self._deliver(measurement)
+
+    def close(self) -> None:
+        """End every child. The loop's thread must have ended."""
+        for attempt in self._attempts:
+            attempt.bury()
+        self.holder.close()
+        for task in self._tasks.values():
+            task.opened.close()
+        self._tasks.clear()
+
+    def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
+        """The task's host and referee, on this host's own processor whatever the device is."""
+        here = order.model_copy(update={"target": self._host_target, "num_cores": usable_cores(), "abi": "stable"})
+        opened = opened_task(self._zygote, self._settings, here, self._referee_spoke, distribution)
+        if isinstance(opened.referee, Referee):
+            self.loop.listen(opened.referee)
+        return opened
+
+    def _forget_referee(self, opened: OpenTask) -> None:
+        if isinstance(opened.referee, Referee):
+            self.loop.forget(opened.referee)
+
+    def _close(self, opened: OpenTask) -> None:
+        for conversation in opened.conversations():
+            self.loop.forget(conversation)
+        opened.close()
+
+    def _referee_spoke(self, opened: OpenTask) -> None:
+        task = self._tasks.get(opened.order.exploration_id)
+        if task is None or task.opened is not opened:
+            return
+        referee = opened.referee
+        self._forget_referee(opened)
+        if referee.host_is_lost:
+            self._replace_host(task)
+            return
+        if isinstance(referee, Referee) and not referee.is_done:  # its child may be another one than before
+            self.loop.listen(referee)
+        if referee.doubt is Doubt.NOT_FINITE and opened.distribution == "normal":
+            self._reopen(task, "positive")
+        elif referee.doubt is not None:
+            for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
+                attempt.fail(FailureReason.CANCELED, "Its function cannot be verified.")
+            self._refuse(Unverifiable.because_of(task.exploration_id, referee.doubt, referee.doubt_text))
+        self._judge_again(opened)
+
+    def _judge_again(self, opened: OpenTask) -> None:
+        for attempt in list(self._attempts):
+            if attempt.task.opened is opened:
+                attempt.judge()
+
+    def _replace_host(self, task: SessionTask) -> None:
+        if task.opened.hosts_lost >= MOST_HOSTS_LOST:
+            message = f"The process that holds the task was killed {task.opened.hosts_lost + 1} times."
+            for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
+                attempt.fail(FailureReason.DEVICE_LOST, message)
+            return
+        task.opened.hosts_lost += 1
+        self._reopen(task, task.opened.distribution)
+
+    def _let_go(self, attempt: SessionAttempt) -> None:
+        """Have nothing of the lane know an attempt any more."""
+        self.loop.forget(attempt)
+        # First, for the next one begins in the same session as soon as the device is free.
+        self.holder.abandon(attempt)
+        self.quiet_device.release(attempt)
+        self._attempts.remove(attempt)
+        self._parked = [other for other in self._parked if other is not attempt]
+        attempt.bury()
+
+    def _reopen(self, task: SessionTask, distribution: Distribution) -> None:
+        """Begin again with a new host: the old one died, or the function, such as a square root, needs other inputs."""
+        before = task.opened
+        for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
+            self._let_go(attempt)
+            self._queue.appendleft(attempt.dispatch)
+        self.holder.drop_idle(task.exploration_id)
+        self._close(before)
+        try:
+            task.opened = self._opened(task.order, distribution)
+        except BadInput as problem:
+            self._refuse(Unverifiable(task.exploration_id, problem.field, problem.problem, problem.fix))
+            return
+        task.opened.hosts_lost = before.hosts_lost
+        if distribution == before.distribution:
+            task.opened.incumbent_s = before.incumbent_s
+
+    def _park(self, attempt: SessionAttempt) -> None:
+        """Let a candidate wait until the device may be tried again."""
+        self._parked.append(attempt)
+        self.quiet_device.release(attempt)
+
+    def _builders(self) -> Iterable[Child]:
+        if self._access.holds_builds_still:
+            for attempt in self._attempts:
+                yield from attempt.builders()
+
+    def _tick(self, now_s: float) -> float | None:
+        for attempt in list(self._attempts):
+            attempt.check_build(now_s)
+        for task in list(self._tasks.values()):
+            if isinstance(task.opened.referee, Referee):
+                task.opened.referee.check_deadline(now_s, self._settings.reference_s)
+            confirmation = task.opened.confirmation
+            if confirmation is not None and confirmation.tick(now_s, self._settings.reference_s):
+                self._replace_host(task)
+        self.holder.tick(now_s)
+        health = self.holder.health
+        if health.given_up(now_s):
+            self._fail_all(FailureReason.DEVICE_LOST, f"{self._access.name} is away: {health.reason}")
+        if not (self._access.holds_builds_still and self._compiler.is_here and self.quiet_device.is_taken):
+            self._begin_builds()
+        if not health.may_try(now_s):
+            return health.next_try_s if self._parked else self.holder.deadline_s
+        while self._parked:
+            self._claim(self._parked.pop(0))
+        self._check_quarantined(now_s)
+        building = any(attempt.stage is Stage.BUILDING for attempt in self._attempts)
+        due_s = self.quiet_device.tick(now_s, others_build=building)
+        return min((moment for moment in (due_s, self.holder.deadline_s) if moment is not None), default=None)
+
+    def _claim(self, attempt: SessionAttempt) -> None:
+        self.quiet_device.claim(attempt, attempt.task.opened.turn_s)
+
+    def _check_quarantined(self, now_s: float) -> None:
+        """Look whether a device in quarantine has recovered, for nobody sends it a candidate that would show it."""
+        health, is_idle = self.holder.health, not (self._attempts or self._queue or self._lone_check)
+        if is_idle and health.quarantined and health.check_due(now_s):
+            self._lone_check = _LoneCheck(self.holder)
+            self.quiet_device.claim(self._lone_check)
+
+    def _begin_builds(self) -> None:
+        while self._queue:
+            building = sum(attempt.stage is Stage.BUILDING for attempt in self._attempts)
+            waiting = self.quiet_device.waiting + len(self._parked)
+            if building >= self._settings.build_lanes or waiting >= _MOST_WAITING:
+                return
+            self._begin(self._queue.popleft())
+
+    def _begin(self, dispatch: Dispatch) -> None:
+        task = self._tasks[dispatch.candidate.exploration_id]
+        if task.opened.referee.doubt is not None:
+            self._fail_unbegun(dispatch, FailureReason.CANCELED, "Its function cannot be verified.")
+            return
+        try:
+            build = self._compiler.candidate(task.order, dispatch.candidate.trace.text)
+        except ForkFailed as error:
+            if not self._zygote.alive:
+                raise
+            self._fail_unbegun(dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
+            return
+        attempt = SessionAttempt(self, task, dispatch, build)
+        self._attempts.append(attempt)
+        self.loop.listen(attempt)
+
+    def _fail_all(self, reason: FailureReason, message: str) -> None:
+        while self._queue:
+            self._fail_unbegun(self._queue.popleft(), reason, message)
+        for attempt in list(self._attempts):
+            attempt.fail(reason, message)
+
+    def _fail_unbegun(self, dispatch: Dispatch, reason: FailureReason, message: str) -> None:
+        failure = TrialFailure(reason=reason, message=message[:4000])
+        self._deliver(Measurement.answering(dispatch, Failed(failure=failure)))

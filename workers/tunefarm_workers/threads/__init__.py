@@ -1,0 +1,1 @@
+"""Which core each thread of a kernel runs on, and whether anything moves it."""

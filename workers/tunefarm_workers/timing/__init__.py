@@ -1,0 +1,1 @@
+"""How long a kernel takes, and who has the device meanwhile."""

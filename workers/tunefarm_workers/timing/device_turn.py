@@ -1,0 +1,47 @@
+"""Another thread's turn on a quiet device."""
+
+import threading
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from tunefarm_workers.lane.child_answer import OnWait, canceled
+from tunefarm_workers.lane.event_loop import EventLoop
+from tunefarm_workers.timing.device_arbiter import QuietDevice
+
+_CRASH_POLL_S = 0.25
+
+Given = TypeVar("Given")
+
+
+class QuietLane(Protocol):
+    """A lane that gives its device to one claimant at a time."""
+
+    loop: EventLoop
+    quiet_device: QuietDevice
+
+
+class _Turn:
+    """A claimant that lets a thread know when its turn has come."""
+
+    def __init__(self) -> None:
+        self.came = threading.Event()
+
+    def go(self) -> None:
+        self.came.set()
+
+
+def while_quiet(lane: QuietLane, action: Callable[[], Given], on_wait: OnWait) -> Given:
+    """What ``action`` gives, called on this thread while ``lane`` keeps the device quiet.
+
+    Raises ``ChildFailed`` when ``on_wait`` says that it is not wanted any more.
+    """
+    turn = _Turn()
+    lane.loop.post(lambda: lane.quiet_device.claim(turn))
+    try:
+        while not turn.came.wait(_CRASH_POLL_S):
+            lane.loop.raise_crash()
+            if not on_wait():
+                raise canceled()
+        return action()
+    finally:
+        lane.loop.post(lambda: lane.quiet_device.release(turn))

@@ -1,0 +1,67 @@
+"""From a worker's settings to a lane that is ready for orders."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.farm.farm_message import queue_name
+from tunefarm_workers.broker.blobs import Blobs
+from tunefarm_workers.broker.order_host import HostedLane, Send
+from tunefarm_workers.worker.hosted_farm import FarmMaker, maker_of
+from tunefarm_workers.worker.lane_host import LaneHost
+from tunefarm_workers.worker.settings import WorkerSettings
+
+_COMPILE_LANE: Final = "tunefarm_workers.compile.lane"
+"""Loaded only where it is wanted."""
+
+
+@dataclass(frozen=True)
+class LaneContext:
+    """What a lane is opened with.
+
+    Attributes:
+        scratch: a folder for this process alone.
+        blobs: those that all hosts share.
+        send: takes replies.
+        parts: what is to be closed when the lane's process ends.
+    """
+
+    settings: WorkerSettings
+    zygote: ForkServer
+    scratch: Path
+    blobs: Blobs
+    send: Send
+    lane_id: str
+    parts: ExitStack
+
+
+LaneOpener = Callable[[LaneContext], HostedLane]
+"""Raises BadInput, ForkFailed."""
+
+
+def opener_of(settings: WorkerSettings) -> tuple[LaneOpener, tuple[str, ...]]:
+    """What opens the lane that ``settings`` ask for, and what its fork server loads. Raises BadInput."""
+    if settings.worker_kind == "compile" and not settings.worker_farm:
+        module = import_module(_COMPILE_LANE)
+        return module.open_lane, module.PRELOAD
+    maker, preload = maker_of(settings)
+    return lambda context: _measuring(maker, context), preload
+
+
+def _measuring(maker: FarmMaker, context: LaneContext) -> HostedLane:
+    """A lane that measures on the device of its farm."""
+    farm = maker(context.settings, context.zygote, context.scratch, context.blobs)
+    context.parts.callback(farm.close)
+    class_id = farm.device.device_class.device_class_id
+    return HostedLane(
+        host=LaneHost(farm, context.blobs, context.send, context.lane_id, context.settings.worker_room),
+        queue=queue_name(class_id, farm.code_generator),
+        serves=f"device class {class_id[:16]}",
+        device=farm.device,
+        code_generator=farm.code_generator,
+        processor=farm.processor,
+    )

@@ -1,0 +1,121 @@
+"""Where a lane is in its life: what it was told, what is wrong with it, and so whether it takes work."""
+
+import threading
+from dataclasses import dataclass, field
+
+from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.farm.device import Device
+from tunefarm_schemas.farm.farm_message import MESSAGE_VERSION, LaneAnswer
+from tunefarm_schemas.farm.lane import Lane, LaneKind, LaneRequest, LaneState
+from tunefarm_schemas.farm.processor import Processor
+
+
+@dataclass(frozen=True)
+class LaneFacts:
+    """What does not change while the process lives. ``remark`` is shown with every state, such as a weak sandbox."""
+
+    lane_id: str
+    name: str
+    instance: str
+    device: Device
+    code_generator: str
+    kind: LaneKind
+    processor: Processor
+    tvm_version: str
+    software_version: str
+    cores: tuple[int, ...]
+    room: int
+    remark: str = ""
+    started_at: str = field(default_factory=utc_now)
+
+
+class LaneLife:
+    """The lane's state, from which its heartbeats and its taking of work follow. May be used from several threads."""
+
+    def __init__(self, facts: LaneFacts) -> None:
+        self.facts = facts
+        self.admitted = threading.Event()
+        self.refusal = ""
+        self._request = LaneRequest.NONE
+        self._trouble = ""
+        self._failure = ""
+        self._is_stopping = False
+        self._has_ended = False
+
+    def hear(self, answer: LaneAnswer) -> None:
+        """Take a registrar's word. One who refuses speaks for the farm as it is now."""
+        if answer.instance and answer.instance != self.facts.instance:
+            return
+        if not answer.admitted:
+            self.refusal = answer.reason or "the farm's version does not fit"
+            self.admitted.clear()
+            return
+        self.refusal = ""
+        self._request = answer.request
+        self.admitted.set()
+
+    def suffer(self, trouble: str) -> None:
+        """Note why the device cannot be used now; empty when it can."""
+        self._trouble = trouble
+
+    def fail(self, failure: str) -> None:
+        """Its farm ended."""
+        self._failure = failure
+
+    def stop(self) -> None:
+        """It takes no more work, for good."""
+        self._is_stopping = True
+
+    def end(self) -> None:
+        """It has nothing any more."""
+        self._has_ended = True
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether candidates may begin now."""
+        return self._state(0)[0].takes_work
+
+    def describe(self, in_flight: int) -> Lane:
+        """The lane as a heartbeat shows it."""
+        state, reason = self._state(in_flight)
+        facts = self.facts
+        return Lane(
+            lane_id=facts.lane_id,
+            worker_name=facts.name,
+            host_name=facts.device.host_name,
+            device=facts.device,
+            code_generator=facts.code_generator,
+            kind=facts.kind,
+            tvm_version=facts.tvm_version,
+            protocol_version=MESSAGE_VERSION,
+            software_version=facts.software_version,
+            state=state,
+            reason=" ".join(part for part in (reason, facts.remark) if part),
+            cores=facts.cores,
+            room=facts.room,
+            in_flight=in_flight,
+            started_at=facts.started_at,
+            seen_at=utc_now(),
+            processor=facts.processor,
+        )
+
+    def _state(self, in_flight: int) -> tuple[LaneState, str]:
+        drained = LaneState.DRAINING if in_flight else LaneState.DRAINED
+        if self.refusal:
+            return LaneState.REFUSED, self.refusal
+        if self._failure:
+            return LaneState.QUARANTINED, self._failure
+        if self._has_ended or self._is_stopping:
+            return LaneState.DRAINED if self._has_ended else drained, "stopped"
+        if not self.admitted.is_set():
+            return LaneState.STARTING, ""
+        match self._request:
+            case LaneRequest.DRAIN:
+                return drained, "drained on request"
+            case LaneRequest.QUARANTINE:
+                return LaneState.QUARANTINED, "quarantined on request"
+            case LaneRequest.MAINTENANCE:
+                return LaneState.MAINTENANCE, "in maintenance on request"
+        if self._trouble:
+            return LaneState.QUARANTINED, self._trouble
+        return LaneState.BUSY if in_flight else LaneState.READY, ""

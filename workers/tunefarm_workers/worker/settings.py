@@ -1,0 +1,92 @@
+"""What the environment says about a worker."""
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.farm.broker import DEFAULT_PREFIX, Broker
+from tunefarm_schemas.farm.lane import LaneKind
+from tunefarm_workers.device.host_name import host_name
+
+_RANGE: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+
+
+class WorkerSettings(BaseSettings):
+    """Each field is the environment variable of its name with ``TUNEFARM_`` before. Printing shows no secret."""
+
+    model_config = SettingsConfigDict(env_prefix="TUNEFARM_", frozen=True, extra="ignore")
+
+    home: Path = Field(default_factory=lambda: Path.home() / ".tunefarm")
+    broker_url: SecretStr | None = None
+    """Redis, as redis://, rediss:// or unix://, that this worker gets its work from."""
+    broker_prefix: str = DEFAULT_PREFIX
+    """What the names of all keys in that Redis begin with."""
+    blob_url: SecretStr | None = None
+    """The same object store as the tuner's; a folder under ``home`` when absent, for workers on the tuner's host."""
+    worker_name: str = ""
+    """What people call this lane; the host's name and the cores when empty. One living worker of a host has it."""
+    worker_cores: str = ""
+    """Logical processors of this lane, such as ``0-3,8``; all that the process may use when empty."""
+    worker_kind: LaneKind = "cpu"
+    worker_farm: str = ""
+    """``module:function`` that makes the lane's farm, in place of the one for ``worker_kind``."""
+    worker_room: int | None = Field(default=None, ge=1, le=1024)
+    """How many candidates it takes at once; None: what keeps the device busy."""
+    worker_allow_missing_confinement: bool = False
+    """Measure even where the kernel cannot confine children fully. What is missing then stands in the lane's reason."""
+    worker_grace_s: float = Field(default=20.0, ge=0)
+    """How long a stopping worker goes on with what it has begun before it gives it back."""
+
+    def broker(self) -> Broker:
+        """Raises BadInput when none is named or the URL is not understood."""
+        if self.broker_url is None:
+            raise BadInput(
+                "TUNEFARM_BROKER_URL",
+                "it is not set, so this worker does not know where work comes from.",
+                "Set it to the tuner's: export TUNEFARM_BROKER_URL=redis://host:6379/0",
+            )
+        return Broker.at(self.broker_url.get_secret_value(), self.broker_prefix)
+
+    def cores(self) -> tuple[int, ...]:
+        """The logical processors of this lane, ascending. Raises BadInput."""
+        usable = os.sched_getaffinity(0)
+        if not self.worker_cores:
+            return tuple(sorted(usable))
+        wanted = _parsed(self.worker_cores)
+        if not wanted or not wanted <= usable:
+            problem = f"{self.worker_cores!r} names processors that this process may not use."
+            raise BadInput("--cores", problem, f"Choose from {_text(sorted(usable))}.")
+        return tuple(sorted(wanted))
+
+    def name(self) -> str:
+        """What this lane is called."""
+        return self.worker_name or f"{host_name() or 'host'}/{_text(self.cores())}"
+
+
+def _parsed(text: str) -> set[int]:
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
+            raise BadInput("--cores", f"{text!r} is not a list of processors.", "Write it like 0-3,8.")
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return found
+
+
+def _text(cores: "list[int] | tuple[int, ...]") -> str:
+    """Ranges, such as ``0-3,8``."""
+    parts: list[str] = []
+    begin = previous = -2
+    for core in (*cores, -2):
+        if core == previous + 1 and core >= 0:
+            previous = core
+            continue
+        if begin >= 0:
+            parts.append(str(begin) if begin == previous else f"{begin}-{previous}")
+        begin = previous = core
+    return ",".join(parts)

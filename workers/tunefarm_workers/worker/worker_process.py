@@ -1,0 +1,224 @@
+"""A worker from its start to its end."""
+
+import importlib.metadata
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import Final
+from uuid import uuid4
+
+import structlog
+
+from tunefarm_sandbox.confinement import linux
+from tunefarm_sandbox.confinement.abilities import abilities
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import digest
+from tunefarm_workers.broker.blobs import Blobs
+from tunefarm_workers.broker.celery_intake import CeleryIntake
+from tunefarm_workers.broker.lane_heartbeat import LaneVoice
+from tunefarm_workers.broker.order_host import HostedLane, OrderHost, Send
+from tunefarm_workers.broker.reply_sender import ReplySender
+from tunefarm_workers.device.host_name import host_name
+from tunefarm_workers.worker.instance_lock import InstanceLock
+from tunefarm_workers.worker.lane_opening import LaneContext, opener_of
+from tunefarm_workers.worker.lane_state import LaneFacts, LaneLife
+from tunefarm_workers.worker.settings import WorkerSettings
+
+ENDED: Final = 0
+REFUSED: Final = 2
+CRASHED: Final = 1
+_ADMISSION_POLL_S: Final = 0.2
+
+log = structlog.get_logger()
+
+
+class Refused(Exception):
+    """Raised when the farm does not want this worker. The message says why."""
+
+
+class WorkerProcess:
+    """One lane in this process. ``run`` is called once, on the main thread."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        blobs: Blobs,
+        scratch: Path,
+        *,
+        keep_trying: bool = False,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """``scratch`` is a folder for this process alone; ``say`` tells a person the few things to know.
+
+        A refused worker ends, or, with ``keep_trying``, waits for a farm that takes it.
+        """
+        self._settings = settings
+        self._blobs = blobs
+        self._scratch = scratch
+        self._keep_trying = keep_trying
+        self._say = say
+        self._stopping = threading.Event()
+        self._second_signal = threading.Event()
+        self._intake: CeleryIntake | None = None
+        self._life: LaneLife | None = None
+        self._host: OrderHost | None = None
+
+    def run(self) -> int:
+        """Work until SIGTERM or SIGINT; the exit status.
+
+        Raises:
+            BadInput: a setting cannot be used.
+            ForkFailed: the device cannot be measured on.
+            Refused: the farm wants other versions.
+        """
+        broker = self._settings.broker()
+        cores = self._settings.cores()
+        remark = _confinement(self._settings)
+        # What is right for its tasks lies in this process: others of its user cannot open its memory.
+        linux.prctl(linux.PR_SET_DUMPABLE, 0)
+        # Threads and children inherit it, so it comes first.
+        os.sched_setaffinity(0, cores)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        with ExitStack() as parts:
+            name = self._settings.name()
+            lane_id = digest(f"{host_name()}\n{name}")[:32]
+            lock = InstanceLock(self._settings.home.expanduser().absolute() / "lanes", lane_id, name)
+            parts.callback(lock.close)
+            sender = ReplySender(broker)
+            lane = self._lane(parts, sender.send, lane_id)
+            self._host = host = lane.host
+            self._life = life = LaneLife(_facts(self._settings, lane, lane_id, name, cores, remark))
+            self._intake = CeleryIntake(broker, lane.queue, host.takers(), name)
+            voice = LaneVoice(
+                broker,
+                host,
+                life.facts.instance,
+                lambda: life.describe(host.in_flight),
+                life.hear,
+                lambda: self._beat(host, life),
+            )
+            sender.start()
+            host.start(self._end)
+            voice.start()
+            try:
+                if self._await_admission(life, voice):
+                    self._say(f"lane {name} is ready: room for {host.room}, {lane.serves}")
+                    self._intake.run()
+            finally:
+                self._wind_up(host, life, voice, sender)
+        return ENDED if host.crash is None else CRASHED
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the lane was admitted and its farm is alive."""
+        life, host = self._life, self._host
+        return life is not None and host is not None and life.admitted.is_set() and host.crash is None
+
+    def _lane(self, parts: ExitStack, send: Send, lane_id: str) -> HostedLane:
+        open_lane, preload = opener_of(self._settings)
+        zygote = ForkServer.start(preload)
+        parts.callback(zygote.close)
+        if not zygote.ready(120.0):
+            raise ForkFailed("server_lost", f"TVM does not load: {zygote.failure}")
+        return open_lane(LaneContext(self._settings, zygote, self._scratch, self._blobs, send, lane_id, parts))
+
+    def _await_admission(self, life: LaneLife, voice: LaneVoice) -> bool:
+        """Wait until a registrar lets the lane in; False when stopped meanwhile. Raises Refused."""
+        told = ""
+        self._say("waiting for a tuner to admit this lane")
+        while not life.admitted.wait(_ADMISSION_POLL_S):
+            if self._stopping.is_set():
+                return False
+            if life.refusal and life.refusal != told:
+                told = life.refusal
+                log.error("the farm refuses this lane", reason=told)
+                voice.hurry()
+                if not self._keep_trying:
+                    raise Refused(told)
+                self._say(f"refused: {told}; trying again")
+        voice.hurry()
+        return not self._stopping.is_set()
+
+    def _beat(self, host: OrderHost, life: LaneLife) -> None:
+        """Look at the device and what was asked, and take work or not."""
+        if host.crash is None:
+            life.suffer(host.look_for_trouble())
+        wanted = life.takes_work
+        host.take_work(wanted)
+        if self._intake is not None:
+            self._intake.set_open(wanted)
+
+    def _wind_up(self, host: OrderHost, life: LaneLife, voice: LaneVoice, sender: ReplySender) -> None:
+        if host.crash is not None:
+            life.fail(f"what measures here ended: {host.crash}")
+        life.stop()
+        host.take_work(False)
+        voice.hurry()
+        if sys.exc_info()[0] is None and host.crash is None:
+            host.settle(0.0 if self._second_signal.is_set() else self._settings.worker_grace_s)
+        life.end()
+        host.close()
+        voice.close()
+        sender.close(3.0)
+
+    def _end(self) -> None:
+        self._stopping.set()
+        if self._life is not None:
+            self._life.stop()
+        if self._intake is not None:
+            self._intake.stop()
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self._stopping.is_set():
+            self._second_signal.set()
+        self._end()
+
+
+def _confinement(settings: WorkerSettings) -> str:
+    """What confinement is missing, if that is allowed. Raises BadInput."""
+    offered = abilities()
+    missing = " ".join(offered.missing(connects=settings.worker_kind == "rpc"))
+    if missing and not settings.worker_allow_missing_confinement:
+        fix = "Run on a kernel that offers it, or allow it: --allow-missing-confinement."
+        raise BadInput("sandbox", f"candidates cannot be confined fully here. {missing}", fix)
+    for attack in offered.open_attacks():
+        log.warning("an attack stays open", what=attack)
+    return missing
+
+
+def _facts(
+    settings: WorkerSettings,
+    lane: HostedLane,
+    lane_id: str,
+    name: str,
+    cores: tuple[int, ...],
+    remark: str,
+) -> LaneFacts:
+    return LaneFacts(
+        lane_id=lane_id,
+        name=name,
+        instance=uuid4().hex,
+        device=lane.device,
+        code_generator=lane.code_generator,
+        kind=settings.worker_kind,
+        processor=lane.processor,
+        tvm_version=_version_of("apache-tvm"),
+        software_version=_version_of("tunefarm-workers"),
+        cores=cores,
+        room=lane.host.room,
+        remark=remark,
+    )
+
+
+def _version_of(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
