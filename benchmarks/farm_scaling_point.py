@@ -36,7 +36,7 @@ ROOT: Final = Path(__file__).parents[1]
 LANES_A_PROCESS: Final = 32
 ADMISSION_S: Final = 120.0
 IDLE_S: Final = 3.0
-MOST_WARM_UP_S: Final = 15.0
+MAX_WARM_UP_S: Final = 15.0
 
 
 class ScalingPoint(Frozen):
@@ -127,7 +127,7 @@ def run_point(
         parts.enter_context(_in_thread(queues.run))
         search = SimulatedSearch(run.exploration_id, farm.room())
         parts.callback(search.close)
-        warm_up_s = min(2 * max(recorded_seconds(stretch)), MOST_WARM_UP_S)
+        warm_up_s = min(2 * max(recorded_seconds(stretch)), MAX_WARM_UP_S)
         window = Window(window_s, warm_up_s, lambda: Meter(workers, client, timed, server), search)
         session = SearchSession(
             store=cast("Store", timed),

@@ -6,7 +6,7 @@ from typing import Final
 
 TABLE: Final = Path(__file__).parents[1] / "tests" / "search" / "data" / "matmul_128_pool.json"
 CALLS: Final = 100
-MOST_RUN_S: Final = 0.1
+MAX_RUN_S: Final = 0.1
 
 
 def recorded_seconds(stretch: float = 1.0) -> list[float]:
@@ -16,6 +16,6 @@ def recorded_seconds(stretch: float = 1.0) -> list[float]:
     """
     trials = json.loads(TABLE.read_text(encoding="utf-8"))["trials"]
     return [
-        stretch * (build_s + min(CALLS * (latency_s or 0.0), MOST_RUN_S))
+        stretch * (build_s + min(CALLS * (latency_s or 0.0), MAX_RUN_S))
         for _sketch, _decisions, latency_s, build_s in trials
     ]

@@ -17,8 +17,8 @@ from tvm.target import Target
 from benchmarks.host_target import host_target
 from benchmarks.retimed import RetimeAnswer, RetimeOrder, of_samples
 from benchmarks.workload_module import workload_module
-from tunefarm_workers.threads.smt_detection import TRIES, CoreSharing
-from tunefarm_workers.threads.spread_kernels import core_sharing
+from tunefarm_workers.threads.smt_detection import TRIES, SmtDetection
+from tunefarm_workers.threads.spread_kernels import smt_detection
 from tunefarm_workers.threads.thread_placement import place_threads
 
 PAGE_BYTES, ALIGNMENT_BYTES = 4096, 64
@@ -76,7 +76,7 @@ def agree(outputs: list[Any], reference: list[Any]) -> bool:
 
 
 def time_in_turn(
-    libraries: list[Any], placed: list[list[Any]], rounds: int, sample_s: float, sharing: CoreSharing | None
+    libraries: list[Any], placed: list[list[Any]], rounds: int, sample_s: float, sharing: SmtDetection | None
 ) -> list[list[float]]:
     """``rounds`` samples, in seconds per call, of each library; each round begins with another one.
 
@@ -91,7 +91,7 @@ def time_in_turn(
     for turn in range(rounds):
         arguments = placed[turn % len(placed)]
         if sharing is not None:
-            sharing.get_apart(TRIES)
+            sharing.separate_threads(TRIES)
         for step in range(len(libraries)):
             index = (turn + step) % len(libraries)
             evaluator = libraries[index].time_evaluator("main", device, number=calls[index])
@@ -103,7 +103,7 @@ def retime(order: RetimeOrder) -> RetimeAnswer:
     """Build, check against the unscheduled function, and time."""
     target = Target(host_target(order.cores))
     module = workload_module(order.workload)
-    sharing = core_sharing(order.cores)
+    sharing = smt_detection(order.cores)
     place_threads(order.cores)
     libraries = [build_schedule(module, schedule.trace, target) for schedule in order.schedules]
     reference = outputs_of(build_schedule(module, None, target), module)

@@ -154,15 +154,15 @@ def time_artifact(folder: Path) -> list[float]:
 
     from tunefarm_workers.artifact.loaded_library import ROUNDS
     from tunefarm_workers.artifact.runtime_paths import runtime_paths
-    from tunefarm_workers.threads.core_to_core_latency import CoreDistance
-    from tunefarm_workers.threads.shared_cache_wait import NearCores
-    from tunefarm_workers.threads.smt_detection import doze
+    from tunefarm_workers.threads.core_to_core_latency import CoreToCoreLatency
+    from tunefarm_workers.threads.shared_cache_wait import SharedCacheWait
+    from tunefarm_workers.threads.smt_detection import sleep_burst
     from tunefarm_workers.threads.thread_cores import cores_for
     from tunefarm_workers.threads.thread_placement import place_threads
 
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     library: Any = tvm.runtime.load_module(str(folder / manifest["library_name"]))
-    near_cores = NearCores(cores_for(manifest["num_cores"]))
+    shared_cache_wait = SharedCacheWait(cores_for(manifest["num_cores"]))
     place_threads(manifest["num_cores"])
     generator = numpy.random.default_rng(0)
     arguments = [
@@ -179,10 +179,10 @@ def time_artifact(folder: Path) -> list[float]:
 
     once_s = float(timed(3, 1).mean)
     rounds_s = [timed_round()]
-    near_cores.wait(once_s, CoreDistance(ctypes.CDLL(runtime_paths()[1])).is_near)
+    shared_cache_wait.wait(once_s, CoreToCoreLatency(ctypes.CDLL(runtime_paths()[1])).is_near)
     for turn in range(ROUNDS):
         if turn:
-            doze()
+            sleep_burst()
         rounds_s.append(timed_round())
     return rounds_s
 

@@ -28,7 +28,7 @@ from tunefarm_search.tvm.intrinsics import apply_steps
 from tunefarm_search.tvm.trace import trace_from_tvm
 
 CACHED_FOR_S: Final = 60.0
-MOST_ANSWERS: Final = 100
+MAX_ANSWERS: Final = 100
 """What a service tells at once of one function's records: the fastest of each key, and then the fastest claims."""
 TENSORIZES: Final = '"Tensorize"'
 USABLE: Final = (ours.RecordStatus.VERIFIED, ours.RecordStatus.CLAIMED)
@@ -158,7 +158,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
             and target_id in (None, match.record.key.target_id)
             and self._may_be_used(match.record)
         ]
-        if usable or target_id is None or len(elsewhere) < MOST_ANSWERS:
+        if usable or target_id is None or len(elsewhere) < MAX_ANSWERS:
             return usable
         return self._listed(stored.workload_id, target_id)
 
@@ -168,7 +168,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
                 workload_id=workload_id,
                 target=target_id,
                 device_class_id=self._device_class_id,
-                limit=MOST_ANSWERS,
+                limit=MAX_ANSWERS,
             )
         except ApiError as refusal:
             # The service knows no record for this target, and so not the target.
@@ -182,7 +182,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
             record
             for status in self._statuses
             for record in self._client.records.list(
-                workload_id=workload_id, target_id=target_id, status=status, limit=MOST_ANSWERS
+                workload_id=workload_id, target_id=target_id, status=status, limit=MAX_ANSWERS
             )
         ]
         elsewhere = ours.MatchKind.SAME_WORKLOAD_OTHER_DEVICE

@@ -8,7 +8,7 @@ from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_services.same_workload import AlikeWorkloads, SameAnswer, SameQuestion
 from tunefarm_services.store import NotFound, Store
 
-MOST_ALIKE: Final = 4
+MAX_ALIKE: Final = 4
 """So many stored workloads are compared with one, for somebody may store any number that only look alike."""
 LONGEST_QUESTION: Final = 64 << 20
 """Characters of all modules that are compared at once. Those beyond are not."""
@@ -39,7 +39,7 @@ def _alike(store: Store, tenant: str, workloads: Sequence[Workload]) -> Iterator
         if _is_stored(store, tenant, workload):
             continue
         found = store.workloads_with_hash(tenant, workload.structural_hash, workload.tvm_version)
-        for stored in [each for each in found if each.arguments == workload.arguments][:MOST_ALIKE]:
+        for stored in [each for each in found if each.arguments == workload.arguments][:MAX_ALIKE]:
             characters += len(workload.module_json) + len(stored.module_json)
             if characters <= LONGEST_QUESTION:
                 yield AlikeWorkloads(workload=workload, stored=stored)

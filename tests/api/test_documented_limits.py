@@ -3,12 +3,12 @@
 import re
 from pathlib import Path
 
-from tunefarm_services.api.bodies.body import MOST_ITEMS
+from tunefarm_services.api.bodies.body import MAX_ITEMS
 from tunefarm_services.api.bodies.job import JobBody
-from tunefarm_services.api.claims import MOST_EXPORTED
+from tunefarm_services.api.claims import MAX_EXPORTED
 from tunefarm_services.api.http.paging import LARGEST_PAGE
-from tunefarm_services.api.intake.modules import MOST_FUNCTIONS
-from tunefarm_services.api.routes.uploads import MOST_UPLOADS
+from tunefarm_services.api.intake.modules import MAX_FUNCTIONS
+from tunefarm_services.api.routes.uploads import MAX_UPLOADS
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.settings import Settings
 
@@ -52,10 +52,10 @@ def test_every_limit_of_the_settings_is_in_the_table() -> None:
 def test_the_fixed_limits_are_those_of_the_code() -> None:
     text = " ".join(limits().split())
     assert f"{LARGEST_PAGE} items of a page" in text
-    assert f"{MOST_UPLOADS} uploads of a tenant" in text
-    assert f"{MOST_FUNCTIONS} functions of a request" in text
-    assert f"{MOST_ITEMS} items of one list of a body" in text
-    assert f"{MOST_EXPORTED} records of an export" in text
+    assert f"{MAX_UPLOADS} uploads of a tenant" in text
+    assert f"{MAX_FUNCTIONS} functions of a request" in text
+    assert f"{MAX_ITEMS} items of one list of a body" in text
+    assert f"{MAX_EXPORTED} records of an export" in text
     schema = JobBody.model_json_schema()["properties"]
     assert f"{schema['labels']['maxProperties']} labels of a job" in text
     assert f"{schema['name']['anyOf'][0]['maxLength']} characters of an id or a name" in text

@@ -7,25 +7,25 @@ import sys
 import pytest
 
 from tunefarm.cli.interruption import FINISHING, STOPPING, Interruption
-from tunefarm_services.tuner.job.job_watch import Wishes
+from tunefarm_services.tuner.job.job_watch import StopRequests
 
 
 def test_the_first_ctrl_c_finishes_and_the_second_pauses() -> None:
-    wishes, said = Wishes(), list[str]()
-    with Interruption(wishes.pause, said.append, finish=wishes.finish):
+    stop_requests, said = StopRequests(), list[str]()
+    with Interruption(stop_requests.pause, said.append, finish=stop_requests.finish):
         signal.raise_signal(signal.SIGINT)
-        assert (wishes.is_to_finish, wishes.stop_asked.is_set()) == (True, False)
+        assert (stop_requests.is_to_finish, stop_requests.stop_asked.is_set()) == (True, False)
         signal.raise_signal(signal.SIGINT)
-        assert (wishes.is_to_pause, wishes.stop_asked.is_set()) == (True, True)
+        assert (stop_requests.is_to_pause, stop_requests.stop_asked.is_set()) == (True, True)
     assert said == [FINISHING, STOPPING]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_host_that_goes_down_and_a_terminal_that_closes_pause_at_once(number: signal.Signals) -> None:
-    wishes, said = Wishes(), list[str]()
-    with Interruption(wishes.pause, said.append, finish=wishes.finish):
+    stop_requests, said = StopRequests(), list[str]()
+    with Interruption(stop_requests.pause, said.append, finish=stop_requests.finish):
         signal.raise_signal(number)
-    assert (wishes.is_to_finish, wishes.is_to_pause) == (False, True)
+    assert (stop_requests.is_to_finish, stop_requests.is_to_pause) == (False, True)
     assert said == [STOPPING]
 
 
@@ -33,10 +33,10 @@ def test_one_more_ends_the_process() -> None:
     program = """
 import signal
 from tunefarm.cli.interruption import Interruption
-from tunefarm_services.tuner.job.job_watch import Wishes
+from tunefarm_services.tuner.job.job_watch import StopRequests
 
-wishes = Wishes()
-with Interruption(wishes.pause, print, finish=wishes.finish):
+wishes = StopRequests()
+with Interruption(stop_requests.pause, print, finish=stop_requests.finish):
     for _ in range(3):
         signal.raise_signal(signal.SIGINT)
 print("it went on")

@@ -18,7 +18,7 @@ from tests.client_remote.scripted_server import Prepared, ScriptedServer
 from tests.foreign import corpus
 from tunefarm import Client, RemoteDatabase
 from tunefarm.remote.tvm_workload import target_of, workloads_of
-from tunefarm.remote_database import MOST_ANSWERS
+from tunefarm.remote_database import MAX_ANSWERS
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
@@ -207,7 +207,7 @@ def test_what_matches_exactly_goes_before_what_is_faster_elsewhere(
     assert latencies_told(told(exact, *faster), device_class_id="own") == [2e-6]
     [asked] = [each for each in scripted.asked if each.path.startswith("/v1/records")]
     assert (asked.method, asked.path) == ("POST", "/v1/records:best")
-    assert (asked.json()["device_class_id"], asked.json()["limit"]) == ("own", MOST_ANSWERS)
+    assert (asked.json()["device_class_id"], asked.json()["limit"]) == ("own", MAX_ANSWERS)
 
 
 def test_without_an_exact_match_verified_records_go_first_and_those_of_the_wanted_class_before_others(
@@ -238,16 +238,16 @@ def test_what_is_of_another_target_shape_or_abi_is_no_answer(
 def test_however_many_records_there_are_a_bounded_number_of_them_is_asked_for(
     scripted: ScriptedServer, match_of: Match, latencies_told: Callable[..., list[float] | None]
 ) -> None:
-    crowd = [match_of(ELSEWHERE, 1e-6 + number * 1e-9, target_id="another") for number in range(MOST_ANSWERS)]
+    crowd = [match_of(ELSEWHERE, 1e-6 + number * 1e-9, target_id="another") for number in range(MAX_ANSWERS)]
     page = [match_of(ELSEWHERE, latency_s, "claimed")["record"] for latency_s in (5e-6, 4e-6)]
     none = Prepared(200, {"items": [], "next_page_token": None})
-    more = Prepared(200, {"items": page * (MOST_ANSWERS // len(page)), "next_page_token": "more"})
+    more = Prepared(200, {"items": page * (MAX_ANSWERS // len(page)), "next_page_token": "more"})
     assert latencies_told(told(*crowd), none, more) == [4e-6]
     asked = [each.path for each in scripted.asked if each.path.startswith("/v1/records")]
     assert len(asked) == 3
     assert "status=verified" in asked[1]
     assert "status=claimed" in asked[2]
-    assert all(f"page_size={MOST_ANSWERS}" in path for path in asked[1:])
+    assert all(f"page_size={MAX_ANSWERS}" in path for path in asked[1:])
 
 
 @T.prim_func(s_tir=True)

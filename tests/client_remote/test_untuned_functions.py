@@ -9,7 +9,7 @@ import pytest
 from tests.client_remote.scripted_server import Prepared, ScriptedServer
 from tests.client_remote.test_carrying_calls import JOB, QUICK
 from tunefarm import AsyncClient, Client
-from tunefarm.local.untuned_functions import MOST_NAMED, untuned_text
+from tunefarm.local.untuned_functions import MAX_NAMED, untuned_text
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
@@ -36,7 +36,7 @@ def test_a_warning_names_what_is_not_tuned(scripted: ScriptedServer, tmp_path: P
 
 
 def test_of_many_functions_a_few_are_named() -> None:
-    text = untuned_text([f"f{number}" for number in range(MOST_NAMED + 2)])
+    text = untuned_text([f"f{number}" for number in range(MAX_NAMED + 2)])
     assert "f0, f1" in text
     assert text.endswith("and 2 more")
     assert "\x1b" not in untuned_text(["\x1b[2J"])

@@ -65,7 +65,7 @@ def test_what_a_lane_holds_is_lost_only_once_all_its_words_were_heard(tmp_path: 
     state.open_task(simulated_task())
     state.submit(dispatch)
     began_s = time.monotonic()
-    sent = [flight for flight, _, _ in state.next_messages(1, 1)]
+    sent = [outstanding for outstanding, _, _ in state.next_messages(1, 1)]
     state.were_sent(sent)
     state.hear(b"1-0", Holding(lane_id="lane", instance="life", ids=(dispatch.dispatch_id,)))
     for heard_until_s, is_lost in ((None, False), (began_s + 4.0, False), (began_s + 600.0, True)):

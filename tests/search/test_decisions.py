@@ -9,9 +9,9 @@ from tvm.s_tir.analysis import estimate_tir_flops
 from tests.search.conftest import te_workload
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
-from tunefarm_search.space.factorization import MOST_ROWS, factorizations, prime_powers
+from tunefarm_search.space.factorization import MAX_ROWS, factorizations, prime_powers
 from tunefarm_search.space.population import Breeder
-from tunefarm_search.space.scheduling import MOST_REPEATED, Point, Rejected, Scheduled, Scheduler
+from tunefarm_search.space.scheduling import MAX_REPEATED, Point, Rejected, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
 
 TE_WORKLOADS = ("C1D", "C2D", "C3D", "GMM", "GRP", "DIL", "DEP", "T2D", "CAP", "NRM", "SFM", "CBR", "TBG")
@@ -39,7 +39,7 @@ def test_neighbours_differ_by_one_prime_moved_between_two_levels() -> None:
 def test_an_extent_with_too_many_factorizations_is_sampled_and_still_perfect() -> None:
     extent = 2**10 * 3**5 * 5**3
     tiles = factorizations(extent, 4, most_innermost=64)
-    assert 100 < len(tiles.rows) <= MOST_ROWS
+    assert 100 < len(tiles.rows) <= MAX_ROWS
     assert (tiles.rows.prod(axis=1) == extent).all()
     assert tiles.rows[:, -1].max() <= 64
 
@@ -131,5 +131,5 @@ def test_what_repeats_the_arithmetic_hundreds_of_times_is_not_measured(target: T
     assert left_out
     assert re.fullmatch(r"does \d{3,} times the arithmetic of the function", left_out[0].message)
     once = estimate_tir_flops(module)
-    assert max(kept) <= MOST_REPEATED * once
+    assert max(kept) <= MAX_REPEATED * once
     assert max(kept) > 50 * once, "what the compiler may take out of a loop is measured"

@@ -4,15 +4,15 @@ from tunefarm_search.space.moved_decisions import MovedDecisions
 from tunefarm_search.space.scheduling import Scheduler
 from tunefarm_search.space.space import SearchSpace
 from tunefarm_search.strategy.candidate_filter import CandidateFilter
-from tunefarm_search.strategy.candidate_selector import Picker
+from tunefarm_search.strategy.candidate_selector import CandidateSelector
 from tunefarm_search.strategy.protocol import Outcome
 from tunefarm_search.strategy.tvm import TvmStrategy
 
 
 def test_tvms_own_search_is_driven_step_by_step(matmul_space: SearchSpace) -> None:
     scheduler = Scheduler(matmul_space)
-    picker = Picker(scheduler, CandidateFilter(scheduler.module_of), MovedDecisions(matmul_space.sketches))
-    strategy = TvmStrategy(matmul_space, picker, seed=1, most_trials=64, population=32, candidates_a_round=16)
+    selector = CandidateSelector(scheduler, CandidateFilter(scheduler.module_of), MovedDecisions(matmul_space.sketches))
+    strategy = TvmStrategy(matmul_space, selector, seed=1, most_trials=64, population=32, candidates_a_round=16)
     hashes: list[str] = []
     for batch in range(6):
         proposals = strategy.propose(8)

@@ -142,7 +142,7 @@ def test_a_wish_to_finish_before_anything_is_measured_pauses_the_job(store: Stor
     job = tune_job(store, matmul(64), ENDLESS)
     lease = leased(store, job)
     supervisor = Supervisor(store, InstantFarm(), zygotes.present(), owner=lease.owner)
-    supervisor.wishes.finish()
+    supervisor.stop_requests.finish()
     assert supervisor.run(lease).outcome is None
     assert state_of(store, job) is JobState.PAUSED
 
@@ -155,7 +155,7 @@ def test_a_wish_to_pause_leaves_the_job_for_whoever_resumes_it(store: Store, zyg
         InstantFarm(),
         zygotes.present(),
         owner=lease.owner,
-        on_measured=lambda _: supervisor.wishes.pause(),
+        on_measured=lambda _: supervisor.stop_requests.pause(),
     )
     assert supervisor.run(lease).outcome is None
     assert state_of(store, job) is JobState.PAUSED

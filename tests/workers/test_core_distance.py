@@ -11,19 +11,19 @@ import pytest
 from tunefarm_workers.device import cpu_identity
 from tunefarm_workers.device.cpu_identity import may_be_moved_apart
 from tunefarm_workers.threads import shared_cache_wait
-from tunefarm_workers.threads.shared_cache_wait import NearCores
+from tunefarm_workers.threads.shared_cache_wait import SharedCacheWait
 
 SHORT_S = 20e-6
 APART = """
 import ctypes, os, statistics, sys, time
 os.environ["TVM_NUM_THREADS"] = "2"
-from tunefarm_workers.threads.core_to_core_latency import CoreDistance
+from tunefarm_workers.threads.core_to_core_latency import CoreToCoreLatency
 from tunefarm_workers.artifact.runtime_library import Runtime
 from tunefarm_workers.artifact.runtime_paths import runtime_paths
 from tunefarm_workers.threads.thread_cores import place_on_cores
 runtime = Runtime(*runtime_paths())
 place_on_cores(2, runtime.function("runtime.config_threadpool"))
-distance = CoreDistance(runtime.library)
+distance = CoreToCoreLatency(runtime.library)
 looks = []
 until_s = time.monotonic() + 20.0
 while len(looks) < 10 or (min(looks) >= 1000 and time.monotonic() < until_s):
@@ -55,20 +55,20 @@ def movable_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_near_cores_are_looked_at_once() -> None:
     host = Host(0)
-    assert NearCores([0, 1], sleep=host.sleep).wait(SHORT_S, host.is_near)
+    assert SharedCacheWait([0, 1], sleep=host.sleep).wait(SHORT_S, host.is_near)
     assert (host.naps, host.looks) == (0, 1)
 
 
 def test_distant_cores_are_waited_for() -> None:
     host = Host(7)
-    assert NearCores([0, 1], sleep=host.sleep).wait(SHORT_S, host.is_near)
+    assert SharedCacheWait([0, 1], sleep=host.sleep).wait(SHORT_S, host.is_near)
     assert host.naps == 7
 
 
 def test_patience_is_for_all_together_and_grows_back_slowly() -> None:
     host = Host(10**6)
     now_s = 100.0
-    waiting = NearCores([0, 1], host.sleep, lambda: now_s)
+    waiting = SharedCacheWait([0, 1], host.sleep, lambda: now_s)
     assert not waiting.wait(SHORT_S, host.is_near)
     assert 30 <= host.naps <= 31, "three seconds, a tenth at a time"
     naps = host.naps
@@ -85,7 +85,7 @@ def test_patience_is_for_all_together_and_grows_back_slowly() -> None:
 
 def test_who_is_not_wanted_any_more_does_not_wait() -> None:
     host = Host(10**6)
-    assert not NearCores([0, 1], sleep=host.sleep).wait(SHORT_S, host.is_near, lambda: host.naps < 2)
+    assert not SharedCacheWait([0, 1], sleep=host.sleep).wait(SHORT_S, host.is_near, lambda: host.naps < 2)
     assert host.naps == 2
 
 
@@ -93,10 +93,10 @@ def test_a_slow_kernel_one_core_and_cores_that_nobody_moves_are_never_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     host = Host(10**6)
-    assert NearCores([0, 1], sleep=host.sleep).wait(0.01, host.is_near)
-    assert NearCores([0], sleep=host.sleep).wait(SHORT_S, host.is_near)
+    assert SharedCacheWait([0, 1], sleep=host.sleep).wait(0.01, host.is_near)
+    assert SharedCacheWait([0], sleep=host.sleep).wait(SHORT_S, host.is_near)
     monkeypatch.setattr(shared_cache_wait, "may_be_moved_apart", lambda *_: False)
-    assert NearCores([0, 1], sleep=host.sleep).wait(SHORT_S, host.is_near)
+    assert SharedCacheWait([0, 1], sleep=host.sleep).wait(SHORT_S, host.is_near)
     assert host.looks == 0
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from tunefarm_workers.device.cpu_identity import are_declared_siblings
-from tunefarm_workers.threads.smt_detection import CoreSharing, DozeBudget
+from tunefarm_workers.threads.smt_detection import SleepBurstBudget, SmtDetection
 
 PINNED_TO_ONE_CORE = """
 import os
 import statistics
 import tvm_ffi
 from tunefarm_workers.child.preload import preload
-from tunefarm_workers.threads.spread_kernels import core_sharing
+from tunefarm_workers.threads.spread_kernels import smt_detection
 preload()
-sharing = core_sharing(2)
+sharing = smt_detection(2)
 core = min(os.sched_getaffinity(0))
 tvm_ffi.get_global_func("runtime.config_threadpool")(-2, 2, [str(core), str(core)])
 os.sched_setaffinity(0, {core})
@@ -31,44 +31,44 @@ class Host:
     It has a clock of its own: what else runs on the real one is not in it.
     """
 
-    def __init__(self, dozes_needed: int) -> None:
-        self.dozes_needed = dozes_needed
-        self.dozes = 0
+    def __init__(self, sleep_bursts_needed: int) -> None:
+        self.sleep_bursts_needed = sleep_bursts_needed
+        self.sleep_bursts = 0
         self.now_s = 0.0
 
-    def sharing(self) -> CoreSharing:
-        return CoreSharing(self._alone, self._together, self._doze, lambda: self.now_s)
+    def sharing(self) -> SmtDetection:
+        return SmtDetection(self._alone, self._together, self._sleep_burst, lambda: self.now_s)
 
     def _alone(self) -> None:
         self.now_s += 0.002
 
     def _together(self) -> None:
-        self.now_s += 0.002 if self.dozes >= self.dozes_needed else 0.006
+        self.now_s += 0.002 if self.sleep_bursts >= self.sleep_bursts_needed else 0.006
 
-    def _doze(self) -> None:
-        self.dozes += 1
+    def _sleep_burst(self) -> None:
+        self.sleep_bursts += 1
 
 
 def test_threads_on_their_own_cores_are_left_alone() -> None:
     host = Host(0)
-    assert host.sharing().get_apart(4)
-    assert host.dozes == 0
+    assert host.sharing().separate_threads(4)
+    assert host.sleep_bursts == 0
 
 
 def test_dozing_goes_on_until_they_are_apart() -> None:
     host = Host(3)
-    assert host.sharing().get_apart(4)
-    assert host.dozes == 3
+    assert host.sharing().separate_threads(4)
+    assert host.sleep_bursts == 3
 
 
 def test_dozing_ends_where_it_does_not_help() -> None:
     host = Host(1000)
-    assert not host.sharing().get_apart(4)
-    assert host.dozes == 4
+    assert not host.sharing().separate_threads(4)
+    assert host.sleep_bursts == 4
 
 
 def test_a_budget_of_dozes_ends_and_comes_back() -> None:
-    budget = DozeBudget()
+    budget = SleepBurstBudget()
     assert budget.tries > 0
     for _ in range(20):
         budget.note(apart=False)
@@ -78,7 +78,7 @@ def test_a_budget_of_dozes_ends_and_comes_back() -> None:
 
 
 def test_nothing_is_tried_on_cores_that_are_known_to_be_one() -> None:
-    budget = DozeBudget(can_help=False)
+    budget = SleepBurstBudget(can_help=False)
     budget.note(apart=True)
     assert budget.tries == 0
 

@@ -21,7 +21,7 @@ from tunefarm_workers.device.environment import present_environment
 from tunefarm_workers.lane.deadlines import Deadlines
 from tunefarm_workers.lane.event_loop import EventLoop
 from tunefarm_workers.lane.local_farm import LocalFarm
-from tunefarm_workers.timing.device_arbiter import QuietDevice
+from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 
 HELD_BACK_S = 5.0
 """Longer than it takes to compare one schedule."""
@@ -83,7 +83,7 @@ def test_the_environment_is_told(running: RunningFarm) -> None:
 
 class Owner:
     def __init__(self) -> None:
-        self.quiet_device = QuietDevice(list, list)
+        self.device_arbiter = DeviceArbiter(list, list)
         self.loop = EventLoop(lambda _: None, lambda: None)
 
 

@@ -215,7 +215,7 @@ def test_a_file_that_somebody_removed_is_shared_again(tmp_path: Path) -> None:
     first = of(tmp_path)
     (tmp_path / FILE_NAME).unlink()
     second = of(tmp_path)
-    assert first.has_company(time.monotonic() + 1.0)
+    assert first.has_neighbours(time.monotonic() + 1.0)
     assert first.take(TURN_S)
     assert not second.take(TURN_S)
 

@@ -175,8 +175,8 @@ def test_reference_kernels_that_are_killed_are_replaced(running: RunningFarm) ->
     killed = watch.child.pid
     kill(killed)
     eventually(lambda: watch.child.pid != killed, what="another child")
-    lane.loop.ask(lambda: lane.quiet_device.claim(watch))
-    eventually(lambda: not lane.quiet_device.is_taken and lane.quiet_device.waiting == 0, what="a check")
+    lane.loop.ask(lambda: lane.device_arbiter.claim(watch))
+    eventually(lambda: not lane.device_arbiter.is_taken and lane.device_arbiter.waiting == 0, what="a check")
     assert watch.child.exit() is None
 
 

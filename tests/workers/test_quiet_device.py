@@ -21,9 +21,9 @@ from tunefarm_workers.artifact.fresh_runner import FreshRunner
 from tunefarm_workers.device.device_watch import DeviceWatch
 from tunefarm_workers.lane.attempt import Attempt
 from tunefarm_workers.lane.local_farm import LocalFarm
-from tunefarm_workers.timing.device_arbiter import TURN_S, QuietDevice
+from tunefarm_workers.timing.device_arbiter import TURN_S, DeviceArbiter
 from tunefarm_workers.timing.host_turn import HostTurn
-from tunefarm_workers.timing.neighbours import Company
+from tunefarm_workers.timing.neighbours import Neighbours
 
 LONG_S = 60.0
 
@@ -109,14 +109,14 @@ def test_two_farms_of_one_host_time_their_candidates_in_turn(
         began_s[id(attempt)] = time.monotonic()
         went(attempt)
 
-    def release(device: QuietDevice, claimant: Attempt | DeviceWatch) -> None:
+    def release(device: DeviceArbiter, claimant: Attempt | DeviceWatch) -> None:
         if id(claimant) in began_s:
             timed.append((began_s.pop(id(claimant)), time.monotonic(), id(device)))
         released(device, claimant)
 
-    went, released = Attempt.go, QuietDevice.release
+    went, released = Attempt.go, DeviceArbiter.release
     monkeypatch.setattr(Attempt, "go", go)
-    monkeypatch.setattr(QuietDevice, "release", release)
+    monkeypatch.setattr(DeviceArbiter, "release", release)
     farms = [LocalFarm(zygote, scratch=tmp_path / name, settings=SETTINGS) for name in ("first", "second")]
     try:
         running = [RunningFarm(farm) for farm in farms]
@@ -137,7 +137,7 @@ def test_two_farms_of_one_host_time_their_candidates_in_turn(
 
 
 def test_the_watchdog_lets_bystanders_go_after_two_seconds(bystander: Child) -> None:
-    device, claimant = QuietDevice(list, lambda: [bystander]), Claimant()
+    device, claimant = DeviceArbiter(list, lambda: [bystander]), Claimant()
     device.claim(claimant)
     before_s = time.monotonic()
     device.tick(before_s, others_build=False)
@@ -153,7 +153,7 @@ def test_the_watchdog_lets_bystanders_go_after_two_seconds(bystander: Child) -> 
 
 
 def test_bystanders_are_held_still_for_as_long_as_a_slow_kernel_takes(bystander: Child) -> None:
-    device, slow, following = QuietDevice(list, lambda: [bystander]), Claimant(), Claimant()
+    device, slow, following = DeviceArbiter(list, lambda: [bystander]), Claimant(), Claimant()
     device.claim(slow, turn_s=6.0)
     before_s = time.monotonic()
     device.tick(before_s, others_build=False)
@@ -177,23 +177,23 @@ def test_a_candidate_asks_for_as_long_as_the_incumbent_takes_to_be_timed(
 ) -> None:
     asked_s: list[float] = []
 
-    def claim(device: QuietDevice, claimant: Attempt | DeviceWatch, turn_s: float = TURN_S) -> None:
+    def claim(device: DeviceArbiter, claimant: Attempt | DeviceWatch, turn_s: float = TURN_S) -> None:
         if isinstance(claimant, Attempt):  # the watch over the device asks for it as well
             asked_s.append(turn_s)
         before(device, claimant, turn_s)
 
-    before = QuietDevice.claim
+    before = DeviceArbiter.claim
     module = workloads.matmul(64)
     opened = running.open(module)
     running.farm._lane._tasks[opened].improve(0.4)
-    monkeypatch.setattr(QuietDevice, "claim", claim)
+    monkeypatch.setattr(DeviceArbiter, "claim", claim)
     for _ in range(2):  # the second one's incumbent is the first, by which a verification is not stopped early
         assert isinstance(running.measure(opened, workloads.tiled(module), Purpose.VERIFY).result, Timing)
     assert asked_s == [pytest.approx(15 * 0.4), TURN_S]
 
 
 def test_several_claimants_go_back_to_back_in_one_stillness(bystander: Child) -> None:
-    device, first, second = QuietDevice(list, lambda: [bystander]), Claimant(), Claimant()
+    device, first, second = DeviceArbiter(list, lambda: [bystander]), Claimant(), Claimant()
     before_s = time.monotonic()
     device.claim(first)
     device.tick(before_s, others_build=True)
@@ -209,7 +209,7 @@ def test_several_claimants_go_back_to_back_in_one_stillness(bystander: Child) ->
 
 
 def test_a_lone_claimant_does_not_wait_for_company_that_cannot_come(bystander: Child) -> None:
-    device, claimant = QuietDevice(list, lambda: [bystander]), Claimant()
+    device, claimant = DeviceArbiter(list, lambda: [bystander]), Claimant()
     device.claim(claimant)
     device.tick(time.monotonic(), others_build=False)
     assert claimant.went
@@ -217,7 +217,7 @@ def test_a_lone_claimant_does_not_wait_for_company_that_cannot_come(bystander: C
 
 
 def test_a_claimant_that_gives_up_never_goes() -> None:
-    device, first, second = QuietDevice(list, list), Claimant(), Claimant()
+    device, first, second = DeviceArbiter(list, list), Claimant(), Claimant()
     device.claim(first)
     device.claim(second)
     device.tick(time.monotonic(), others_build=False)
@@ -228,7 +228,7 @@ def test_a_claimant_that_gives_up_never_goes() -> None:
 
 
 def test_a_reserved_device_is_given_to_nobody_else() -> None:
-    device, first, wanted = QuietDevice(list, list), Claimant(), Claimant()
+    device, first, wanted = DeviceArbiter(list, list), Claimant(), Claimant()
     device.reserved_for = wanted
     device.claim(first)
     assert device.tick(time.monotonic() + 1.0, others_build=False) is None
@@ -243,7 +243,7 @@ def test_a_reserved_device_is_given_to_nobody_else() -> None:
 
 
 def test_nobody_begins_when_others_will_soon_be_let_go() -> None:
-    device = QuietDevice(list, list)
+    device = DeviceArbiter(list, list)
     first, second = Claimant(), Claimant()
     device.claim(first)
     device.claim(second, turn_s=0.0)
@@ -257,8 +257,8 @@ def test_nobody_begins_when_others_will_soon_be_let_go() -> None:
 
 
 def test_company_is_held_still_from_the_moment_it_comes_until_it_is_timed_itself(bystander: Child) -> None:
-    company = Company(lambda child: device.hold(child))
-    device = QuietDevice(list, lambda: company.children)
+    company = Neighbours(lambda child: device.hold(child))
+    device = DeviceArbiter(list, lambda: company.children)
     first, second = Claimant(), Claimant()
     device.claim(first)
     device.tick(time.monotonic(), others_build=False)
@@ -280,7 +280,7 @@ def test_what_an_export_forks_is_company_but_for_the_process_that_is_timed(
     timed: list[tuple[bool, int]] = []
 
     def take_time(runner: FreshRunner) -> Timing:
-        children = farm._company.children
+        children = farm._neighbours.children
         timed.append((runner.child in children, len(children)))
         return before(runner)
 
@@ -295,6 +295,6 @@ def test_what_an_export_forks_is_company_but_for_the_process_that_is_timed(
         # The child that linked and the one that made the inputs have ended, and are in nobody's way.
         assert [is_in for is_in, _ in timed] == [False] * 3
         assert [others for _, others in timed] == [4, 3, 2]
-        assert farm._company.children == ()
+        assert farm._neighbours.children == ()
     finally:
         farm.close()

@@ -88,11 +88,10 @@ def application() -> "typer.Typer":
     from tunefarm.cli.commands.jobs import jobs
     from tunefarm.cli.commands.records import records
     from tunefarm.cli.commands.report import report
-    from tunefarm.cli.commands.serve import serve
+    from tunefarm.cli.commands.serve import serve, tuner
     from tunefarm.cli.commands.submit import submit
     from tunefarm.cli.commands.token import token
     from tunefarm.cli.commands.tune import tune
-    from tunefarm.cli.commands.tuner import tuner
     from tunefarm.cli.commands.usage import usage
     from tunefarm.cli.commands.worker import worker
     from tunefarm.cli.version import common_options

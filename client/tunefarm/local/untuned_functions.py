@@ -6,15 +6,15 @@ from typing import Final
 
 from tunefarm_schemas.visible_text import visible_line
 
-MOST_NAMED: Final = 8
+MAX_NAMED: Final = 8
 STACK_LEVEL: Final = 3
 """Of the caller of the method that warns."""
 
 
 def untuned_text(names: Sequence[str]) -> str:
     """One line on the functions that are left as they are."""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    named = ", ".join(visible_line(name) for name in names[:MOST_NAMED])
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    named = ", ".join(visible_line(name) for name in names[:MAX_NAMED])
     return f"not tuned, for only TIR functions are: the Relax function{'s' if len(names) > 1 else ''} {named}{more}"
 
 

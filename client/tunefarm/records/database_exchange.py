@@ -19,7 +19,7 @@ from tunefarm_services.store import LOCAL_TENANT, Store
 if TYPE_CHECKING:
     from tunefarm.local.machine import Machine
 
-MOST_RECORDS: Final = 100_000
+MAX_RECORDS: Final = 100_000
 TIMEOUT_S: Final = 300.0
 
 
@@ -36,10 +36,10 @@ def export_records(machine: "Machine", folder_text: str, record_ids: Sequence[st
     if named:
         records: Sequence[TuningRecord] = named
     else:
-        verified = listed(store, RecordStatus.VERIFIED, MOST_RECORDS)
+        verified = listed(store, RecordStatus.VERIFIED, MAX_RECORDS)
         records = [record for record in verified if holds(record)]
         others = [record for record in verified if not holds(record)]
-        others += listed(store, RecordStatus.CLAIMED, MOST_RECORDS)
+        others += listed(store, RecordStatus.CLAIMED, MAX_RECORDS)
     entries = Entries(accepted=tuple(_entry(store, record) for record in records))
     text = call(machine.zygote, WRITE_ENTRY, entries, DatabaseText, field="record", timeout_s=TIMEOUT_S)
     write_database(folder_text, text.workloads, text.records)

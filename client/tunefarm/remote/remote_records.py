@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tunefarm.confined.record_view import RecordView
     from tunefarm.records.record_place import ModuleQuery
 
-MOST_LISTED = 10_000
+MAX_LISTED = 10_000
 """A service lists records by their ids, so the newest of them are found among so many."""
 
 
@@ -28,7 +28,7 @@ class RemoteRecords:
 
     def listed(self, status: RecordStatus | None, limit: int) -> Sequence[TuningRecord]:
         """Records, the newest first."""
-        found = self._client.records.list(status=status, limit=MOST_LISTED)
+        found = self._client.records.list(status=status, limit=MAX_LISTED)
         return sorted(found, key=lambda record: record.created_at, reverse=True)[:limit]
 
     def best(self, query: "ModuleQuery") -> Sequence[RecordMatch]:

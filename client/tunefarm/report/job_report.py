@@ -18,7 +18,7 @@ from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.store import LOCAL_TENANT, NotFound, Store, StoredTrial
 from tunefarm_services.tuner.job.summary import JobSummary, ModelAccuracy, TaskSummary
 
-MOST_JOBS: Final = 200
+MAX_JOBS: Final = 200
 """How many of the latest jobs are looked through for one that measured what this one found in the store."""
 
 
@@ -170,7 +170,7 @@ def _summaries_of_runs(store: Store, job: Job) -> Iterator[JobSummary]:
     """How the runs of the job ended, the latest first, and then those of other jobs over the same workloads."""
     yield from _summaries(store, job)
     workload_ids = {task.workload_id for task in job.spec.tasks}
-    for other in store.jobs(LOCAL_TENANT, limit=MOST_JOBS):
+    for other in store.jobs(LOCAL_TENANT, limit=MAX_JOBS):
         if other.job_id != job.job_id and any(task.workload_id in workload_ids for task in other.spec.tasks):
             yield from _summaries(store, other)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-LEAST_POINTS: Final = 2
+MIN_POINTS: Final = 2
 MARKS: Final = (
     "The line and the circle are what the search measured, in one process each. The diamond is what was verified: the "
     "library that ships, in several fresh processes. It may be slower."
@@ -86,7 +86,7 @@ def _failures(task: TaskReport) -> Drawing:
 def _accuracy(task: TaskReport) -> Drawing:
     title = "Accuracy of the cost model"
     whole = accuracy_in_all(task.accuracy)
-    if whole is None or len(task.accuracy) < LEAST_POINTS:
+    if whole is None or len(task.accuracy) < MIN_POINTS:
         return Drawing(title, "Too few trials were ranked by the model to tell.")
     trials = max(task.summary.trials_in_store, max((number for number, _ in task.trials), default=1))
     return _drawing(title, accuracy_text(whole), partial(plots.model_accuracy, task.accuracy, trials))

@@ -114,9 +114,9 @@ class ApiProcesses:
         due = [place.due_s - time.monotonic() for place in self._places if not place.pid]
         waiting.poll(max(0.0, min(due)) * 1e3 if due else None)
         for place in self._places:
-            self._bury(place)
+            self._dispose(place)
 
-    def _bury(self, place: _Place) -> None:
+    def _dispose(self, place: _Place) -> None:
         """Note the end of a process that has ended."""
         if not place.pid:
             return
@@ -145,7 +145,7 @@ class ApiProcesses:
                 self._signal(signal.SIGKILL)
             time.sleep(0.01)
             for place in self._places:
-                self._bury(place)
+                self._dispose(place)
 
     def _signal(self, number: int) -> None:
         for place in self._places:

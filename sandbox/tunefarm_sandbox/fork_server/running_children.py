@@ -44,7 +44,7 @@ class RunningChildren:
         self.may_have_strays |= child.may_fork
 
     def end_strays(self) -> None:
-        """Kill and bury what children that may fork have left behind: it becomes this process's own children."""
+        """Kill and reap what children that may fork have left behind: it becomes this process's own children."""
         if not self.may_have_strays:
             return
         known = {child.pid for child in self._by_pidfd.values()}

@@ -19,7 +19,7 @@ InputKind = Literal["normal", "uniform", "positive", "integers", "example"]
 """``normal``: zero mean, unit variance. ``positive``: between a half and one. ``uniform``: floats from ``low`` up to,
 not including, ``high``. ``integers``: whole numbers likewise. ``example``: the array that ``example_digest`` names."""
 
-MOST_EXAMPLE_BYTES = 64 << 20
+MAX_EXAMPLE_BYTES = 64 << 20
 """Of all examples of one job together."""
 
 

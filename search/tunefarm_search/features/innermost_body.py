@@ -11,7 +11,7 @@ import numpy as np
 
 from tunefarm_search.features.loop_nest import FloatArray, LoopNest
 
-MOST_OPERATIONS = 64
+MAX_OPERATIONS = 64
 """LLVM's own limit is some 300 instructions; an operation on a vector with its loads and stores is four to six."""
 
 
@@ -73,7 +73,7 @@ class _GrowingBody:
     def reach(self, iterator: int, extent: FloatArray, steps: FloatArray) -> None:
         """The next loop outwards: taken in, made a vector, or where the body ends."""
         row = self._row * extent if iterator == self._last else self._row
-        is_short = self._operations(self._elements * extent, row) <= MOST_OPERATIONS
+        is_short = self._operations(self._elements * extent, row) <= MAX_OPERATIONS
         was_going = self._goes_on
         self._goes_on = was_going & (is_short | (self._scalar_steps * extent <= steps) | (extent == 1))
         self._scalar_steps = self._scalar_steps * np.where(self._goes_on, extent, 1.0)

@@ -22,7 +22,7 @@ from tunefarm_search.space.population import Breeder, Population
 from tunefarm_search.space.scheduling import Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
 from tunefarm_search.strategy.candidate_filter import CandidateFilter
-from tunefarm_search.strategy.candidate_selector import Picker
+from tunefarm_search.strategy.candidate_selector import CandidateSelector
 from tunefarm_search.strategy.evolutionary import EvolutionaryStrategy
 from tunefarm_search.strategy.protocol import Outcome, Proposal, Strategy
 from tunefarm_search.strategy.random import RandomStrategy
@@ -60,9 +60,11 @@ class TaskSearch:
         claimed = records.claimed_traces(task.exploration_id) if strategy == "evolutionary" else ()
         self.space = _with_sketches_of(space, (*task.seed_traces, *claimed))
         scheduler = Scheduler(self.space)
-        self.picker = Picker(scheduler, CandidateFilter(scheduler.module_of), MovedDecisions(self.space.sketches))
+        self.selector = CandidateSelector(
+            scheduler, CandidateFilter(scheduler.module_of), MovedDecisions(self.space.sketches)
+        )
         pool = _pool(self.space, scheduler, task.pool)
-        self.strategy = _strategy(strategy, self.space, self.picker, seed, most_trials, task, records, pool)
+        self.strategy = _strategy(strategy, self.space, self.selector, seed, most_trials, task, records, pool)
         self.course = TaskCourse()
         self._in_flight: dict[int, Proposal] = {}
         self._next_number = 0
@@ -114,11 +116,11 @@ class TaskSearch:
         """What is tried before anything is sought: seeds in each search, what the store knows where it is to help."""
         if strategy == "replay":
             return []
-        given = given_proposals(self.picker, self.task.seed_traces, CandidateOrigin.SEED)
+        given = given_proposals(self.selector, self.task.seed_traces, CandidateOrigin.SEED)
         if strategy == "evolutionary":
             claimed = records.claimed_traces(self.task.exploration_id)
-            given += given_proposals(self.picker, claimed, CandidateOrigin.STORE)
-            given += near_proposals(self.space, self.picker, records.near_traces(self.task.exploration_id))
+            given += given_proposals(self.selector, claimed, CandidateOrigin.STORE)
+            given += near_proposals(self.space, self.selector, records.near_traces(self.task.exploration_id))
         return given
 
     def _resume(self, known: Sequence[KnownTrial], scheduler: Scheduler) -> None:
@@ -127,10 +129,10 @@ class TaskSearch:
         for trial in known:
             candidate = trial.candidate
             self._next_number = max(self._next_number, candidate.number + 1)
-            self.picker.known.note_tried(candidate.module_hash, [candidate.trace])
+            self.selector.known.note_tried(candidate.module_hash, [candidate.trace])
             point = scheduler.point_of(candidate.trace)
             if point is not None:
-                self.picker.known.note_point(point)
+                self.selector.known.note_point(point)
             scheduled = Scheduled(point, candidate.trace, candidate.module_hash)
             outcomes.append(Outcome(Proposal(scheduled, candidate.origin), trial.result, trial.build_s))
             if isinstance(trial.result, Timing) and trial.result.latency_s < self.course.best_latency_s:
@@ -164,24 +166,24 @@ def _pool(space: SearchSpace, scheduler: Scheduler, traces: Sequence[Trace]) -> 
 
 
 def _strategy(
-    name: StrategyName, space: SearchSpace, picker: Picker, seed: int, most_trials: int, task: SearchTask,
+    name: StrategyName, space: SearchSpace, selector: CandidateSelector, seed: int, most_trials: int, task: SearchTask,
     records: Records, pool: Population | None,
 ) -> Strategy:  # fmt: skip
     match name:
         case "random":
-            return RandomStrategy(space, picker, seed, pool)
+            return RandomStrategy(space, selector, seed, pool)
         case "evolutionary":
             extractor = FeatureExtractor(space)
             model = CostModel(extractor.names, seed)
             snapshot = records.model_snapshot(task.exploration_id)
             if snapshot is not None:
                 model.carry(snapshot)
-            return EvolutionaryStrategy(space, picker, model, extractor, seed, pool)
+            return EvolutionaryStrategy(space, selector, model, extractor, seed, pool)
         case "tvm":
             # The same seed would make the rounds again that were measured already.
             known = len(records.known_trials(task.exploration_id))
-            return TvmStrategy(space, picker, seed + known, most_trials)
+            return TvmStrategy(space, selector, seed + known, most_trials)
         case "replay":
             claimed = records.claimed_traces(task.exploration_id)
-            return ReplayStrategy(picker, (*task.seed_traces, *claimed, *records.near_traces(task.exploration_id)))
+            return ReplayStrategy(selector, (*task.seed_traces, *claimed, *records.near_traces(task.exploration_id)))
     assert_never(name)

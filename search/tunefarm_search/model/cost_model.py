@@ -15,7 +15,7 @@ ENOUGH_TO_LEARN = 8
 TRUST_IN_PRIOR = 16.0
 """After as many samples, the prior and the learned model weigh the same."""
 TRUST_IN_CARRIED = 32.0
-LEAST_LIKENESS = 0.25
+MIN_LIKENESS = 0.25
 BOUND = 2.0
 """So many times the best, a candidate that was stopped may take much longer than was seen of it."""
 
@@ -186,7 +186,7 @@ class CostModel:
         slow = BoostedTrees.load(value["build"]) if value.get("build") else None
         speed = [BoostedTrees.load(trees) for trees in value["speed"]]
         self._likeness = float((columns >= 0).sum()) / max(len(place), 1)
-        if self._likeness >= LEAST_LIKENESS:
+        if self._likeness >= MIN_LIKENESS:
             self._carried = (speed, slow, columns)
 
 

@@ -18,7 +18,7 @@ from tunefarm_search.space.population import Breeder, features_of
 from tunefarm_search.space.scheduling import Scheduler
 from tunefarm_search.space.space import search_space
 
-LEAST_SAMPLES = 8
+MIN_SAMPLES = 8
 """An exploration with fewer timed samples says nothing about what is fast."""
 ROUNDS = 48
 DEPTH = 6
@@ -82,7 +82,7 @@ def _learned(exploration: PooledExploration) -> _Learned | None:
     placed = [(scheduler.point_of(trial.candidate.trace), trial) for trial in exploration.known]
     points = [point for point, _ in placed if point is not None]
     samples = [sample_of(trial.result, trial.build_s) for point, trial in placed if point is not None]
-    if sum(_is_timed(sample) for sample in samples) < LEAST_SAMPLES:
+    if sum(_is_timed(sample) for sample in samples) < MIN_SAMPLES:
         return None
     extractor = FeatureExtractor(space)
     population = Breeder(space.sketches, np.random.default_rng(0)).of_points(points)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
 
-MOST_ROWS = 20_000
+MAX_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class Factorizations:
 def factorizations(extent: int, levels: int, most_innermost: int, seed: int = 0) -> Factorizations:
     """Factorizations of ``extent`` with the last factor at most ``most_innermost``.
 
-    Where there are more than ``MOST_ROWS``, as many are drawn at random, spreading each prime evenly over the levels.
+    Where there are more than ``MAX_ROWS``, as many are drawn at random, spreading each prime evenly over the levels.
     """
     spread = [_compositions(power, levels) for _, power in prime_powers(extent)]
-    if math.prod(len(rows) for rows in spread) > MOST_ROWS:
+    if math.prod(len(rows) for rows in spread) > MAX_ROWS:
         rows = _drawn(extent, levels, seed)
     else:
         rows = np.ones((1, levels), np.int64)
@@ -93,10 +93,10 @@ def _compositions(total: int, parts: int) -> IntArray:
 
 def _drawn(extent: int, levels: int, seed: int) -> IntArray:
     random = np.random.default_rng(seed)
-    rows = np.ones((MOST_ROWS, levels), np.int64)
+    rows = np.ones((MAX_ROWS, levels), np.int64)
     for prime, power in prime_powers(extent):
         for _ in range(power):
-            rows[np.arange(MOST_ROWS), random.integers(levels, size=MOST_ROWS)] *= prime
+            rows[np.arange(MAX_ROWS), random.integers(levels, size=MAX_ROWS)] *= prime
     return np.unique(rows, axis=0)
 
 

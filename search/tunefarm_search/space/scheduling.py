@@ -19,7 +19,7 @@ from tunefarm_search.tvm.trace import plain, steps_of, trace_of
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import named_callees
 
-MOST_REPEATED = 500.0
+MAX_REPEATED = 500.0
 """So many times the function's arithmetic are hopeless. A hundred times need not be: the compiler takes work that
 repeats out of one or two loops."""
 
@@ -91,7 +91,7 @@ class Scheduler:
             return Rejected("instruction", last_line(error))
         moved = point if actual is None else Point(point.sketch, tuple(actual.tolist()))
         repeated = _operations(schedule.mod) / self._operations if self._operations else 0.0
-        if repeated > MOST_REPEATED:
+        if repeated > MAX_REPEATED:
             return Rejected("repeated_arithmetic", f"does {repeated:.0f} times the arithmetic of the function")
         return self._finished(schedule, moved)
 

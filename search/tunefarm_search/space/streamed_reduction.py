@@ -9,7 +9,7 @@ from tvm.s_tir import meta_schedule
 from tunefarm_search.features.access_pattern import AccessPattern, BufferAccess, access_pattern
 from tunefarm_search.tvm.errors import TVM_ERRORS
 
-_MOST_SUMS: Final = 64
+_MAX_SUMS: Final = 64
 """Four vectors of sixteen floats: enough sums side by side that none waits for the one before."""
 
 
@@ -64,7 +64,7 @@ def _along_the_reduction(schedule: Any, block: Any, pattern: AccessPattern) -> A
     reduced = [loop for loop, is_spatial in loops if not is_spatial]
     schedule.reorder(*results, *reduced)
     whole = schedule.fuse(*reduced)
-    factors = schedule.sample_perfect_tile(whole, n=2, max_innermost_factor=_MOST_SUMS)
+    factors = schedule.sample_perfect_tile(whole, n=2, max_innermost_factor=_MAX_SUMS)
     _, side_by_side = schedule.split(whole, factors=factors)
     sums = schedule.rfactor(side_by_side, len(results))
     schedule.compute_at(sums, results[-1], preserve_unit_loops=True)

@@ -10,7 +10,7 @@ from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.space.scheduling import Point, Scheduled
 
-MOST_ATTEMPTS = 2
+MAX_ATTEMPTS = 2
 
 
 @dataclass
@@ -48,7 +48,7 @@ class CandidateFilter:
         if known is None:
             self._known.setdefault(scheduled.module_hash, []).append(_Known([scheduled.trace]))
             return True
-        if known.is_open and known.attempts < MOST_ATTEMPTS:
+        if known.is_open and known.attempts < MAX_ATTEMPTS:
             known.is_open, known.attempts = False, known.attempts + 1
             return True
         known.traces.append(scheduled.trace)
@@ -67,7 +67,7 @@ class CandidateFilter:
     def note_failure(self, scheduled: Scheduled, failure: TrialFailure) -> None:
         """Let a candidate be tried once more if its failure may have had another cause."""
         known = self._find(scheduled)
-        if known is not None and failure.may_be_tried_again and known.attempts < MOST_ATTEMPTS:
+        if known is not None and failure.may_be_tried_again and known.attempts < MAX_ATTEMPTS:
             known.is_open = True
             if scheduled.point is not None:
                 self._points.discard(scheduled.point)

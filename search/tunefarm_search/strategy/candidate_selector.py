@@ -12,12 +12,12 @@ from tunefarm_search.space.scheduling import Point, Rejected, Scheduled, Schedul
 from tunefarm_search.strategy.candidate_filter import CandidateFilter
 from tunefarm_search.strategy.protocol import Proposal
 
-MOST_FRUITLESS = 128
+MAX_FRUITLESS = 128
 """After as many points in a row that do not fit or are repeats, there is likely nothing left."""
 
 
 @dataclass(frozen=True)
-class Wish:
+class RankedPoint:
     """A point that a strategy would like to have measured."""
 
     point: Point
@@ -26,7 +26,7 @@ class Wish:
     build_s: float | None = None
 
 
-class Picker:
+class CandidateSelector:
     """Applies points and keeps those that give a new schedule. Counts what it drops."""
 
     def __init__(self, scheduler: Scheduler, known: CandidateFilter, moved: MovedDecisions) -> None:
@@ -47,18 +47,18 @@ class Picker:
         """Why most of them gave none; empty when there are none."""
         return next((text for text, _ in self._refusals.most_common(1)), "")
 
-    def pick(self, wishes: Iterable[Wish], count: int) -> list[Proposal]:
-        """The first ``count`` wishes that come true."""
+    def pick(self, ranked_points: Iterable[RankedPoint], count: int) -> list[Proposal]:
+        """The first ``count`` of them that give a schedule that was not tried."""
         picked: list[Proposal] = []
         fruitless = 0
-        for wish in wishes if count > 0 else ():
-            if not self.known.is_new_point(wish.point):
+        for ranked in ranked_points if count > 0 else ():
+            if not self.known.is_new_point(ranked.point):
                 continue
-            scheduled = self._apply(wish.point)
+            scheduled = self._apply(ranked.point)
             fruitless = fruitless + 1 if scheduled is None else 0
             if scheduled is not None:
-                picked.append(Proposal(scheduled, wish.origin, wish.score, wish.build_s))
-            if len(picked) >= count or fruitless >= MOST_FRUITLESS:
+                picked.append(Proposal(scheduled, ranked.origin, ranked.score, ranked.build_s))
+            if len(picked) >= count or fruitless >= MAX_FRUITLESS:
                 break
         return picked
 

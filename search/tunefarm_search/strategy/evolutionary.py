@@ -21,7 +21,7 @@ from tunefarm_search.space.population import Breeder, Population, features_of
 from tunefarm_search.space.scheduling import Point
 from tunefarm_search.space.space import SearchSpace
 from tunefarm_search.strategy.batch_choice import diverse_order
-from tunefarm_search.strategy.candidate_selector import Picker, Wish
+from tunefarm_search.strategy.candidate_selector import CandidateSelector, RankedPoint
 from tunefarm_search.strategy.plan import Plan
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
 
@@ -44,7 +44,7 @@ RANDOM_SHARE_AT_FIRST = 0.4
 LOOKED_AROUND = 40
 ACQUAINTED = 4
 """A sketch that was measured less often is strange: the model knows nothing of it."""
-MOST_SOUGHT = 12
+MAX_SOUGHT = 12
 """A sketch that was sought so often and gives nothing to measure is left alone."""
 NEIGHBOUR_SHARE = 0.2
 PLANNED = 8
@@ -55,11 +55,11 @@ class EvolutionaryStrategy:
     """Evolves decisions. With a ``pool`` it judges the points of that alone, for replaying measured data."""
 
     def __init__(
-        self, space: SearchSpace, picker: Picker, model: CostModel, extractor: FeatureExtractor, seed: int,
+        self, space: SearchSpace, selector: CandidateSelector, model: CostModel, extractor: FeatureExtractor, seed: int,
         pool: Population | None = None,
     ) -> None:  # fmt: skip
         self._space = space
-        self._picker = picker
+        self._selector = selector
         self._model = model
         self._extractor = extractor
         self._random = np.random.default_rng(seed)
@@ -77,17 +77,17 @@ class EvolutionaryStrategy:
 
     def propose(self, count: int) -> list[Proposal]:
         """The most promising new schedules, some neighbours of the best so far, and a few at random."""
-        started, applied_s = time.perf_counter(), self._picker.apply_s
+        started, applied_s = time.perf_counter(), self._selector.apply_s
         proposals: list[Proposal] = []
         is_dry = False
         while len(proposals) < count and not is_dry:
             is_fresh = self._plan is None
             plan = self._plan or self._new_plan()
-            proposal = plan.next_proposal(self._picker)
+            proposal = plan.next_proposal(self._selector)
             proposals += [] if proposal is None else [proposal]
             is_dry = proposal is None and is_fresh
             self._plan = None if proposal is None or plan.is_used_up else plan
-        self._evolve_s += time.perf_counter() - started - (self._picker.apply_s - applied_s)
+        self._evolve_s += time.perf_counter() - started - (self._selector.apply_s - applied_s)
         return proposals
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
@@ -95,7 +95,7 @@ class EvolutionaryStrategy:
         started = time.perf_counter()
         for outcome in outcomes:
             if isinstance(outcome.result, Failed):
-                self._picker.known.note_failure(outcome.proposal.scheduled, outcome.result.failure)
+                self._selector.known.note_failure(outcome.proposal.scheduled, outcome.result.failure)
         placed = [o for o in outcomes if o.proposal.scheduled.point is not None and not _says_nothing(o)]
         if placed:
             self._learn(placed)
@@ -103,15 +103,15 @@ class EvolutionaryStrategy:
 
     def report(self) -> StrategyReport:
         """Seconds spent, what did not fit, and how well the last results were foreseen."""
-        picker = self._picker
+        selector = self._selector
         return StrategyReport(
             self._evolve_s,
-            picker.apply_s,
+            selector.apply_s,
             self._train_s,
-            picker.rejected,
-            picker.repeated,
+            selector.rejected,
+            selector.repeated,
             self._accuracy,
-            picker.refusal,
+            selector.refusal,
         )
 
     def model(self) -> str | None:
@@ -125,9 +125,9 @@ class EvolutionaryStrategy:
         shares = [epsilon, near, 1 - epsilon - near]
         order = [(random, neighbour, evolved)[n] for n in self._random.choice(3, size=PLANNED, p=shares)]
         sources = {
-            random: self._random_wishes(),
-            neighbour: self._neighbour_wishes(),
-            evolved: self._evolved_wishes(),
+            random: self._random_points(),
+            neighbour: self._neighbour_points(),
+            evolved: self._evolved_points(),
         }
         return Plan(sources, order, instead=evolved)
 
@@ -139,7 +139,7 @@ class EvolutionaryStrategy:
     @property
     def _strange(self) -> npt.NDArray[np.bool_]:
         """Which sketches the model knows nothing of; shape [sketches]."""
-        return (self._measured_of < ACQUAINTED) & (self._sought < MOST_SOUGHT)
+        return (self._measured_of < ACQUAINTED) & (self._sought < MAX_SOUGHT)
 
     def _learn(self, outcomes: Sequence[Outcome]) -> None:
         points = [o.proposal.scheduled.point for o in outcomes if o.proposal.scheduled.point is not None]
@@ -170,14 +170,14 @@ class EvolutionaryStrategy:
         worth = said.score + CURIOSITY * said.spread - BUILD_PENALTY * np.nan_to_num(slower)
         return worth, said.score, said.build_s
 
-    def _random_wishes(self) -> Iterator[Wish]:
+    def _random_points(self) -> Iterator[RankedPoint]:
         drawn = self._unseen(self._strangest(self._breeder.sample(RANDOM_POINTS)) if self._pool is None else self._pool)
         if not len(drawn):
             return
         worth, score, build_s = self._judge(drawn)
         # Half of all random points are hopeless by any measure: draw among the better half.
         better = np.argsort(-worth)[: max(1, len(worth) // 2)]
-        yield from self._wishes(drawn, self._random.permutation(better), score, build_s, CandidateOrigin.RANDOM)
+        yield from self._ranked_points(drawn, self._random.permutation(better), score, build_s, CandidateOrigin.RANDOM)
 
     def _strangest(self, population: Population) -> Population:
         """Points of the strange sketch that was measured least, if there is one; else all."""
@@ -188,14 +188,14 @@ class EvolutionaryStrategy:
         self._sought[sketch] += 1
         return population.take(np.flatnonzero(population.sketch == sketch))
 
-    def _neighbour_wishes(self) -> Iterator[Wish]:
+    def _neighbour_points(self) -> Iterator[RankedPoint]:
         for _, point in self._valid[:3]:
             steps, elsewhere = self._breeder.neighbours(point), self._breeder.transplants(point)
             near = self._unseen(self._breeder.join([steps, elsewhere]))
             if len(near):
                 worth, score, build_s = self._judge(near)
                 order = np.lexsort((-worth, ~self._is_a_leap(near, point)))
-                yield from self._wishes(near, order, score, build_s, CandidateOrigin.NEIGHBOUR)
+                yield from self._ranked_points(near, order, score, build_s, CandidateOrigin.NEIGHBOUR)
 
     def _is_a_leap(self, near: Population, point: Point) -> npt.NDArray[np.bool_]:
         """Which neighbours have another sketch than ``point``, another choice, or a block now in none of the loops.
@@ -214,7 +214,7 @@ class EvolutionaryStrategy:
                 leaps[same] |= is_other & (column.table[rows, 0] < 0)
         return leaps
 
-    def _evolved_wishes(self) -> Iterator[Wish]:
+    def _evolved_points(self) -> Iterator[RankedPoint]:
         population = self._unseen(self._evolved())
         if len(population) < FINALISTS and self._pool is None:
             # The best are all known, as in the last corner of a small space: look everywhere.
@@ -227,7 +227,7 @@ class EvolutionaryStrategy:
         features, _ = features_of(population.take(head), self._space.sketches, self._extractor)
         order = np.concatenate([head[diverse_order(features, worth[head])], order[FINALISTS:]])
         origin = CandidateOrigin.EVOLVED if self._valid else CandidateOrigin.RANDOM
-        yield from self._wishes(population, order, score, build_s, origin)
+        yield from self._ranked_points(population, order, score, build_s, origin)
 
     def _evolved(self) -> Population:
         if self._pool is not None:
@@ -249,23 +249,23 @@ class EvolutionaryStrategy:
 
     def _unseen(self, population: Population) -> Population:
         """New points. Where only those are left whose locations seem to be moved, that may be an error: take them."""
-        settled = self._new(self._picker.moved.settle(population).unique())
+        settled = self._new(self._selector.moved.settle(population).unique())
         return settled if len(settled) else self._new(population)
 
     def _new(self, population: Population) -> Population:
-        sketches, known = self._space.sketches, self._picker.known
+        sketches, known = self._space.sketches, self._selector.known
         new = [n for n in range(len(population)) if known.is_new_point(population.point(n, sketches))]
         return population.take(np.array(new, np.int64))
 
     def _shuffled(self, population: Population) -> Population:
         return population.take(self._random.permutation(len(population)))
 
-    def _wishes(
+    def _ranked_points(
         self, population: Population, order: np.ndarray, score: FloatArray, build_s: FloatArray, origin: CandidateOrigin
-    ) -> Iterator[Wish]:
+    ) -> Iterator[RankedPoint]:
         for number in order:
             expected = float(build_s[number])
-            yield Wish(
+            yield RankedPoint(
                 population.point(int(number), self._space.sketches),
                 origin,
                 float(score[number]),

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from tunefarm_schemas.tuning.measurement import CandidateOrigin
-from tunefarm_search.strategy.candidate_selector import Picker, Wish
+from tunefarm_search.strategy.candidate_selector import CandidateSelector, RankedPoint
 from tunefarm_search.strategy.protocol import Proposal
 
 
 class Plan:
-    """Ranked wishes from several sources, and from which of them each next proposal comes.
+    """Ranked points from several sources, and from which of them each next proposal comes.
 
     A farm that asks for one candidate at a time so costs one evolution for many of them. The sources are iterators
     that do their work when they are first drawn from.
@@ -16,7 +16,7 @@ class Plan:
 
     def __init__(
         self,
-        sources: Mapping[CandidateOrigin, Iterator[Wish]],
+        sources: Mapping[CandidateOrigin, Iterator[RankedPoint]],
         order: Sequence[CandidateOrigin],
         instead: CandidateOrigin,
     ) -> None:
@@ -29,10 +29,10 @@ class Plan:
         """Whether as many proposals were drawn as were planned."""
         return not self._order
 
-    def next_proposal(self, picker: Picker) -> Proposal | None:
+    def next_proposal(self, selector: CandidateSelector) -> Proposal | None:
         """The next one; where its source has nothing more, one from the source that stands in. None if that is dry."""
         for origin in (self._order.pop(0), self._instead):
-            picked = picker.pick(self._sources[origin], 1)
+            picked = selector.pick(self._sources[origin], 1)
             if picked:
                 return picked[0]
         return None

@@ -7,7 +7,7 @@ import numpy as np
 from tunefarm_schemas.tuning.measurement import CandidateOrigin, Failed
 from tunefarm_search.space.population import Breeder, Population
 from tunefarm_search.space.space import SearchSpace
-from tunefarm_search.strategy.candidate_selector import Picker, Wish
+from tunefarm_search.strategy.candidate_selector import CandidateSelector, RankedPoint
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
 
 FRUITLESS_DRAWS = 2_000
@@ -17,47 +17,49 @@ DRAWN_AT_ONCE = 32
 class RandomStrategy:
     """Draws points until they fit. With a ``pool`` it draws from that alone."""
 
-    def __init__(self, space: SearchSpace, picker: Picker, seed: int, pool: Population | None = None) -> None:
+    def __init__(
+        self, space: SearchSpace, selector: CandidateSelector, seed: int, pool: Population | None = None
+    ) -> None:
         self._space = space
-        self._picker = picker
+        self._selector = selector
         self._random = np.random.default_rng(seed)
         self._breeder = Breeder(space.sketches, self._random)
         self._pool = pool
 
     def propose(self, count: int) -> list[Proposal]:
         """Up to ``count`` random schedules; fewer when thousands of draws brought nothing new."""
-        return self._picker.pick(self._wishes(), count)
+        return self._selector.pick(self._ranked_points(), count)
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         """Nothing to learn; failures by other causes are opened again."""
         for outcome in outcomes:
             if isinstance(outcome.result, Failed):
-                self._picker.known.note_failure(outcome.proposal.scheduled, outcome.result.failure)
+                self._selector.known.note_failure(outcome.proposal.scheduled, outcome.result.failure)
 
     def report(self) -> StrategyReport:
         """Counts of what did not fit."""
         return StrategyReport(
-            apply_s=self._picker.apply_s,
-            rejected=self._picker.rejected,
-            repeated=self._picker.repeated,
-            refusal=self._picker.refusal,
+            apply_s=self._selector.apply_s,
+            rejected=self._selector.rejected,
+            repeated=self._selector.repeated,
+            refusal=self._selector.refusal,
         )
 
     def model(self) -> str | None:
         """There is none."""
         return None
 
-    def _wishes(self) -> Iterator[Wish]:
+    def _ranked_points(self) -> Iterator[RankedPoint]:
         """Points as they are drawn; those whose locations TVM moves to what was tried already come last."""
         drawn = self._draw()
         for start in range(0, len(drawn), DRAWN_AT_ONCE):
             some = drawn.take(np.arange(start, min(start + DRAWN_AT_ONCE, len(drawn))))
-            yield from self._all_of(self._picker.moved.settle(some))
+            yield from self._all_of(self._selector.moved.settle(some))
         yield from self._all_of(drawn)
 
-    def _all_of(self, population: Population) -> Iterator[Wish]:
+    def _all_of(self, population: Population) -> Iterator[RankedPoint]:
         for number in range(len(population)):
-            yield Wish(population.point(number, self._space.sketches), CandidateOrigin.RANDOM)
+            yield RankedPoint(population.point(number, self._space.sketches), CandidateOrigin.RANDOM)
 
     def _draw(self) -> Population:
         if self._pool is not None:

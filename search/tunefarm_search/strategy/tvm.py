@@ -14,7 +14,7 @@ from tvm.s_tir import meta_schedule
 from tunefarm_schemas.tuning.measurement import CandidateOrigin, Failed, Stopped, Timing
 from tunefarm_search.model.boosting import xgboost_module
 from tunefarm_search.space.space import SearchSpace
-from tunefarm_search.strategy.candidate_selector import Picker
+from tunefarm_search.strategy.candidate_selector import CandidateSelector
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
 from tunefarm_search.tvm.intrinsics import load_intrinsics_for
 from tunefarm_search.tvm.target import tvm_target
@@ -29,10 +29,16 @@ class TvmStrategy:
     """Buffers TVM's rounds of candidates and hands results back in whole rounds, as TVM expects them."""
 
     def __init__(
-        self, space: SearchSpace, picker: Picker, seed: int, most_trials: int, *, population: int = STOCK_POPULATION,
+        self,
+        space: SearchSpace,
+        selector: CandidateSelector,
+        seed: int,
+        most_trials: int,
+        *,
+        population: int = STOCK_POPULATION,
         candidates_a_round: int = ROUND,
-    ) -> None:  # fmt: skip
-        self._picker = picker
+    ) -> None:
+        self._selector = selector
         self._model = _cost_model(seed)
         self._context = _context(space, seed, population)
         self._context.pre_tuning(
@@ -67,9 +73,9 @@ class TvmStrategy:
         """Seconds in TVM's evolution, its training included."""
         return StrategyReport(
             evolve_s=self._evolve_s,
-            rejected=self._picker.rejected,
-            repeated=self._picker.repeated,
-            refusal=self._picker.refusal,
+            rejected=self._selector.rejected,
+            repeated=self._selector.repeated,
+            refusal=self._selector.refusal,
         )
 
     def model(self) -> str | None:
@@ -81,7 +87,7 @@ class TvmStrategy:
         candidates = self._context.generate_measure_candidates()
         self._evolve_s += time.perf_counter() - started
         for candidate in candidates or ():
-            proposal = self._picker.replay(trace_of(candidate.sch), CandidateOrigin.EVOLVED)
+            proposal = self._selector.replay(trace_of(candidate.sch), CandidateOrigin.EVOLVED)
             if proposal is not None:
                 self._round[proposal.scheduled.trace.text] = candidate
                 self._queue.append(proposal)

@@ -7,27 +7,27 @@ from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.space.decisions import SketchSpace
 from tunefarm_search.space.scheduling import Point
 from tunefarm_search.space.space import SearchSpace
-from tunefarm_search.strategy.candidate_selector import Picker, Wish
+from tunefarm_search.strategy.candidate_selector import CandidateSelector, RankedPoint
 from tunefarm_search.strategy.protocol import Proposal
 from tunefarm_search.tvm.trace import TraceSteps, steps_of
 
-MOST_NEAR_TRACES = 8
+MAX_NEAR_TRACES = 8
 
 
-def given_proposals(picker: Picker, traces: Sequence[Trace], origin: CandidateOrigin) -> list[Proposal]:
+def given_proposals(selector: CandidateSelector, traces: Sequence[Trace], origin: CandidateOrigin) -> list[Proposal]:
     """The given traces as they are, as far as they fit."""
-    found = [picker.replay(trace, origin) for trace in traces]
+    found = [selector.replay(trace, origin) for trace in traces]
     return [proposal for proposal in found if proposal is not None]
 
 
-def near_proposals(space: SearchSpace, picker: Picker, traces: Sequence[Trace]) -> list[Proposal]:
+def near_proposals(space: SearchSpace, selector: CandidateSelector, traces: Sequence[Trace]) -> list[Proposal]:
     """Traces of similar workloads, with their factors moved to the nearest that divide this one's extents."""
-    wishes = []
+    ranked_points = []
     for trace in traces:
         point = nearest_point(space, trace)
         if point is not None:
-            wishes.append(Wish(point, CandidateOrigin.STORE))
-    return picker.pick(wishes, MOST_NEAR_TRACES)
+            ranked_points.append(RankedPoint(point, CandidateOrigin.STORE))
+    return selector.pick(ranked_points, MAX_NEAR_TRACES)
 
 
 def nearest_point(space: SearchSpace, trace: Trace) -> Point | None:

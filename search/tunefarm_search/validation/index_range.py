@@ -13,7 +13,7 @@ from tvm.sym import Analyzer
 
 from tunefarm_search.validation.permitted_nodes import ARITHMETIC
 
-_MOST_POINTS: Final = 128
+_MAX_POINTS: Final = 128
 """So many corners of the loops' ranges are tried as witnesses."""
 
 
@@ -108,7 +108,7 @@ def witness(index: Any, elements: int, facts: Sequence[Fact]) -> str | None:
 def _tried(index: Any, elements: int, facts: Sequence[Fact]) -> Iterator[str | None]:
     spans = [fact for fact in facts if isinstance(fact, Span)]
     # The last iterations first: most indices leave a buffer at its end.
-    for ends in islice(product((True, False), repeat=len(spans)), _MOST_POINTS):
+    for ends in islice(product((True, False), repeat=len(spans)), _MAX_POINTS):
         yield _at(index, elements, facts, dict(zip(map(id, spans), ends, strict=True)))
 
 

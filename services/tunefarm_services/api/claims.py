@@ -18,7 +18,7 @@ from tunefarm_services.exchange.database_export import FIX, holds, left_out
 from tunefarm_services.exchange.database_import import take_in
 from tunefarm_services.store import Store
 
-MOST_EXPORTED: Final = 10_000
+MAX_EXPORTED: Final = 10_000
 PAGE: Final = 500
 
 
@@ -114,9 +114,9 @@ def _all(store: Store, tenant: str, body: ExportBody) -> tuple[list[TuningRecord
             )
             for record in page:
                 (found if is_asked_for and holds(record) else others).append(record)
-            if len(found) > MOST_EXPORTED:
+            if len(found) > MAX_EXPORTED:
                 fix = "Export one workload at a time: workload_id."
-                raise BadInput("workload_id", f"there are more than {MOST_EXPORTED} records.", fix)
+                raise BadInput("workload_id", f"there are more than {MAX_EXPORTED} records.", fix)
             if len(page) < PAGE:
                 break
             after = page[-1].record_id

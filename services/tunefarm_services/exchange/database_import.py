@@ -12,7 +12,7 @@ from tunefarm_services.known_workloads import recognised
 from tunefarm_services.same_workload import SameAnswer, SameQuestion
 from tunefarm_services.store import Store
 
-MOST_REFUSALS: Final = 1000
+MAX_REFUSALS: Final = 1000
 
 
 class ImportOutcome(Frozen):
@@ -60,7 +60,7 @@ class _TakingIn:
 
     def take(self, batch: UnderstoodLines) -> None:
         self.refused += len(batch.refused)
-        self.refusals += batch.refused[: MOST_REFUSALS - len(self.refusals)]
+        self.refusals += batch.refused[: MAX_REFUSALS - len(self.refusals)]
         self.already_there += batch.repeated
         self._targets |= {target.target_id: target for target in batch.targets}
         unknown = [each for each in batch.workloads if each.workload_id not in self._workloads]

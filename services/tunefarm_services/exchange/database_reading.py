@@ -25,7 +25,7 @@ from tunefarm_services.exchange.database_messages import (
 ENTRY: Final = "tunefarm_services.exchange.database_child:read"
 LONGEST_RECORD: Final = 1 << 20
 LONGEST_WORKLOAD: Final = 16 << 20
-MOST_WORKLOADS: Final = 128 << 20
+MAX_WORKLOADS: Final = 128 << 20
 """Characters of all workloads together, which each child holds."""
 CHILDREN: Final = 2
 BATCH_LINES: Final = 256
@@ -86,7 +86,7 @@ def _held(workloads: Iterable[str]) -> tuple[list[NumberedLine], list[RefusedLin
     characters = 0
     for number, text in enumerate(workloads, start=1):
         characters += len(text)
-        if len(text) > LONGEST_WORKLOAD or characters > MOST_WORKLOADS:
+        if len(text) > LONGEST_WORKLOAD or characters > MAX_WORKLOADS:
             refused.append(RefusedLine(file="workloads", line=number, reason="the line, or the file, is too long"))
         else:
             held.append(NumberedLine(number=number, text=text))

@@ -22,7 +22,7 @@ from tunefarm_workers.correctness.referee import Doubt, Referee
 from tunefarm_workers.lane.deadlines import Deadlines
 from tunefarm_workers.lane.messages import InputsOrder
 from tunefarm_workers.lane.open_task import OpenTask
-from tunefarm_workers.threads.shared_cache_wait import NearCores
+from tunefarm_workers.threads.shared_cache_wait import SharedCacheWait
 from tunefarm_workers.threads.thread_cores import cores_for
 from tunefarm_workers.timing.host_turn import own_turn
 
@@ -70,7 +70,7 @@ def check_artifact(
             inputs.wait(lambda: True)
             runner.wait_until_ready()
             error = task.referee.error_of(runner.outputs(artifact_order(manifest, library, inputs.tensors)))
-            NearCores(cores_for(manifest.num_cores)).wait(manifest.latency_s, runner.is_on_near_cores)
+            SharedCacheWait(cores_for(manifest.num_cores)).wait(manifest.latency_s, runner.shares_cache)
             with own_turn(_TIMED_S):
                 return ArtifactCheck(worst_error=error, timing=runner.time())
     finally:

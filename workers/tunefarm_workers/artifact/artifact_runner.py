@@ -25,7 +25,7 @@ from tunefarm_workers.artifact.runtime_paths import NoRuntime, runtime_paths
 from tunefarm_workers.builder.argument import Argument
 from tunefarm_workers.builder.sealed_library import path_of, sealed
 from tunefarm_workers.correctness.inputs import InputArray, make_inputs
-from tunefarm_workers.threads.shared_cache_wait import NearCores
+from tunefarm_workers.threads.shared_cache_wait import SharedCacheWait
 from tunefarm_workers.threads.thread_cores import cores_for
 from tunefarm_workers.timing.sampling import middle
 
@@ -54,7 +54,7 @@ def samples_of_folder(
         inputs.write(_arrays(manifest, arguments, folder), memory)
         order = artifact_order(manifest, folder / Path(manifest.library_name).name, inputs.tensors)
         # It looks at files, and must before the library runs; the threads that it asks about are placed after it.
-        near_cores = NearCores(cores_for(manifest.num_cores))
+        shared_cache_wait = SharedCacheWait(cores_for(manifest.num_cores))
         contents = Path(library or order.library).read_bytes()
         require_digest(contents, order)
         require_kernel(contents, "library", LibraryRules(callees=tuple(callees)))
@@ -69,7 +69,7 @@ def samples_of_folder(
     except ValueError as error:
         raise BadInput("artifact", f"its manifest cannot be read: {error}.", _FIX) from error
     loaded.call()
-    near_cores.wait(manifest.latency_s, loaded.is_on_near_cores)
+    shared_cache_wait.wait(manifest.latency_s, loaded.shares_cache)
     return list(loaded.samples_s())
 
 

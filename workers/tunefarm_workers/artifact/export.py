@@ -27,8 +27,8 @@ from tunefarm_workers.builder.checked_library import checked_library
 from tunefarm_workers.correctness.tolerance import Array
 from tunefarm_workers.lane.child_answer import ChildFailed, OnWait, answer_of, canceled
 from tunefarm_workers.lane.messages import Broken, HostOrder, InputsOrder, Linked, LinkOrder, from_linker
-from tunefarm_workers.threads.shared_cache_wait import NearCores
-from tunefarm_workers.timing.neighbours import Company
+from tunefarm_workers.threads.shared_cache_wait import SharedCacheWait
+from tunefarm_workers.timing.neighbours import Neighbours
 from tunefarm_workers.timing.processor_clock import queueing_time_s
 
 _LINK_S = 120.0
@@ -75,8 +75,8 @@ class Exporter:
         quiet: Quiet,
         error_of: Callable[[list[Array]], float],
         doubt_of: Callable[[float], TrialFailure | None],
-        near_cores: NearCores,
-        company: Company,
+        shared_cache_wait: SharedCacheWait,
+        company: Neighbours,
         on_wait: OnWait,
     ) -> None:
         """``error_of`` gives the error of outputs on the first inputs, in units of what is allowed.
@@ -89,8 +89,8 @@ class Exporter:
         self._quiet = quiet
         self._error_of = error_of
         self._doubt_of = doubt_of
-        self._near_cores = near_cores
-        self._company = company
+        self._shared_cache_wait = shared_cache_wait
+        self._neighbours = company
         self._on_wait = on_wait
 
     def export(
@@ -123,19 +123,19 @@ class Exporter:
             folder = Path(tempfile.mkdtemp(prefix="export-", dir=self._scratch))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             linking = stack.enter_context(self._begin_link(order, host, folder / "link"))
-            stack.enter_context(self._company.of(linking))
+            stack.enter_context(self._neighbours.of(linking))
             linking_untuned = None
             if order.beside_untuned:
                 untuned = order.model_copy(update={"trace": None})
                 linking_untuned = stack.enter_context(self._begin_link(untuned, host, folder / "untuned"))
-                stack.enter_context(self._company.of(linking_untuned))
+                stack.enter_context(self._neighbours.of(linking_untuned))
             inputs = stack.enter_context(FreshInputs(self._zygote, InputsOrder.of(host, arguments), self._limits))
-            stack.enter_context(self._company.of(inputs.child))
+            stack.enter_context(self._neighbours.of(inputs.child))
             runners = [
                 stack.enter_context(self._begin_runner(inputs, host.num_cores, folder)) for _ in range(order.processes)
             ]
             for runner in runners:
-                stack.enter_context(self._company.of(runner.child))
+                stack.enter_context(self._neighbours.of(runner.child))
             linked, library = self._linked(linking)
             checked_library(library, host.target, host.callees)
             (folder / "shipped.so").write_bytes(library)
@@ -206,13 +206,13 @@ class Exporter:
 
     def _time(self, runner: FreshRunner, order: LibraryOrder, *, is_last: bool) -> "_Timed":
         with runner:
-            self._company.leave(runner.child)
+            self._neighbours.leave(runner.child)
             error = self._error_of(runner.outputs(order))
             if error > 1.0:
                 message = f"The library's output is wrong: its error is {error:.3g} times what is allowed."
                 raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
             likely_s = order.likely_s or 0.0
-            self._near_cores.wait(likely_s, lambda: self._quiet(runner.is_on_near_cores), self._on_wait)
+            self._shared_cache_wait.wait(likely_s, lambda: self._quiet(runner.shares_cache), self._on_wait)
             timed = self._quiet(lambda: _timed(runner, has_rival=order.rival is not None))
             doubt = self._doubt_of(timed.latency_s)
             if doubt is not None:

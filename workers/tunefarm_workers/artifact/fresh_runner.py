@@ -78,7 +78,7 @@ class FreshRunner:
         self._say(AGAIN)
         return self._outputs(order)
 
-    def is_on_near_cores(self) -> bool:
+    def shares_cache(self) -> bool:
         """Whether the library that was loaded finds its threads near to each other now."""
         self._say(WHERE)
         return answer_of(self.child, _TIME_S, "running", self._on_wait) == NEAR

@@ -44,7 +44,7 @@ def serve(channel: Channel, inputs: int, runtime: Runtime, seal: str) -> None:
     while True:
         asked = channel.receive()
         if asked == WHERE:
-            channel.send(NEAR if library.is_on_near_cores() else DISTANT)
+            channel.send(NEAR if library.shares_cache() else DISTANT)
         elif asked == GO:
             channel.send(json.dumps(list(library.samples_s())).encode())
         elif asked == BOTH:

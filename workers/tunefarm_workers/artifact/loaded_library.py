@@ -8,21 +8,21 @@ from math import prod
 
 from tunefarm_workers.artifact.library_order import LibraryOrder, RivalOrder, TensorOrder
 from tunefarm_workers.artifact.runtime_library import Held, Runtime
-from tunefarm_workers.threads.core_to_core_latency import CoreDistance
-from tunefarm_workers.threads.smt_detection import doze
+from tunefarm_workers.threads.core_to_core_latency import CoreToCoreLatency
+from tunefarm_workers.threads.smt_detection import sleep_burst
 from tunefarm_workers.threads.thread_cores import place_on_cores
 from tunefarm_workers.timing.call_timer import EVALUATOR, CacheFlush, CallTimer
 from tunefarm_workers.timing.sampling import calm_samples, middle
 
 ROUNDS = 6
-"""After each doze about half of the slow states of a processor are gone; three rounds of a softmax were all slow in
+"""Each burst of sleeps ends about half of the slow states of a processor: three rounds of a softmax were all slow in
 three of twenty processes."""
 AS_LIKELY = 1.05
 _BRIEF_S = 0.02
 """Longer calls are not made several times."""
 _PAUSE_S = 0.008
 _BURST_S = 0.03
-_LEAST_CALL_S = 1e-6
+_MIN_CALL_S = 1e-6
 
 
 class WrongLibrary(Exception):
@@ -63,7 +63,7 @@ class LoadedLibrary:
         runtime.function("runtime.NumThreads")()  # makes the threads where nothing has; sealed, it could not
         self._flush = CacheFlush(runtime.register) if order.cold_cache else None
         on_loaded()
-        self._distance = CoreDistance(runtime.library) if order.num_cores > 1 else None
+        self._distance = CoreToCoreLatency(runtime.library) if order.num_cores > 1 else None
         self._inputs = inputs
         self._spare: list[Held] = []
         self._tensors = [self._filled(tensor, inputs) for tensor in order.tensors]
@@ -95,13 +95,13 @@ class LoadedLibrary:
             self._tensors = [self._filled(tensor, self._inputs, shift + 1) for tensor in self._order.tensors]
             self._bind()
             self._timer.call()
-            most = int(_BURST_S / max(took_s, _LEAST_CALL_S))
+            most = int(_BURST_S / max(took_s, _MIN_CALL_S))
             self._timer.seconds_per_call(1 + most * (calls + 1) // 256)
         self._tensors = [self._filled(tensor, self._inputs) for tensor in self._order.tensors]
         self._bind()
         self._timer.call()
 
-    def is_on_near_cores(self) -> bool:
+    def shares_cache(self) -> bool:
         """Whether its first two threads are as near to each other as threads with a common cache are."""
         return self._distance is None or self._distance.is_near()
 
@@ -115,7 +115,7 @@ class LoadedLibrary:
         enough_s = AS_LIKELY * (self._order.likely_s or 0.0)
         rounds = [self._round()]
         while len(rounds) < ROUNDS and middle(rounds[-1]) > enough_s:
-            doze()
+            sleep_burst()
             rounds.append(self._round())
         return min(rounds, key=middle)
 
@@ -128,7 +128,7 @@ class LoadedLibrary:
         assert self._rival is not None, "there is a rival"
         timers, rounds = (self._timer, self._rival), ([self._round()], [_round_of(self._rival)])
         while len(rounds[0]) < ROUNDS and not (len(rounds[0]) > 1 and all(map(_is_settled, rounds))):
-            doze()
+            sleep_burst()
             for side in (1, 0) if len(rounds[0]) % 2 else (0, 1):
                 rounds[side].append(_round_of(timers[side]))
         return min(rounds[0], key=middle), min(rounds[1], key=middle)

@@ -29,7 +29,7 @@ from tunefarm_workers.broker.order_host import OrderHost
 BEAT_S: Final = 1.0
 """Between two tellings of what is held."""
 HEARTBEAT_S: Final = 2.0
-MOST_HEARTBEATS: Final = 20_000
+MAX_HEARTBEATS: Final = 20_000
 FARM_GONE_S: Final = 30.0
 """A farm that has not shown itself for so long is dead, and what it sent is dropped."""
 _AGAIN_S: Final = 0.5
@@ -127,7 +127,7 @@ class LaneVoice:
         with client.pipeline(transaction=False) as pipeline:
             pipeline.lpush(key, beat.model_dump_json())
             # Where nobody listens for long, the newest are kept.
-            pipeline.ltrim(key, 0, MOST_HEARTBEATS - 1)
+            pipeline.ltrim(key, 0, MAX_HEARTBEATS - 1)
             pipeline.execute()
 
     def _look_after_farms(self, client: redis.Redis) -> None:

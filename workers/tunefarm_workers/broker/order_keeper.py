@@ -8,8 +8,8 @@ from typing import Final
 import structlog
 
 from tunefarm_schemas.farm.farm_message import Holding, Returned
+from tunefarm_workers.broker.accepted_orders import AcceptedOrder, AcceptedOrders
 from tunefarm_workers.broker.blobs import BlobsUnavailable
-from tunefarm_workers.broker.held_orders import Held, HeldOrders
 from tunefarm_workers.broker.order_host import Send
 
 _LOOK_S: Final = 0.25
@@ -32,7 +32,7 @@ class OrderKeeper(ABC):
         self.crash: Exception | None = None
         self._send = send
         self._lane_id = lane_id
-        self._held = HeldOrders(send)
+        self._held = AcceptedOrders(send)
         self._takes_work = True
         self._giving_back = False
         self._blobs_trouble = ""
@@ -84,14 +84,14 @@ class OrderKeeper(ABC):
         """How many orders take room now."""
 
     @abstractmethod
-    def _end_canceled(self, held: Held) -> None:
+    def _end_canceled(self, held: AcceptedOrder) -> None:
         """End an order that was canceled before it began."""
 
     @abstractmethod
     def _break_off(self) -> None:
         """End what goes on, for it was given its time."""
 
-    def _wait_for_room(self, held: Held) -> bool:
+    def _wait_for_room(self, held: AcceptedOrder) -> bool:
         """Wait until an order may begin; False, and it is dealt with, when it may not any more."""
         with self._held.changed:
             while self._may_begin(held) and self._busy() >= self.room:
@@ -105,7 +105,7 @@ class OrderKeeper(ABC):
             self._give_back(held)
         return False
 
-    def _may_begin(self, held: Held) -> bool:
+    def _may_begin(self, held: AcceptedOrder) -> bool:
         return self._takes_work and self.crash is None and not self._held.is_canceled(held)
 
     def _wait_until_empty(self, within_s: float) -> None:
@@ -114,13 +114,13 @@ class OrderKeeper(ABC):
             while len(self._held) and self.crash is None and time.monotonic() < deadline_s:
                 self._held.changed.wait(_LOOK_S)
 
-    def _suffer(self, away: BlobsUnavailable, held: Held) -> None:
+    def _suffer(self, away: BlobsUnavailable, held: AcceptedOrder) -> None:
         """The lane takes nothing for a while, since it cannot fetch or store what it works on."""
         log.warning("the blob store is away", reason=str(away))
         self._blobs_trouble, self._blobs_away_until_s = str(away), time.monotonic() + _BLOB_REST_S
         self._give_back(held)
 
-    def _give_back(self, held: Held) -> None:
+    def _give_back(self, held: AcceptedOrder) -> None:
         self._held.end(held, Returned(lane_id=self._lane_id, ids=(held.ident,)))
 
     def _has_crashed(self, error: Exception) -> bool:

@@ -14,7 +14,7 @@ from tunefarm_workers.broker.broker_client import BROKER_ERRORS, connect
 
 REPLIES_LIVE_S: Final = 3600
 """After so long nobody can want replies that were never fetched."""
-MOST_KEPT: Final = 20_000
+MAX_KEPT: Final = 20_000
 _BATCH: Final = 64
 _AGAIN_S: Final = 0.5
 _KEEP_AGAIN_S: Final = 30.0
@@ -30,7 +30,7 @@ class ReplySender:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._client = connect(broker)
-        self._waiting: deque[tuple[str, bytes]] = deque(maxlen=MOST_KEPT)
+        self._waiting: deque[tuple[str, bytes]] = deque(maxlen=MAX_KEPT)
         self._changed = threading.Condition()
         self._closing = False
         self._keep_again_s: dict[str, float] = {}

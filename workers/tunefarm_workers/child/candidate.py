@@ -115,7 +115,7 @@ class _Attempt:
 
     def _take_time(self, kernel: Kernel, timer: CallTimer, go: Go) -> None:
         start_s = time.perf_counter()
-        apart = self._held.get_apart(go.tries)
+        apart = self._held.separate_threads(go.tries)
         result: Result
         if self._order.thorough:
             result = full_timing(timer.seconds_per_call, timer.seconds_per_call(1))

@@ -46,7 +46,7 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
     turn = 0
     while True:
         order = RoundOrder.model_validate_json(channel.receive())
-        held_task().get_apart(order.tries)
+        held_task().separate_threads(order.tries)
         chosen = [entrant for place in order.places if (entrant := entrants[place]) is not None]
         channel.send(_round(chosen, turn).model_dump_json().encode())
         turn += 1

@@ -25,8 +25,8 @@ from tunefarm_workers.correctness.guarded_tensor import GuardedTensor
 from tunefarm_workers.correctness.input_check import require_fitting
 from tunefarm_workers.correctness.inputs import InputArray, make_inputs
 from tunefarm_workers.lane.messages import HostOrder, HostReady, HostRefused
-from tunefarm_workers.threads.smt_detection import CoreSharing
-from tunefarm_workers.threads.spread_kernels import core_sharing
+from tunefarm_workers.threads.smt_detection import SmtDetection
+from tunefarm_workers.threads.spread_kernels import smt_detection
 
 _UNREADABLE = (
     tvm.error.InternalError,
@@ -51,16 +51,16 @@ class HeldTask:
     first_checksums: tuple[int, ...]
     input_set_s: float
     """How long it took to make the first set of inputs."""
-    core_sharing: CoreSharing | None = None
+    smt_detection: SmtDetection | None = None
 
     @property
     def tensors(self) -> tuple[TensorArgument, ...]:
         """The workload's parameters."""
         return tuple(argument.tensor for argument in self.arguments)
 
-    def get_apart(self, tries: int) -> bool:
+    def separate_threads(self, tries: int) -> bool:
         """Give each thread of this process a physical core, if it can be had by ``tries``; whether that is so."""
-        return self.core_sharing is None or self.core_sharing.get_apart(tries)
+        return self.smt_detection is None or self.smt_detection.separate_threads(tries)
 
     def inputs(self, set_number: int) -> tuple[InputArray | None, ...]:
         """One set of inputs as arrays."""
@@ -83,7 +83,7 @@ def host(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # n
     order = HostOrder.model_validate_json(payload)
     os.environ["TVM_NUM_THREADS"] = str(order.num_cores)
     try:
-        _held.append(replace(hold(order), core_sharing=core_sharing(order.num_cores)))
+        _held.append(replace(hold(order), smt_detection=smt_detection(order.num_cores)))
     except BadInput as refusal:
         refused = HostRefused(field=refusal.field, problem=refusal.problem, fix=refusal.fix)
         channel.send(refused.model_dump_json().encode())

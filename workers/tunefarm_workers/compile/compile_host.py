@@ -10,9 +10,9 @@ import structlog
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm.farm_message import Cancellation, TaskMissing
+from tunefarm_workers.broker.accepted_orders import AcceptedOrder
 from tunefarm_workers.broker.blobs import Blobs, BlobsUnavailable
 from tunefarm_workers.broker.celery_intake import Taker
-from tunefarm_workers.broker.held_orders import Held
 from tunefarm_workers.broker.order_host import Send
 from tunefarm_workers.broker.order_keeper import OrderKeeper
 from tunefarm_workers.broker.task_blob import TaskNotThere
@@ -71,7 +71,7 @@ class CompileHost(OrderKeeper):
         """Take an order; returns when there may be room for another."""
         wanted = order.wanted
         exploration_id = wanted.exploration_id if isinstance(wanted, CandidateWanted) else ""
-        held = Held(order.order_id, order.farm_id, 0, "", exploration_id, None)
+        held = AcceptedOrder(order.order_id, order.farm_id, 0, "", exploration_id, None)
         if self._held.hold(held) and self._wait_for_room(held) and self._held.begin(held):
             self._builders.submit(self._carry_out, held, order)
 
@@ -96,10 +96,10 @@ class CompileHost(OrderKeeper):
     def _break_off(self) -> None:
         """Whoever waits for a library asks whether it goes on, and sees that it does not."""
 
-    def _end_canceled(self, held: Held) -> None:
+    def _end_canceled(self, held: AcceptedOrder) -> None:
         self._held.end(held, None)
 
-    def _carry_out(self, held: Held, order: CompileMessage) -> None:
+    def _carry_out(self, held: AcceptedOrder, order: CompileMessage) -> None:
         """One order, on a thread of its own."""
         try:
             if not self._goes_on(held):
@@ -122,7 +122,7 @@ class CompileHost(OrderKeeper):
         except Exception as error:  # noqa: BLE001 - it is of no use any more; its owner decides
             self._fail(error)
 
-    def _compiled(self, held: Held, order: CompileMessage) -> Compiled:
+    def _compiled(self, held: AcceptedOrder, order: CompileMessage) -> Compiled:
         """Make a library and store it. Raises ChildFailed, TaskNotThere, BlobsUnavailable, ForkFailed."""
         build = self._begun(order.wanted)
         began_s = time.monotonic()
@@ -147,7 +147,7 @@ class CompileHost(OrderKeeper):
         return self._compiler.candidate(self._tasks.task(wanted.task_digest, wanted.exploration_id), wanted.trace)
 
     def _awaited(
-        self, build: Build, wanted: CandidateWanted | ReferencesWanted, held: Held
+        self, build: Build, wanted: CandidateWanted | ReferencesWanted, held: AcceptedOrder
     ) -> tuple[LibraryShape | None, str, bytes]:
         if isinstance(wanted, ReferencesWanted):
             built, library = build.wait_for_references(lambda: self._goes_on(held))
@@ -156,10 +156,10 @@ class CompileHost(OrderKeeper):
         shape, library = build.wait(lambda: self._goes_on(held))
         return shape, self._code_generator, checked_library(library, task.target, task.callees)
 
-    def _goes_on(self, held: Held) -> bool:
+    def _goes_on(self, held: AcceptedOrder) -> bool:
         return not (self._giving_back or self.crash is not None or self._held.is_canceled(held))
 
-    def _not_compiled(self, held: Held, failed: ChildFailed) -> None:
+    def _not_compiled(self, held: AcceptedOrder, failed: ChildFailed) -> None:
         if self._held.is_canceled(held):
             self._held.end(held, None)
         elif self._giving_back:
@@ -177,6 +177,6 @@ class CompileHost(OrderKeeper):
             self._held.end(held, None)
         self._on_crash()
 
-    def _answer(self, held: Held, reason: FailureReason, message: str) -> None:
+    def _answer(self, held: AcceptedOrder, reason: FailureReason, message: str) -> None:
         failure = TrialFailure(reason=reason, message=message[:4000])
         self._held.end(held, NotCompiled(lane_id=self._lane_id, order_id=held.ident, failure=failure))

@@ -8,7 +8,7 @@ from tunefarm_schemas.tuning.measurement import MeasureTask
 from tunefarm_workers.broker.blobs import Blobs
 from tunefarm_workers.broker.task_blob import fetched_task
 
-MOST_KNOWN: Final = 12
+MAX_KNOWN: Final = 12
 
 
 class KnownTasks:
@@ -29,6 +29,6 @@ class KnownTasks:
         fetched = fetched_task(self._blobs, task_digest, exploration_id)
         with self._lock:
             self._known[key] = fetched
-            while len(self._known) > MOST_KNOWN:
+            while len(self._known) > MAX_KNOWN:
                 self._known.popitem(last=False)
         return fetched

@@ -43,7 +43,7 @@ LATE_S: Final = 3.0
 BLOB_REST_S: Final = 5.0
 LISTEN_S: Final = 1.0
 AGAIN_S: Final = 0.25
-MOST_AGAIN_S: Final = 2.0
+MAX_AGAIN_S: Final = 2.0
 CLOSE_S: Final = 3.0
 
 log = structlog.get_logger()
@@ -147,7 +147,7 @@ class RemoteCompiler:
                 log.warning("nothing is compiled elsewhere: the broker is away", reason=str(error))
                 self._was_away = True
                 self._closing.wait(pause_s)
-                pause_s = min(2 * pause_s, MOST_AGAIN_S)
+                pause_s = min(2 * pause_s, MAX_AGAIN_S)
         with suppress(*BROKER_ERRORS):
             self._link.cancel([*self._withdrawn, *self._orders.ids()])
             self._link.withdraw()

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.tuning.input_spec import MOST_EXAMPLE_BYTES, InputExample, InputSpec
+from tunefarm_schemas.tuning.input_spec import MAX_EXAMPLE_BYTES, InputExample, InputSpec
 from tunefarm_workers.builder.argument import Argument
 from tunefarm_workers.correctness.element_type import is_floating, numpy_type
 
@@ -24,9 +24,9 @@ def require_fitting(
         BadInput: one of them names a parameter twice, or what the function does not read, or does not fit its type,
             its shape, or the tensor that its numbers address.
     """
-    if sum(len(example.content) for example in examples) > MOST_EXAMPLE_BYTES:
+    if sum(len(example.content) for example in examples) > MAX_EXAMPLE_BYTES:
         fix = "Give an example only for arguments whose values matter."
-        raise BadInput(FIELD, f"the examples take more than {MOST_EXAMPLE_BYTES >> 20} MiB.", fix)
+        raise BadInput(FIELD, f"the examples take more than {MAX_EXAMPLE_BYTES >> 20} MiB.", fix)
     contents = {example.example_digest: example.content for example in examples}
     by_name = {argument.tensor.name: argument for argument in arguments}
     seen: set[str] = set()

@@ -17,7 +17,7 @@ from tunefarm_workers.correctness.float64_module import widen
 from tunefarm_workers.correctness.guarded_tensor import GuardedTensor
 from tunefarm_workers.correctness.inputs import InputArray
 from tunefarm_workers.correctness.output_layout import reference_slot
-from tunefarm_workers.correctness.reordered_module import eased
+from tunefarm_workers.correctness.reordered_module import with_faster_loops
 from tunefarm_workers.lane.messages import ReferenceBroken, ReferenceOrder, ReferenceStep, ReferenceTimed
 from tunefarm_workers.threads.thread_placement import seal_with_threads
 
@@ -117,7 +117,7 @@ class _Form:
         return first_s if first_s > _BRIEF_S else min(first_s, _seconds_of(function, tensors))
 
     def _built(self, module: tvm.IRModule) -> Any:
-        faster = eased(module)
+        faster = with_faster_loops(module)
         try:
             built = build_in_place(faster, self._held.target)[ENTRY]
         except _NOT_BUILT:

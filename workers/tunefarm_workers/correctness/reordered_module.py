@@ -14,10 +14,10 @@ from tvm.tirx import IterVar
 
 _WORTHWHILE_STEPS: Final = 4_000_000
 """Below so many steps of the loops the function takes milliseconds as it is."""
-_MOST_SIDE_BY_SIDE: Final = 64
+_MAX_SIDE_BY_SIDE: Final = 64
 
 
-def eased(module: tvm.IRModule) -> tvm.IRModule:
+def with_faster_loops(module: tvm.IRModule) -> tvm.IRModule:
     """``module`` with its large reductions reordered; where TVM refuses that, the function as it is."""
     schedule = Schedule(module)
     try:
@@ -38,7 +38,7 @@ def _ease(schedule: Any, block: Any) -> None:
     reduction = [place for place, kind in enumerate(kinds) if kind == IterVar.CommReduce]
     if not spatial or not reduction or len(spatial) + len(reduction) != len(loops):
         return
-    width = max(size for size in range(1, _MOST_SIDE_BY_SIDE + 1) if extents[spatial[-1]] % size == 0)
+    width = max(size for size in range(1, _MAX_SIDE_BY_SIDE + 1) if extents[spatial[-1]] % size == 0)
     row, side_by_side = schedule.split(loops[spatial[-1]], [None, width])
     summed = [loops[place] for place in reduction]
     schedule.reorder(*(loops[place] for place in spatial[:-1]), row, *summed, side_by_side)

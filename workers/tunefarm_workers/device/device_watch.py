@@ -16,7 +16,7 @@ from tunefarm_workers.device.device_identity import device_of
 from tunefarm_workers.device.drift import RECHECK_S, Drift
 from tunefarm_workers.lane.event_loop import EventLoop
 from tunefarm_workers.lane.messages import DeviceChild, KernelRequest
-from tunefarm_workers.timing.device_arbiter import QuietDevice
+from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 
 _ANSWER_S = 30.0
 _QUARANTINE_CHECK_S = 2.0
@@ -26,7 +26,7 @@ class WatchOwner(Protocol):
     """What the watch needs of its lane."""
 
     @property
-    def quiet_device(self) -> QuietDevice:
+    def device_arbiter(self) -> DeviceArbiter:
         """Where to ask for the device."""
 
     @property
@@ -93,7 +93,7 @@ class DeviceWatch:
         """Ask for the device when a check is due."""
         if self._alive and self._owner is not None and not self._asked and now_s >= self._due_s:
             self._asked = True
-            self._owner.quiet_device.claim(self)
+            self._owner.device_arbiter.claim(self)
 
     def go(self) -> None:
         """The device is quiet and ours."""
@@ -135,7 +135,7 @@ class DeviceWatch:
     def _end_check(self) -> None:
         self._asked = False
         if self._owner is not None:
-            self._owner.quiet_device.release(self)
+            self._owner.device_arbiter.release(self)
 
     def _ask(self, depth: str) -> None:
         request = KernelRequest(depth="calibrate" if depth == "calibrate" else "check")

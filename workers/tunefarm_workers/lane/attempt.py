@@ -21,7 +21,7 @@ from tunefarm_workers.lane.child_death import failure_of_death
 from tunefarm_workers.lane.messages import Broken, Built, CandidateOrder, Checked, Go, Ran, Warm, from_candidate
 from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.threads.thread_watch import CoresOfThreads, ThreadWatch
-from tunefarm_workers.timing.device_arbiter import QuietDevice
+from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 from tunefarm_workers.timing.processor_clock import processor_time_s, queueing_time_s
 
 _MUCH = 0.25
@@ -52,7 +52,7 @@ class AttemptOwner(Protocol):
     """What an attempt needs of its lane."""
 
     @property
-    def quiet_device(self) -> QuietDevice:
+    def device_arbiter(self) -> DeviceArbiter:
         """Where to ask for the device."""
 
     @property
@@ -63,7 +63,7 @@ class AttemptOwner(Protocol):
         """Measure again, or give up: another process did to the attempt's threads what ``fault`` tells."""
 
     def finished(self, attempt: "Attempt", measurement: Measurement) -> None:
-        """Take the result. The attempt's child may still live; ``Attempt.bury`` ends it."""
+        """Take the result. The attempt's child may still live; ``Attempt.dispose`` ends it."""
 
     def host_died(self, task: OpenTask) -> None:
         """Take the news that the host of ``task`` is gone, and its children with it."""
@@ -91,7 +91,7 @@ class Attempt:
         self._outputs = OutputIntake([task.layout] * SLOTS)
         self._queued_s = queued_s
         self._forked_s = time.monotonic()
-        self._still_before_s = owner.quiet_device.still_until_now_s()
+        self._still_before_s = owner.device_arbiter.still_until_now_s()
         self._entered_stage_s = self._forked_s
         self._queueing_before_s = 0.0
         self._used_before_s = 0.0
@@ -132,7 +132,7 @@ class Attempt:
             self._enter(Stage.WAITING)
             # Its pool's threads would spin for a tenth of a second, on cores that others build or are timed on.
             self.child.stop()
-            self._owner.quiet_device.claim(self, self.task.turn_s)
+            self._owner.device_arbiter.claim(self, self.task.turn_s)
         elif isinstance(said, Ran) and self.stage is (Stage.WARMING if said.hopeless else Stage.RUNNING):
             self._timed(said)
         elif isinstance(said, Checked) and self.stage is Stage.CHECKING:
@@ -161,7 +161,7 @@ class Attempt:
         self._threads = self._owner.thread_watch.look(self.child.pid)
         self.child.resume()
         with suppress(ChannelClosed, TimeoutError):
-            order = Go(incumbent_s=self.task.incumbent_s, tries=self.task.doze_budget.tries)
+            order = Go(incumbent_s=self.task.incumbent_s, tries=self.task.sleep_burst_budget.tries)
             self.child.channel.send(order.model_dump_json().encode(), timeout_s=1.0)
 
     def judge(self) -> None:
@@ -198,7 +198,7 @@ class Attempt:
 
     def check_deadline(self, now_s: float) -> None:
         """End it when its stage took too long."""
-        still_s = self._owner.quiet_device.still_until_now_s() - self._still_before_s
+        still_s = self._owner.device_arbiter.still_until_now_s() - self._still_before_s
         if self.stage is Stage.RUNNING:
             still_s = 0.0
         elapsed_s = now_s - self._entered_stage_s - still_s
@@ -207,7 +207,7 @@ class Attempt:
         elif self.stage in {Stage.WARMING, Stage.RUNNING, Stage.CHECKING}:
             self._check_run(elapsed_s)
 
-    def bury(self) -> None:
+    def dispose(self) -> None:
         """End the child."""
         self._is_buried = True
         self.child.close()
@@ -268,7 +268,7 @@ class Attempt:
                 return
         self._stages = self._stages.model_copy(update={"run_s": ran.run_s})
         self._ran = ran
-        self.task.doze_budget.note(apart=ran.apart)
+        self.task.sleep_burst_budget.note(apart=ran.apart)
         doubt = self.task.disbelief(ran.result.latency_s) if isinstance(ran.result, Timing) else None
         if doubt is not None:
             self._owner.look_at_device()
@@ -277,8 +277,8 @@ class Attempt:
             self._result(ran.result)
         elif ran.checks_follow:
             self._enter(Stage.CHECKING)
-            self._owner.quiet_device.hold(self.child)
-            self._owner.quiet_device.release(self)
+            self._owner.device_arbiter.hold(self.child)
+            self._owner.device_arbiter.release(self)
         else:
             self._enter(Stage.JUDGED_LATER)
             self._leave_device()
@@ -287,12 +287,12 @@ class Attempt:
     def _leave_device(self) -> None:
         """Whoever has it next is not to share it with what is left of this one: a kernel's threads, or all of it."""
         self.child.stop()
-        self._owner.quiet_device.release(self)
+        self._owner.device_arbiter.release(self)
 
     def _built(self, wall_build_s: float) -> None:
         """Take in how long building took, without the time for which others had the device and it was held still."""
         used_s = processor_time_s(self.child.pid)
-        still_s = self._owner.quiet_device.still_until_now_s() - self._still_before_s
+        still_s = self._owner.device_arbiter.still_until_now_s() - self._still_before_s
         build_s = max(wall_build_s - still_s, min(used_s or 0.0, wall_build_s))
         self.task.deadlines.built(used_s if used_s is not None else build_s)
         wall_s = time.monotonic() - self._forked_s
@@ -324,7 +324,7 @@ class Attempt:
     def _enter(self, stage: Stage) -> None:
         self.stage = stage
         self._entered_stage_s = time.monotonic()
-        self._still_before_s = self._owner.quiet_device.still_until_now_s()
+        self._still_before_s = self._owner.device_arbiter.still_until_now_s()
         if stage in {Stage.WARMING, Stage.RUNNING, Stage.CHECKING}:
             self._queueing_before_s = queueing_time_s(self.child.pid)
             self._used_before_s = processor_time_s(self.child.pid) or 0.0

@@ -22,12 +22,12 @@ from tunefarm_workers.lane.event_loop import ChildConversation
 from tunefarm_workers.lane.messages import ComparisonPlan, Compiled, Round, RoundOrder, from_comparison
 from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.threads.thread_watch import CoresOfThreads, ThreadWatch
-from tunefarm_workers.timing.device_arbiter import QuietDevice
+from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 from tunefarm_workers.timing.sampling import is_calm
 
 _PATIENCE = 4
 """How many times the wanted seconds may be spent where samples scatter."""
-_LEAST_SAMPLES = 5
+_MIN_SAMPLES = 5
 _ROUNDS_OF_ALL = 2
 """So many rounds all take part in; the further ones are for those that may be the fastest."""
 _CLEARLY = 1.03
@@ -39,7 +39,7 @@ class ComparisonOwner(Protocol):
     """What a comparison needs of its lane."""
 
     @property
-    def quiet_device(self) -> QuietDevice:
+    def device_arbiter(self) -> DeviceArbiter:
         """Where to ask for the device."""
 
     def listen(self, conversation: ChildConversation) -> None:
@@ -84,7 +84,7 @@ class RunningComparison:
         self.task = task
         self._order = order
         self._owner = owner
-        self._quiet_device = owner.quiet_device
+        self._device_arbiter = owner.device_arbiter
         self._limits = limits
         self._deadline_s = deadline_s
         self._on_end = on_end
@@ -111,7 +111,7 @@ class RunningComparison:
 
     def begin_again(self, task: OpenTask) -> None:
         """Go on with another host: what has not failed is compiled and timed anew."""
-        self._quiet_device.release(self)
+        self._device_arbiter.release(self)
         self._drop_child()
         self.task = task
         self._go_on()
@@ -169,7 +169,7 @@ class RunningComparison:
         self.child.resume()
         with suppress(ChannelClosed, TimeoutError):
             places = tuple(self._entrants.index(index) for index in self._asked)
-            order = RoundOrder(places=places, tries=self.task.doze_budget.tries)
+            order = RoundOrder(places=places, tries=self.task.sleep_burst_budget.tries)
             self.child.channel.send(order.model_dump_json().encode(), timeout_s=1.0)
 
     def check_deadline(self, now_s: float) -> None:
@@ -290,23 +290,21 @@ class RunningComparison:
         for index, samples in zip(self._asked, said.samples_s, strict=True):
             self._rounds[index].append(samples)
         self.child.stop()  # its kernels' threads would spin beside whoever has the device next
-        self._quiet_device.release(self)
+        self._device_arbiter.release(self)
         self._next_round()
 
     def _next_round(self) -> None:
         self.computes = False
         alive = {index: rounds for index, rounds in self._rounds.items() if index not in self._results}
         self._asked = contenders(alive)
-        calm = all(
-            len(self._samples(index)) >= _LEAST_SAMPLES and is_calm(self._samples(index)) for index in self._asked
-        )
+        calm = all(len(self._samples(index)) >= _MIN_SAMPLES and is_calm(self._samples(index)) for index in self._asked)
         wanted_s = self._order.seconds_each * (1 if calm else _PATIENCE)
         if not alive or self._spent_each_s >= wanted_s:
             self._timed = True
             self.conclude()
         else:
             self.child.stop()
-            self._quiet_device.claim(self, len(self._asked) * self.task.turn_s)
+            self._device_arbiter.claim(self, len(self._asked) * self.task.turn_s)
 
     def _lose(self, failure: TrialFailure) -> None:
         """Leave out the schedule the child was busy with, and begin again with the rest."""
@@ -314,7 +312,7 @@ class RunningComparison:
             self._side_by_side = False  # then it shows which one that is
             self.begin_again(self.task)
             return
-        self._quiet_device.release(self)
+        self._device_arbiter.release(self)
         if self._is_compiling:
             self._results[self._entrants[self._compiled]] = Failed(failure=failure)
         else:
@@ -335,7 +333,7 @@ class RunningComparison:
         if not is_calm(samples):
             samples = ()
             for one_round in sorted(self._rounds[index], key=median):
-                samples = samples if len(samples) >= _LEAST_SAMPLES else samples + one_round
+                samples = samples if len(samples) >= _MIN_SAMPLES else samples + one_round
         return Timing(latency_s=median(samples), samples_s=samples)
 
     def _believed(self, timing: Timing) -> Timing | Failed:
@@ -353,7 +351,7 @@ class RunningComparison:
         self._end()
 
     def _end(self) -> None:
-        self._quiet_device.release(self)
+        self._device_arbiter.release(self)
         self._drop_child()
         results = tuple(self._results[index] for index in range(len(self._order.traces)))
         self._on_end(self, Comparison(results=results))

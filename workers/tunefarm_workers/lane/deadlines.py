@@ -6,13 +6,13 @@ from statistics import median
 _REMEMBERED = 64
 _KNOWN_ENOUGH = 4
 _FIRST_BUILD_S = 4.0
-_LEAST_BUILD_S = 1.0
+_MIN_BUILD_S = 1.0
 """A busy host once let a build of 0.1 s use more than 0.6 s of the processor: caches and pages were others'."""
 _BUILD_FACTOR = 6.0
 _WALL_FACTOR = 5.0
 _FIRST_RUN_S = 20.0
-_LEAST_RUN_S = 1.0
-_LEAST_COLD_RUN_S = 4.0
+_MIN_RUN_S = 1.0
+_MIN_COLD_RUN_S = 4.0
 """Caches are flushed before every call, which takes longer than most kernels."""
 _RUN_FACTOR = 60.0
 _STAGES = 3
@@ -28,7 +28,7 @@ class Deadlines:
         self, *, first_build_s: float = _FIRST_BUILD_S, first_run_s: float = _FIRST_RUN_S, cold_cache: bool = False
     ) -> None:
         self._first_build_s = first_build_s
-        self._least_run_s = _LEAST_COLD_RUN_S if cold_cache else _LEAST_RUN_S
+        self._least_run_s = _MIN_COLD_RUN_S if cold_cache else _MIN_RUN_S
         self._first_run_s = max(first_run_s, self._least_run_s)
         self._builds_s: deque[float] = deque(maxlen=_REMEMBERED)
         self._input_set_s = 0.0
@@ -46,7 +46,7 @@ class Deadlines:
         """Processor time that a build may take; being held still or waiting for a core costs nothing."""
         if len(self._builds_s) < _KNOWN_ENOUGH:
             return self._first_build_s
-        return min(self._first_build_s, max(_LEAST_BUILD_S, _BUILD_FACTOR * median(self._builds_s)))
+        return min(self._first_build_s, max(_MIN_BUILD_S, _BUILD_FACTOR * median(self._builds_s)))
 
     def lifetime_cpu_s(self, threads: int, input_sets: int) -> float:
         """Processor time after which the kernel itself ends a candidate, should its supervisor not be there to do so.

@@ -14,7 +14,7 @@ from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed
 
-_MOST_IDLE_S = 0.25
+_MAX_IDLE_S = 0.25
 
 Given = TypeVar("Given")
 
@@ -104,7 +104,7 @@ class EventLoop:
         """What the loop's thread will set as the result of ``answer``; ``on_idle`` is called now and then meanwhile."""
         while True:
             try:
-                return answer.result(timeout=_MOST_IDLE_S)
+                return answer.result(timeout=_MAX_IDLE_S)
             except FutureTimeoutError:
                 self.raise_crash()
                 on_idle()
@@ -135,7 +135,7 @@ class EventLoop:
         wanted_s: float | None = None
         while not (self._closing and not self._calls):
             now_s = time.monotonic()
-            idle_s = _MOST_IDLE_S if wanted_s is None else min(max(wanted_s - now_s, 0.0), _MOST_IDLE_S)
+            idle_s = _MAX_IDLE_S if wanted_s is None else min(max(wanted_s - now_s, 0.0), _MAX_IDLE_S)
             ready = self._selector.select(idle_s)
             heard_until_s = time.monotonic()
             for key, _ in ready:

@@ -8,8 +8,8 @@ from pydantic import Field
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_schemas.frozen import Frozen
 
-_MOST_MEMORY_BYTES = 4 * 1024**3
-_LEAST_MEMORY_BYTES = 256 * 1024**2
+_MAX_MEMORY_BYTES = 4 * 1024**3
+_MIN_MEMORY_BYTES = 256 * 1024**2
 
 
 def usable_cores() -> int:
@@ -36,5 +36,5 @@ class FarmSettings(Frozen):
         memory_bytes = self.memory_bytes
         if memory_bytes is None:
             free_bytes = int(psutil.virtual_memory().available)
-            memory_bytes = max(min(_MOST_MEMORY_BYTES, free_bytes // 2), _LEAST_MEMORY_BYTES)
+            memory_bytes = max(min(_MAX_MEMORY_BYTES, free_bytes // 2), _MIN_MEMORY_BYTES)
         return Limits(memory_bytes=memory_bytes)

@@ -30,13 +30,13 @@ from tunefarm_workers.lane.comparison import RunningComparison
 from tunefarm_workers.lane.event_loop import ChildConversation, EventLoop
 from tunefarm_workers.lane.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.lane.open_task import OpenTask
-from tunefarm_workers.lane.task_opening import MOST_HOSTS_LOST, opened_task
+from tunefarm_workers.lane.task_opening import MAX_HOSTS_LOST, opened_task
 from tunefarm_workers.threads.thread_watch import ThreadWatch
-from tunefarm_workers.timing.device_arbiter import QuietDevice, Turns
+from tunefarm_workers.timing.device_arbiter import DeviceArbiter, Turns
 
 _LOADED_PER_CORE = 2.5
 """Processes that want a core, per core, from which on a time-out may be the host's fault."""
-_MOST_WAITING = 4
+_MAX_WAITING = 4
 """Built candidates that may wait before no further build is begun."""
 
 log = structlog.get_logger()
@@ -66,7 +66,7 @@ class Lane:
         self._over: list[Attempt] = []
         self._others: list[ChildConversation] = []
         self._comparisons: list[RunningComparison] = []
-        self.quiet_device = QuietDevice(self._busy_children, bystanders, turns)
+        self.device_arbiter = DeviceArbiter(self._busy_children, bystanders, turns)
         self.loop = EventLoop(self._tick, on_crash)
         self._watch: DeviceWatch | None = None
         self._quarantine = Quarantine()
@@ -156,7 +156,7 @@ class Lane:
         """
         if self._tasks.get(task.order.exploration_id) is not task:
             return
-        if task.hosts_lost >= MOST_HOSTS_LOST:
+        if task.hosts_lost >= MAX_HOSTS_LOST:
             message = f"The process that holds the task was killed {task.hosts_lost + 1} times."
             for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
                 attempt.lose_device(message)
@@ -227,7 +227,7 @@ class Lane:
         """Listen to a child that computes beside the attempts and is held still like them."""
         self._others.append(conversation)
         self.loop.listen(conversation)
-        self.quiet_device.hold(conversation.child)  # it may have begun while others are timed
+        self.device_arbiter.hold(conversation.child)  # it may have begun while others are timed
 
     def forget(self, conversation: ChildConversation) -> None:
         """Stop listening to such a child."""
@@ -237,7 +237,7 @@ class Lane:
     def close(self) -> None:
         """End every child. The loop's thread must have ended."""
         for attempt in [*self._attempts, *self._over]:
-            attempt.bury()
+            attempt.dispose()
         for task in self._tasks.values():
             task.close()
         self._tasks.clear()
@@ -316,9 +316,9 @@ class Lane:
     def _begin_again(self, again: list[Attempt]) -> None:
         for attempt in again:
             self.loop.forget(attempt)
-            self.quiet_device.release(attempt)
+            self.device_arbiter.release(attempt)
             self._attempts.remove(attempt)
-            attempt.bury()
+            attempt.dispose()
         self._queue.extendleft(Queued(attempt.dispatch, time.monotonic()) for attempt in reversed(again))
 
     def _cancel_comparisons(self, task: OpenTask) -> None:
@@ -352,30 +352,30 @@ class Lane:
         if self._watch is not None:
             self._watch.tick(now_s)
         is_held_back = self._quarantine.holds_back(now_s)
-        self.quiet_device.reserved_for = self._watch if is_held_back else None
-        if not self.quiet_device.is_taken:
-            self._bury()
+        self.device_arbiter.reserved_for = self._watch if is_held_back else None
+        if not self.device_arbiter.is_taken:
+            self._dispose()
             if not is_held_back:
                 self._begin_builds()
         builds = any(attempt.computes for attempt in self._attempts)
-        return self.quiet_device.tick(now_s, others_build=builds)
+        return self.device_arbiter.tick(now_s, others_build=builds)
 
     def _check_referees(self, now_s: float) -> None:
-        moving_s = now_s - self.quiet_device.still_until_now_s()
+        moving_s = now_s - self.device_arbiter.still_until_now_s()
         for task in list(self._tasks.values()):
             if isinstance(task.referee, Referee):
                 task.referee.check_deadline(moving_s, self._settings.reference_s)
             if task.confirmation is not None and task.confirmation.tick(moving_s, self._settings.reference_s):
                 self.host_died(task)
 
-    def _bury(self) -> None:
+    def _dispose(self) -> None:
         while self._over:
-            self._over.pop().bury()
+            self._over.pop().dispose()
 
     def _begin_builds(self) -> None:
         while self._queue:
             building = sum(attempt.computes for attempt in self._attempts)
-            if building >= self._settings.build_lanes or self.quiet_device.waiting >= _MOST_WAITING:
+            if building >= self._settings.build_lanes or self.device_arbiter.waiting >= _MAX_WAITING:
                 return
             self._begin(self._queue.popleft())
 
@@ -388,7 +388,7 @@ class Lane:
         try:
             attempt = Attempt(self, task, dispatch, queued.since_s, self._settings.child_limits())
         except ForkFailed as error:
-            if error.kind != "server_lost" or task.hosts_lost >= MOST_HOSTS_LOST:
+            if error.kind != "server_lost" or task.hosts_lost >= MAX_HOSTS_LOST:
                 self._fail_unbegun(dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
                 return
             self._queue.appendleft(queued)

@@ -28,11 +28,11 @@ from tunefarm_workers.lane.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.lane.lane import Lane
 from tunefarm_workers.lane.lane_farm import LaneFarm
 from tunefarm_workers.lane.open_task import OpenTask
-from tunefarm_workers.threads.shared_cache_wait import NearCores
+from tunefarm_workers.threads.shared_cache_wait import SharedCacheWait
 from tunefarm_workers.threads.thread_cores import cores_for
-from tunefarm_workers.timing.device_turn import while_quiet
+from tunefarm_workers.timing.device_turn import while_device_is_held
 from tunefarm_workers.timing.host_turn import HostTurn
-from tunefarm_workers.timing.neighbours import Company
+from tunefarm_workers.timing.neighbours import Neighbours
 
 _ENVIRONMENT_FRESH_S = 1.0
 _IDENTIFY_S = 10.0
@@ -67,8 +67,8 @@ class LocalFarm(LaneFarm[Lane]):
         with self._turn.held(_IDENTIFY_S):
             self.device = watch.identify(known)
         self.processor = own_processor()
-        self._near_cores = NearCores(cores_for(2))
-        self._company = Company(lambda child: self._lane.loop.ask(lambda: self._lane.quiet_device.hold(child)))
+        self._shared_cache_wait = SharedCacheWait(cores_for(2))
+        self._neighbours = Neighbours(lambda child: self._lane.loop.ask(lambda: self._lane.device_arbiter.hold(child)))
         self._bystanders = bystanders
         self._lane = Lane(
             zygote, self._settings, self._others, self._deliver, self._outbox.put, self._outbox.wake, self._turn
@@ -101,11 +101,11 @@ class LocalFarm(LaneFarm[Lane]):
             self._zygote,
             self._scratch,
             self._settings.child_limits(),
-            lambda action: while_quiet(self._lane, action, on_wait),
+            lambda action: while_device_is_held(self._lane, action, on_wait),
             lambda outputs: self._error_of(order.exploration_id, outputs, on_wait),
             lambda latency_s: self._doubt_of(task, latency_s),
-            self._near_cores,
-            self._company,
+            self._shared_cache_wait,
+            self._neighbours,
             on_wait,
         )
         return exporter.export(order, task.host_order(), task.arguments, task.order.protocol_id)
@@ -124,7 +124,7 @@ class LocalFarm(LaneFarm[Lane]):
 
     def _others(self) -> tuple[Child, ...]:
         """All children that are not the lane's and may be held still."""
-        return (*self._bystanders(), *self._company.children)
+        return (*self._bystanders(), *self._neighbours.children)
 
     def _judging_task(self, exploration_id: str, on_wait: OnWait) -> OpenTask:
         """The task of an exploration, once it is known what is right. Raises ``BadInput``, ``ChildFailed``."""
@@ -148,7 +148,7 @@ class LocalFarm(LaneFarm[Lane]):
         now_s = time.monotonic()
         if now_s - self._environment_s > _ENVIRONMENT_FRESH_S:
             self._environment, self._environment_s = present_environment(), now_s
-        self.statistics = self.statistics.with_measurement(measurement, self._lane.quiet_device.still_s)
+        self.statistics = self.statistics.with_measurement(measurement, self._lane.device_arbiter.still_s)
         self._outbox.put(
             measurement.model_copy(
                 update={"device_fingerprint": self.device.fingerprint, "environment": self._environment}

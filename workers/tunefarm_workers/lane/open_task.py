@@ -24,7 +24,7 @@ from tunefarm_workers.lane.child_death import was_killed
 from tunefarm_workers.lane.deadlines import Deadlines
 from tunefarm_workers.lane.event_loop import ChildConversation
 from tunefarm_workers.lane.messages import HostOrder, HostReady, from_host
-from tunefarm_workers.threads.smt_detection import DozeBudget
+from tunefarm_workers.threads.smt_detection import SleepBurstBudget
 from tunefarm_workers.threads.thread_cores import cores_for
 from tunefarm_workers.timing.device_arbiter import TURN_S
 
@@ -67,7 +67,7 @@ class OpenTask:
         self.order = order
         self.distribution: Distribution = distribution
         self.deadlines = deadlines
-        self.doze_budget = DozeBudget(can_help=not are_declared_siblings(cores_for(order.num_cores)))
+        self.sleep_burst_budget = SleepBurstBudget(can_help=not are_declared_siblings(cores_for(order.num_cores)))
         self.incumbent_s: float | None = None
         self.hosts_lost = 0
         self.confirmation: ReferenceConfirmation | None = None

@@ -11,7 +11,7 @@ from tunefarm_workers.lane.deadlines import Deadlines
 from tunefarm_workers.lane.farm_settings import FarmSettings
 from tunefarm_workers.lane.open_task import HostLost, OpenTask
 
-MOST_HOSTS_LOST: Final = 3
+MAX_HOSTS_LOST: Final = 3
 """How many times a host that somebody killed is replaced."""
 
 
@@ -38,6 +38,6 @@ def opened_task(
         try:
             return OpenTask(zygote, order, settings.child_limits(), deadlines, on_progress, distribution=distribution)
         except HostLost:
-            if lost == MOST_HOSTS_LOST:
+            if lost == MAX_HOSTS_LOST:
                 raise
             lost += 1

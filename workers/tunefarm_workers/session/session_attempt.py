@@ -217,7 +217,7 @@ class SessionAttempt:
         """End it with a failure that is at hand."""
         self._result(Failed(failure=failure))
 
-    def bury(self) -> None:
+    def dispose(self) -> None:
         """End what still runs of it and let its memory go."""
         self._is_buried = True
         self._build.close()

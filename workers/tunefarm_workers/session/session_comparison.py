@@ -25,7 +25,7 @@ from tunefarm_workers.session.session_task import SessionTask
 from tunefarm_workers.timing.sampling import is_calm
 
 _PATIENCE = 4
-_LEAST_SAMPLES = 5
+_MIN_SAMPLES = 5
 _ROUND_S = 120.0
 _LOSSES_BORNE = 2
 
@@ -132,7 +132,7 @@ class SessionComparison:
                 raise ChildFailed(TrialFailure(reason=broken.reason, message=broken.message[:4000]))
             rounds.append(answer.samples_s)
             together = [sum((one[place] for one in rounds), ()) for place in range(entrants)]
-            calm = all(len(samples) >= _LEAST_SAMPLES and is_calm(samples) for samples in together)
+            calm = all(len(samples) >= _MIN_SAMPLES and is_calm(samples) for samples in together)
             if spent_s >= (wanted_s if calm else _PATIENCE * wanted_s):
                 return rounds
 
@@ -147,7 +147,7 @@ def _timing(rounds: Sequence[tuple[float, ...]]) -> Timing:
     if not is_calm(samples):
         samples = ()
         for one_round in sorted(rounds, key=median):
-            samples = samples if len(samples) >= _LEAST_SAMPLES else samples + one_round
+            samples = samples if len(samples) >= _MIN_SAMPLES else samples + one_round
     return Timing(latency_s=median(samples), samples_s=samples)
 
 

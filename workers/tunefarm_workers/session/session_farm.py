@@ -50,7 +50,7 @@ from tunefarm_workers.session.session_messages import (
     Toolchain,
 )
 from tunefarm_workers.session.session_task import SessionTask
-from tunefarm_workers.timing.device_turn import while_quiet
+from tunefarm_workers.timing.device_turn import while_device_is_held
 
 _REFERENCE_POLL_S = 0.02
 _CALIBRATE_S = 60.0
@@ -227,7 +227,7 @@ class SessionFarm(LaneFarm[SessionLane]):
             self._lane.loop.ask(self._lane.holder.give_way)
             return action()
 
-        return while_quiet(self._lane, act, on_wait)
+        return while_device_is_held(self._lane, act, on_wait)
 
     def _session(self, task: SessionTask, on_wait: OnWait) -> DeviceSession:
         """A session of the device that is ours. Tries again while it is away, as long as patience allows."""
@@ -304,7 +304,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         return self._lane.loop.ask(lambda: task.opened.referee.judge(outputs))
 
     def _deliver(self, measurement: Measurement) -> None:
-        self.statistics = self.statistics.with_measurement(measurement, self._lane.quiet_device.still_s)
+        self.statistics = self.statistics.with_measurement(measurement, self._lane.device_arbiter.still_s)
         update = {"device_fingerprint": self.device.fingerprint, "environment": self._present_environment()}
         self._outbox.put(measurement.model_copy(update=update))
 

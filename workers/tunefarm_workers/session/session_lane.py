@@ -17,7 +17,7 @@ from tunefarm_workers.correctness.unverifiable import Unverifiable
 from tunefarm_workers.lane.event_loop import EventLoop
 from tunefarm_workers.lane.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.lane.open_task import OpenTask
-from tunefarm_workers.lane.task_opening import MOST_HOSTS_LOST, opened_task
+from tunefarm_workers.lane.task_opening import MAX_HOSTS_LOST, opened_task
 from tunefarm_workers.session.compiler.compiler import Compiler
 from tunefarm_workers.session.device_access import DeviceAccess
 from tunefarm_workers.session.device_health import DeviceHealth
@@ -25,9 +25,9 @@ from tunefarm_workers.session.session_attempt import SessionAttempt, Stage
 from tunefarm_workers.session.session_holder import SessionHolder
 from tunefarm_workers.session.session_messages import SessionRan
 from tunefarm_workers.session.session_task import SessionTask
-from tunefarm_workers.timing.device_arbiter import QuietDevice
+from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 
-_MOST_WAITING = 4
+_MAX_WAITING = 4
 """Compiled candidates that may wait before no further compilation is begun."""
 
 
@@ -70,7 +70,7 @@ class SessionLane:
         self._parked: list[SessionAttempt] = []
         self._lone_check: _LoneCheck | None = None
         self._bystanders = bystanders
-        self.quiet_device = QuietDevice(self._builders, bystanders if access.holds_builds_still else tuple)
+        self.device_arbiter = DeviceArbiter(self._builders, bystanders if access.holds_builds_still else tuple)
         self.loop = EventLoop(self._tick, on_crash)
         self.holder: SessionHolder
 
@@ -152,7 +152,7 @@ class SessionLane:
 
     def ran(self, attempt: SessionAttempt, said: SessionRan | TrialFailure) -> None:
         """The session is done with a candidate."""
-        self.quiet_device.release(attempt)
+        self.device_arbiter.release(attempt)
         if isinstance(said, TrialFailure):
             attempt.fail_with(said)
         else:
@@ -184,7 +184,7 @@ class SessionLane:
     def check_ended(self) -> None:
         """A check for which no candidate was at hand is over."""
         if self._lone_check is not None:
-            self.quiet_device.release(self._lone_check)
+            self.device_arbiter.release(self._lone_check)
         self._lone_check = None
 
     def look_at_device(self) -> None:
@@ -202,7 +202,7 @@ class SessionLane:
     def close(self) -> None:
         """End every child. The loop's thread must have ended."""
         for attempt in self._attempts:
-            attempt.bury()
+            attempt.dispose()
         self.holder.close()
         for task in self._tasks.values():
             task.opened.close()
@@ -250,7 +250,7 @@ class SessionLane:
                 attempt.judge()
 
     def _replace_host(self, task: SessionTask) -> None:
-        if task.opened.hosts_lost >= MOST_HOSTS_LOST:
+        if task.opened.hosts_lost >= MAX_HOSTS_LOST:
             message = f"The process that holds the task was killed {task.opened.hosts_lost + 1} times."
             for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
                 attempt.fail(FailureReason.DEVICE_LOST, message)
@@ -263,10 +263,10 @@ class SessionLane:
         self.loop.forget(attempt)
         # First, for the next one begins in the same session as soon as the device is free.
         self.holder.abandon(attempt)
-        self.quiet_device.release(attempt)
+        self.device_arbiter.release(attempt)
         self._attempts.remove(attempt)
         self._parked = [other for other in self._parked if other is not attempt]
-        attempt.bury()
+        attempt.dispose()
 
     def _reopen(self, task: SessionTask, distribution: Distribution) -> None:
         """Begin again with a new host: the old one died, or the function, such as a square root, needs other inputs."""
@@ -288,7 +288,7 @@ class SessionLane:
     def _park(self, attempt: SessionAttempt) -> None:
         """Let a candidate wait until the device may be tried again."""
         self._parked.append(attempt)
-        self.quiet_device.release(attempt)
+        self.device_arbiter.release(attempt)
 
     def _builders(self) -> Iterable[Child]:
         if self._access.holds_builds_still:
@@ -308,7 +308,7 @@ class SessionLane:
         health = self.holder.health
         if health.given_up(now_s):
             self._fail_all(FailureReason.DEVICE_LOST, f"{self._access.name} is away: {health.reason}")
-        if not (self._access.holds_builds_still and self._compiler.is_here and self.quiet_device.is_taken):
+        if not (self._access.holds_builds_still and self._compiler.is_here and self.device_arbiter.is_taken):
             self._begin_builds()
         if not health.may_try(now_s):
             return health.next_try_s if self._parked else self.holder.deadline_s
@@ -316,24 +316,24 @@ class SessionLane:
             self._claim(self._parked.pop(0))
         self._check_quarantined(now_s)
         building = any(attempt.stage is Stage.BUILDING for attempt in self._attempts)
-        due_s = self.quiet_device.tick(now_s, others_build=building)
+        due_s = self.device_arbiter.tick(now_s, others_build=building)
         return min((moment for moment in (due_s, self.holder.deadline_s) if moment is not None), default=None)
 
     def _claim(self, attempt: SessionAttempt) -> None:
-        self.quiet_device.claim(attempt, attempt.task.opened.turn_s)
+        self.device_arbiter.claim(attempt, attempt.task.opened.turn_s)
 
     def _check_quarantined(self, now_s: float) -> None:
         """Look whether a device in quarantine has recovered, for nobody sends it a candidate that would show it."""
         health, is_idle = self.holder.health, not (self._attempts or self._queue or self._lone_check)
         if is_idle and health.quarantined and health.check_due(now_s):
             self._lone_check = _LoneCheck(self.holder)
-            self.quiet_device.claim(self._lone_check)
+            self.device_arbiter.claim(self._lone_check)
 
     def _begin_builds(self) -> None:
         while self._queue:
             building = sum(attempt.stage is Stage.BUILDING for attempt in self._attempts)
-            waiting = self.quiet_device.waiting + len(self._parked)
-            if building >= self._settings.build_lanes or waiting >= _MOST_WAITING:
+            waiting = self.device_arbiter.waiting + len(self._parked)
+            if building >= self._settings.build_lanes or waiting >= _MAX_WAITING:
                 return
             self._begin(self._queue.popleft())
 

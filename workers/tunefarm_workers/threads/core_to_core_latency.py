@@ -11,7 +11,7 @@ _BATCHES, _CALLS = 5, 100
 """The fastest batch counts; all of them take a millisecond."""
 
 
-class CoreDistance:
+class CoreToCoreLatency:
     """Compares what the first thread does alone with what the first two do together, in a process that has placed them.
 
     The runtime's threads must number at least two.

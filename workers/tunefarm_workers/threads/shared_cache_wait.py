@@ -20,7 +20,7 @@ _MATTERS_S: Final = 500e-6
 """A kernel that takes longer shows no difference beyond the noise of its own."""
 
 
-class NearCores:
+class SharedCacheWait:
     """For whoever times many processes: all of them wait for ``PATIENCE_S`` together, and slowly for more."""
 
     def __init__(

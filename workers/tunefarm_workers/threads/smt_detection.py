@@ -13,28 +13,28 @@ _CALLS = 3
 _NAPS, _NAP_S = 100, 0.0001
 _BORNE_IN_VAIN = 5
 TRIES = 6
-"""How often to doze before giving up."""
+"""Bursts of sleeps before giving up."""
 
 
-def doze() -> None:
+def sleep_burst() -> None:
     """Fall asleep and wake up so often that the host has most likely chosen anew; takes some 16 ms."""
     for _ in range(_NAPS):
         time.sleep(_NAP_S)
 
 
-class CoreSharing:
+class SmtDetection:
     """Compares one thread's work done alone with the same work done by all threads at once."""
 
     def __init__(
         self,
         alone: Callable[[], object],
         together: Callable[[], object],
-        doze: Callable[[], object] = doze,
+        sleep_burst: Callable[[], object] = sleep_burst,
         clock_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._alone = alone
         self._together = together
-        self._doze = doze
+        self._sleep_burst = sleep_burst
         self._clock_s = clock_s
 
     def slowdown(self) -> float:
@@ -43,12 +43,12 @@ class CoreSharing:
         together_s = min(self._seconds(self._together) for _ in range(_CALLS))
         return together_s / alone_s
 
-    def get_apart(self, tries: int) -> bool:
+    def separate_threads(self, tries: int) -> bool:
         """Doze, at most ``tries`` times, until no thread shares its core; whether that is so now."""
         for _ in range(tries):
             if self.slowdown() < _SHARED:
                 return True
-            self._doze()
+            self._sleep_burst()
         return self.slowdown() < _SHARED
 
     def _seconds(self, call: Callable[[], object]) -> float:
@@ -57,7 +57,7 @@ class CoreSharing:
         return self._clock_s() - start_s
 
 
-class DozeBudget:
+class SleepBurstBudget:
     """How often to try, for whoever starts many processes: where it never helps, no time is spent on it."""
 
     def __init__(self, *, can_help: bool = True) -> None:

@@ -7,7 +7,7 @@ import tvm
 from tvm import te
 
 from tunefarm_workers.builder.scheduled_module import build_in_place, empty_arguments
-from tunefarm_workers.threads.smt_detection import CoreSharing
+from tunefarm_workers.threads.smt_detection import SmtDetection
 from tunefarm_workers.threads.thread_cores import cores_for
 
 _LANES, _CHAINS = 4, 10
@@ -16,7 +16,7 @@ _ADDITIONS = 32_768
 """Some 50 microseconds, so that starting the threads does not count."""
 
 
-def core_sharing(threads: int) -> CoreSharing | None:
+def smt_detection(threads: int) -> SmtDetection | None:
     """Compiled for ``threads``, and never called here, so that a process may fork later.
 
     None where there is nothing to find out: for one thread, and where there are fewer cores than threads.
@@ -26,7 +26,7 @@ def core_sharing(threads: int) -> CoreSharing | None:
     functions = {"alone": _additions(1), "together": _additions(threads)}
     module = build_in_place(tvm.IRModule(functions), tvm.target.Target({"kind": "llvm", "num-cores": threads}))
     calls = {name: partial(module[name], *empty_arguments(function)) for name, function in functions.items()}
-    return CoreSharing(calls["alone"], calls["together"])
+    return SmtDetection(calls["alone"], calls["together"])
 
 
 def _additions(threads: int) -> Any:

@@ -15,7 +15,7 @@ _FLUSHED_BYTES = 64 * 1024 * 1024
 _LINE_BYTES = 64
 _SLOW_COLD_CALL_S = 0.01
 """The same for cold calls: a caller's own instructions are in no cache either, which costs tens of microseconds."""
-_MOST_COLD_CALLS = 4
+_MAX_COLD_CALLS = 4
 """Flushing takes milliseconds, and each cold call is on the clock by itself, so a mean over many calls says no more
 than the median over samples does."""
 
@@ -70,7 +70,7 @@ class CallTimer:
     def seconds_per_call(self, calls: int) -> float:
         """Mean seconds of ``calls`` calls, of fewer where caches are flushed before each."""
         if self._flush is not None:
-            self._latest_s = self._cold(min(calls, _MOST_COLD_CALLS), self._flush)
+            self._latest_s = self._cold(min(calls, _MAX_COLD_CALLS), self._flush)
         elif self._latest_s > _SLOW_CALL_S:
             self._latest_s = self._loop(calls)
         else:

@@ -30,7 +30,7 @@ class Turns(Protocol):
     def give_back(self) -> None:
         """Let others have it."""
 
-    def has_company(self, now_s: float) -> bool:
+    def has_neighbours(self, now_s: float) -> bool:
         """Whether there are others."""
 
     def others_measure(self, now_s: float) -> bool:
@@ -51,7 +51,7 @@ class _Alone:
     def give_back(self) -> None:
         """Nobody wants it."""
 
-    def has_company(self, now_s: float) -> bool:  # noqa: ARG002 - at no time
+    def has_neighbours(self, now_s: float) -> bool:  # noqa: ARG002 - at no time
         return False
 
     def others_measure(self, now_s: float) -> bool:  # noqa: ARG002 - at no time
@@ -65,7 +65,7 @@ class Claimant(Protocol):
     """Something that wants the device for itself."""
 
     def go(self) -> None:
-        """The device is yours. ``QuietDevice.release`` gives it back."""
+        """The device is yours. ``DeviceArbiter.release`` gives it back."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class _Claim:
     turn_s: float
 
 
-class QuietDevice:
+class DeviceArbiter:
     """Gives the device to one claimant at a time, back to back, while everything else on it is held still.
 
     Once its turn should have ended the others are let go, whatever the claimant does. Other processes that measure on
@@ -194,7 +194,7 @@ class QuietDevice:
             if not self._turns.take(SETTLE_S + first.turn_s):
                 return None
             now_s = time.monotonic()
-            self._taken_s = now_s + (SETTLE_S if self._turns.has_company(now_s) else 0.0)
+            self._taken_s = now_s + (SETTLE_S if self._turns.has_neighbours(now_s) else 0.0)
         return self._taken_s
 
     def _give_turn_back(self) -> None:

@@ -6,18 +6,18 @@ from typing import Protocol, TypeVar
 
 from tunefarm_workers.lane.child_answer import OnWait, canceled
 from tunefarm_workers.lane.event_loop import EventLoop
-from tunefarm_workers.timing.device_arbiter import QuietDevice
+from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 
 _CRASH_POLL_S = 0.25
 
 Given = TypeVar("Given")
 
 
-class QuietLane(Protocol):
+class ArbitratedLane(Protocol):
     """A lane that gives its device to one claimant at a time."""
 
     loop: EventLoop
-    quiet_device: QuietDevice
+    device_arbiter: DeviceArbiter
 
 
 class _Turn:
@@ -30,13 +30,13 @@ class _Turn:
         self.came.set()
 
 
-def while_quiet(lane: QuietLane, action: Callable[[], Given], on_wait: OnWait) -> Given:
+def while_device_is_held(lane: ArbitratedLane, action: Callable[[], Given], on_wait: OnWait) -> Given:
     """What ``action`` gives, called on this thread while ``lane`` keeps the device quiet.
 
     Raises ``ChildFailed`` when ``on_wait`` says that it is not wanted any more.
     """
     turn = _Turn()
-    lane.loop.post(lambda: lane.quiet_device.claim(turn))
+    lane.loop.post(lambda: lane.device_arbiter.claim(turn))
     try:
         while not turn.came.wait(_CRASH_POLL_S):
             lane.loop.raise_crash()
@@ -44,4 +44,4 @@ def while_quiet(lane: QuietLane, action: Callable[[], Given], on_wait: OnWait) -
                 raise canceled()
         return action()
     finally:
-        lane.loop.post(lambda: lane.quiet_device.release(turn))
+        lane.loop.post(lambda: lane.device_arbiter.release(turn))

@@ -77,7 +77,7 @@ class HostTurn:
         self._is_held = self._is_asking = self._came = self._is_stuck = self._is_closed = False
         self._rightful_s = 0.0
         self._next_look_s = 0.0
-        self._has_company = False
+        self._has_neighbours = False
         self._said_s = -_SAY_EVERY_S
         self._waited_s = -_SHOWN_S
         self._closing = threading.Lock()
@@ -121,7 +121,7 @@ class HostTurn:
 
     def others_measure(self, now_s: float) -> bool:
         """Whether another process has its turn on one of these cores, by its own word of how long that is."""
-        if self._descriptor < 0 or self._is_held or not self.has_company(now_s):
+        if self._descriptor < 0 or self._is_held or not self.has_neighbours(now_s):
             return False
         end_s = self._end_of_others_s()
         if end_s is None or not now_s < end_s < now_s + _MAX_TURN_S:
@@ -129,19 +129,19 @@ class HostTurn:
         self._waited_s = now_s
         return True
 
-    def has_company(self, now_s: float) -> bool:
+    def has_neighbours(self, now_s: float) -> bool:
         """Whether another process may measure on one of these cores; seen anew every quarter of a second."""
         if self._descriptor >= 0 and now_s >= self._next_look_s:
             self._next_look_s = now_s + _LOOK_S
             self._reopen_where_replaced()
-            self._has_company = any(
+            self._has_neighbours = any(
                 self._lock_of_others(_PRESENT + run.first, run.cores) is not None for run in self._runs
             )
-        return self._has_company
+        return self._has_neighbours
 
     def look_again_s(self, now_s: float, *, is_still: bool) -> float | None:
         """When to look at the others again; None while there are none. ``is_still``: while they measure."""
-        if not self._has_company:
+        if not self._has_neighbours:
             return None
         return now_s + (_STILL_LOOK_S if is_still else _COMPANY_LOOK_S)
 
@@ -150,7 +150,7 @@ class HostTurn:
         """Have the turn for a while, waiting for it on this thread."""
         while not self.take(turn_s):
             time.sleep(_STILL_LOOK_S)
-        if self.has_company(time.monotonic()):
+        if self.has_neighbours(time.monotonic()):
             time.sleep(SETTLE_S)
         try:
             yield

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from tunefarm_sandbox.fork_server.child import Child
 
 
-class Company:
+class Neighbours:
     """May be used from several threads."""
 
     def __init__(self, hold: Callable[[Child], None]) -> None:

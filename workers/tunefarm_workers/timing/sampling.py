@@ -11,8 +11,8 @@ _SAMPLE_S = 0.001
 _SAMPLES = 9
 _ENOUGH_S = 0.015
 _BUDGET_S = 0.040
-_LEAST_SAMPLES = 3
-_MOST_CALLS = 20_000
+_MIN_SAMPLES = 3
+_MAX_CALLS = 20_000
 _CALM = 1.15
 """How far the median of undisturbed samples lies above the least of them."""
 _MORE_ROUNDS = 2
@@ -48,15 +48,13 @@ def middle(samples_s: Sequence[float]) -> float:
 
 def calls_for(duration_s: float, latency_s: float) -> int:
     """How many calls of about ``latency_s`` take ``duration_s``; at least one."""
-    return min(max(ceil(duration_s / max(latency_s, 1e-9)), 1), _MOST_CALLS)
+    return min(max(ceil(duration_s / max(latency_s, 1e-9)), 1), _MAX_CALLS)
 
 
 def _samples(seconds_per_call: SecondsPerCall, calls: int) -> list[float]:
     samples_s: list[float] = []
     spent_s = 0.0
-    while len(samples_s) < _LEAST_SAMPLES or (
-        spent_s < _BUDGET_S and (len(samples_s) < _SAMPLES or spent_s < _ENOUGH_S)
-    ):
+    while len(samples_s) < _MIN_SAMPLES or (spent_s < _BUDGET_S and (len(samples_s) < _SAMPLES or spent_s < _ENOUGH_S)):
         samples_s.append(seconds_per_call(calls))
         spent_s += calls * samples_s[-1]
     return samples_s

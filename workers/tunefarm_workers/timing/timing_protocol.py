@@ -11,7 +11,7 @@ _WARM_CALLS = 10
 """The first calls after other work take up to six times as long: caches are cold and threads asleep."""
 _ENOUGH_CALLS, _ENOUGH_WARMING_S = 4, 0.003
 """Of a slower kernel fewer calls show what it takes when it is warm."""
-_LEAST_CALLS, _MOST_WARMING_S = 2, 0.03
+_MIN_CALLS, _MAX_WARMING_S = 2, 0.03
 _BEHIND = 1.15
 """Slower by this in every one of a few short samples."""
 _NOT_AHEAD = 1.05
@@ -39,7 +39,7 @@ def _warm(seconds_per_call: SecondsPerCall, incumbent_s: float) -> float:
         call_s = seconds_per_call(1)
         least_s, spent_s = min(least_s, call_s), spent_s + call_s
         is_warm = (calls >= _ENOUGH_CALLS and spent_s > _ENOUGH_WARMING_S) or (
-            calls >= _LEAST_CALLS and spent_s > _MOST_WARMING_S
+            calls >= _MIN_CALLS and spent_s > _MAX_WARMING_S
         )
         if is_warm or least_s <= incumbent_s:
             break

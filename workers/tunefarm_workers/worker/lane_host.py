@@ -27,9 +27,9 @@ from tunefarm_schemas.farm.farm_message import (
 )
 from tunefarm_schemas.farm.farm_message import Unverifiable as UnverifiableReply
 from tunefarm_schemas.tuning.measurement import Failed, Measurement
+from tunefarm_workers.broker.accepted_orders import AcceptedOrder
 from tunefarm_workers.broker.blobs import Blobs, BlobsUnavailable
 from tunefarm_workers.broker.celery_intake import Taker
-from tunefarm_workers.broker.held_orders import Held
 from tunefarm_workers.broker.order_host import Send
 from tunefarm_workers.broker.order_keeper import OrderKeeper
 from tunefarm_workers.broker.task_blob import TaskNotThere
@@ -78,7 +78,7 @@ class LaneHost(OrderKeeper):
 
     def measure(self, order: MeasureMessage) -> None:
         """Take a candidate; returns when there may be room for another."""
-        held = Held.attempt(order)
+        held = AcceptedOrder.attempt(order)
         if not self._held.hold(held) or not self._wait_for_room(held) or not self._open(held, order.task_digest):
             return
         if order.incumbent_s is not None:
@@ -89,13 +89,13 @@ class LaneHost(OrderKeeper):
 
     def compare(self, order: CompareMessage) -> None:
         """Take a comparison; it is made beside the candidates."""
-        held = Held.other(order)
+        held = AcceptedOrder.other(order)
         if self._held.hold(held):
             self._orders.submit(self._carry_out, held, order.task_digest, lambda: self._compared(order))
 
     def export(self, order: ExportMessage) -> None:
         """Take an export; it is made beside the candidates."""
-        held = Held.other(order)
+        held = AcceptedOrder.other(order)
         if self._held.hold(held):
             self._orders.submit(self._carry_out, held, order.task_digest, lambda: self._exported(order))
 
@@ -150,7 +150,7 @@ class LaneHost(OrderKeeper):
     def _busy(self) -> int:
         return self._held.attempts_begun()
 
-    def _end_canceled(self, held: Held) -> None:
+    def _end_canceled(self, held: AcceptedOrder) -> None:
         self._answer_failed(held, FailureReason.CANCELED, "It was canceled.")
 
     def _break_off(self) -> None:
@@ -158,7 +158,7 @@ class LaneHost(OrderKeeper):
         if rest and self.crash is None:
             self._farm.cancel(rest)
 
-    def _open(self, held: Held, task_digest: str) -> bool:
+    def _open(self, held: AcceptedOrder, task_digest: str) -> bool:
         try:
             self._explorations.ensure(held.exploration_id, task_digest)
         except TaskNotThere as missing:
@@ -175,7 +175,7 @@ class LaneHost(OrderKeeper):
             return True
         return False
 
-    def _carry_out(self, held: Held, task_digest: str, action: Callable[[], Reply]) -> None:
+    def _carry_out(self, held: AcceptedOrder, task_digest: str, action: Callable[[], Reply]) -> None:
         """A comparison or an export, on its own thread."""
         try:
             if self._held.is_canceled(held):
@@ -242,7 +242,7 @@ class LaneHost(OrderKeeper):
                     self._fail(error)
                 return
 
-    def _remember(self, held: Held) -> None:
+    def _remember(self, held: AcceptedOrder) -> None:
         self._delivered[held.ident] = held.farm_id
         for remembered in (self._delivered, self._asked_by):
             while len(remembered) > _REMEMBERED:
@@ -276,7 +276,7 @@ class LaneHost(OrderKeeper):
             self._answer_failed(held, FailureReason.DEVICE_LOST, f"What measured on this lane ended: {error}")
         self._on_crash()
 
-    def _answer_failed(self, held: Held, reason: FailureReason, message: str) -> None:
+    def _answer_failed(self, held: AcceptedOrder, reason: FailureReason, message: str) -> None:
         if held.dispatch is None:  # its farm notices that it is not held any more
             self._held.end(held, None)
         else:

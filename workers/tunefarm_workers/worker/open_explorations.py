@@ -11,7 +11,7 @@ from tunefarm_workers.broker.blobs import Blobs
 from tunefarm_workers.broker.task_blob import fetched_task
 from tunefarm_workers.worker.hosted_farm import HostedFarm
 
-MOST_OPEN: Final = 12
+MAX_OPEN: Final = 12
 """Each holds the inputs of its workload in memory."""
 _SETTLE_S: Final = 30.0
 _POLL_S: Final = 0.05
@@ -67,7 +67,7 @@ class OpenExplorations:
 
     def _close_idle(self) -> None:
         for exploration_id in list(self._open)[:-1]:
-            if len(self._open) <= MOST_OPEN:
+            if len(self._open) <= MAX_OPEN:
                 return
             if not self._in_use(exploration_id):
                 del self._open[exploration_id]

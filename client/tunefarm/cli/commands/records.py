@@ -29,7 +29,7 @@ TargetText = Annotated[
 ]
 AbiName = Literal["stable", "packed"]
 LONGEST_LATENCY_US = 1e10
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 """Refused lines of an import."""
 
 
@@ -160,10 +160,10 @@ def import_records(
     taken, known = len(outcome.record_ids), outcome.already_there
     refused = max(outcome.refused, len(outcome.refusals))  # services of before tell no number
     say(f"{taken} records imported as claimed, {known} were there already, {refused} lines refused")
-    for refusal in outcome.refusals[:MOST_SHOWN]:
+    for refusal in outcome.refusals[:MAX_SHOWN]:
         say(visible_line(f"  {refusal.file}, line {refusal.line}: {refusal.reason}"))
-    if refused > MOST_SHOWN:
-        say(f"  and {refused - MOST_SHOWN} more; --json lists the first {len(outcome.refusals)}")
+    if refused > MAX_SHOWN:
+        say(f"  and {refused - MAX_SHOWN} more; --json lists the first {len(outcome.refusals)}")
     if taken or known:
         words = f"tunefarm records list --status claimed {_service_words(api, remote=remote)}"
         tell_next(words.rstrip())

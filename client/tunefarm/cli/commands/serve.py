@@ -1,4 +1,4 @@
-"""``tunefarm serve``: the API and a tuner behind one command."""
+"""``tunefarm serve`` and ``tunefarm tuner``: the API with a tuner behind one command, and a tuner without an API."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from tunefarm.cli.exit_code import ExitCode
 from tunefarm.server.listening import DEFAULT_PORT, Listening
 
-MOST_BY_DEFAULT: Final = 4
+MAX_BY_DEFAULT: Final = 4
 
 
 def serve(
@@ -51,4 +51,37 @@ def serve(
 
 def _fitting(*, with_tuner: bool) -> int:
     """Beside a tuner the cores are for searching and measuring."""
-    return 1 if with_tuner else min(len(os.sched_getaffinity(0)), MOST_BY_DEFAULT)
+    return 1 if with_tuner else min(len(os.sched_getaffinity(0)), MAX_BY_DEFAULT)
+
+
+def tuner(
+    jobs_at_once: Annotated[
+        int | None, typer.Option(min=1, help="Jobs side by side, where workers measure; this host alone takes one.")
+    ] = None,
+    parent: Annotated[int | None, typer.Option(hidden=True, help="End with this process.")] = None,
+) -> int:
+    """Work on jobs from the database until stopped; any number of tuners may run.
+
+    With TUNEFARM_BROKER_URL workers measure, else this host's processor does. Stopping keeps everything measured, and
+    gives the jobs to the next tuner.
+    """
+    from tunefarm.server.parent_watch import die_with
+
+    if parent is not None and not die_with(parent):
+        return ExitCode.INTERRUPTED
+    import threading
+
+    from tunefarm.cli.interruption import Interruption
+    from tunefarm.server.tuner_process import run_tuner
+    from tunefarm.startup.one_heap import share_one_heap
+    from tunefarm_services.telemetry.telemetry import telemetry_of
+    from tunefarm_services.tuner.service.settings import TunerSettings
+
+    share_one_heap()
+    settings = TunerSettings()
+    if jobs_at_once is not None:
+        settings = settings.model_copy(update={"jobs_at_once": jobs_at_once})
+    stop = threading.Event()
+    with telemetry_of("tuner") as telemetry, Interruption(stop.set, lambda _: None):
+        run_tuner(settings, telemetry, stop)
+    return ExitCode.FINE

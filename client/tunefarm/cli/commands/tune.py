@@ -173,8 +173,8 @@ def _work(machine: "Machine", job: Job, display: "ProgressDisplay") -> "JobSumma
 
     try:
         supervisor = machine.supervisor(started_at_s=process_started_at_s(), on_progress=display.show)
-        wishes = supervisor.wishes
-        with Interruption(wishes.pause, display.say, finish=wishes.finish):
+        stop_requests = supervisor.stop_requests
+        with Interruption(stop_requests.pause, display.say, finish=stop_requests.finish):
             return machine.work(supervisor, job)
     except ForkFailed as error:
         fix = f"Everything measured is kept; resume with: tunefarm tune --resume {job.job_id}"

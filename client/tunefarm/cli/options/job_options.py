@@ -14,7 +14,7 @@ from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.job import Effort, Strategy
 from tunefarm_schemas.tuning.workload import Abi
 
-MOST_TRIALS: Final = 1_000_000_000
+MAX_TRIALS: Final = 1_000_000_000
 SEEDS: Final = 2**31
 LONGEST_NAME_BYTES: Final = 255
 
@@ -59,8 +59,8 @@ class JobOptions(Frozen):
         ):
             if value is not None and not value > 0:
                 raise BadInput(field, f"{value:g} is not a positive number.", "Give at least 1, or leave it out.")
-        if self.trials > MOST_TRIALS:
-            raise BadInput("trials", f"{self.trials} is more than any job can do.", f"Give at most {MOST_TRIALS}.")
+        if self.trials > MAX_TRIALS:
+            raise BadInput("trials", f"{self.trials} is more than any job can do.", f"Give at most {MAX_TRIALS}.")
         return Effort(
             trials=self.trials,
             seconds=self.seconds,

@@ -19,7 +19,7 @@ STOP_TEXTS: Final[Mapping[str, str]] = {
     StopReason.CANCELED: "canceled",
     StopReason.INTERRUPTED: "interrupted; --resume goes on",
 }
-MOST_SEEDS: Final = 8
+MAX_SEEDS: Final = 8
 """How many seeds have a line each; ``--json`` tells all."""
 
 
@@ -61,7 +61,7 @@ def named_times(task: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     seeds: Sequence[Mapping[str, Any]] = task.get("seeds") or ()
     if len(seeds) == 1:
         return [*times, ("the seed", seeds[0])]
-    return [*times, *((f"seed {number}", time) for number, time in enumerate(seeds[:MOST_SEEDS], start=1))]
+    return [*times, *((f"seed {number}", time) for number, time in enumerate(seeds[:MAX_SEEDS], start=1))]
 
 
 def time_text(time: Mapping[str, Any]) -> str:

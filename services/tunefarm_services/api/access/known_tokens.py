@@ -15,7 +15,7 @@ IN_USE_S: Final = 5.0
 """A token that nobody has sent for so long is forgotten."""
 
 LATELY_S: Final = 600.0
-MOST_LATELY: Final = 10_000
+MAX_LATELY: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class KnownTokens:
         return time.monotonic() - self._valid_s.get(text, -LATELY_S) < LATELY_S
 
     def _remember_validity(self, asked: Collection[str], found: Collection[str], now_s: float) -> None:
-        if len(self._valid_s) + len(found) > MOST_LATELY:
+        if len(self._valid_s) + len(found) > MAX_LATELY:
             self._valid_s.clear()
         for text in asked:
             if text in found:

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from tunefarm_services.api.problems.plain_words import FieldError
 
-MOST_ITEMS: Final = 20_000
+MAX_ITEMS: Final = 20_000
 """Of one list or object of a body, those aside that are passed on as they are. Each may be an error to describe."""
 UNKNOWN_BORNE: Final = 16
 
@@ -25,9 +25,9 @@ class Body(BaseModel):
             if len(value) > len(cls.model_fields) + UNKNOWN_BORNE:
                 raise ValueError(f"{len(value)} fields are more than there are. Leave out those that are not known.")
             for name, item in value.items():
-                if isinstance(item, (list, dict)) and len(item) > MOST_ITEMS:
+                if isinstance(item, (list, dict)) and len(item) > MAX_ITEMS:
                     raise FieldError(
-                        str(name)[:40], f"It has {len(item)} items, which is more than {MOST_ITEMS}. Send fewer."
+                        str(name)[:40], f"It has {len(item)} items, which is more than {MAX_ITEMS}. Send fewer."
                     )
         return value
 

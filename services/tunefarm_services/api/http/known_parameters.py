@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import Request
 
-from tunefarm_services.api.problems.plain_words import MOST_ERRORS, among
+from tunefarm_services.api.problems.plain_words import MAX_ERRORS, among
 from tunefarm_services.api.problems.problem import ApiProblem, FieldProblem, ProblemKind
 
 
@@ -25,7 +25,7 @@ async def require_known_parameters(request: Request) -> None:
         FieldProblem(
             field=_encodable(name), problem="There is no such query parameter.", fix=among(name, known, "parameters")
         )
-        for name in unknown[:MOST_ERRORS]
+        for name in unknown[:MAX_ERRORS]
     )
     detail = " ".join(f"{each.field}: {each.problem} {each.fix}" for each in found)
     raise ApiProblem(ProblemKind.BAD_INPUT, detail, field=found[0].field, fix=found[0].fix, errors=found)

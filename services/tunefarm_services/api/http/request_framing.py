@@ -34,7 +34,7 @@ ONCE: Final = frozenset(
 CHUNK_LINE_BYTES: Final = 256
 TRAILER_BYTES: Final = 8192
 FREE_CHUNKS: Final = 4096
-LEAST_CHUNK_BYTES: Final = 64
+MIN_CHUNK_BYTES: Final = 64
 """The mean size that chunks beyond the first ``FREE_CHUNKS`` need. Each costs the same, however small it is."""
 
 _REQUEST_LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([!-~]+) HTTP/([0-9]\.[0-9])")
@@ -230,8 +230,8 @@ class RequestFraming:
             return self._trailers()
         self._chunks += 1
         self._chunked_bytes += size_bytes
-        if self._chunks > FREE_CHUNKS + self._chunked_bytes // LEAST_CHUNK_BYTES:
-            raise _malformed(f"The body comes in chunks of less than {LEAST_CHUNK_BYTES} bytes.")
+        if self._chunks > FREE_CHUNKS + self._chunked_bytes // MIN_CHUNK_BYTES:
+            raise _malformed(f"The body comes in chunks of less than {MIN_CHUNK_BYTES} bytes.")
         self._left_bytes, self._place = size_bytes, "chunk"
         return b"%x\r\n" % size_bytes
 

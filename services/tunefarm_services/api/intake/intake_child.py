@@ -35,7 +35,7 @@ from tunefarm_services.api.intake.intake_messages import (
 from tunefarm_services.api.intake.target_presets import PRESETS
 from tunefarm_services.same_workload import SameQuestion, compared
 
-MOST_NAMED, LONGEST_NAME = 64, 200
+MAX_NAMED, LONGEST_NAME = 64, 200
 """Functions that are not tuned are named up to here: the names become part of the job."""
 
 
@@ -73,7 +73,7 @@ def understand(question: ModuleQuestion) -> ModuleAnswer:
     for text in question.modules:
         module = foreign_module(text.module_json)
         workloads += _workloads(module, text, callees)
-        untuned += [name[:LONGEST_NAME] for name in untuned_functions(module)[: MOST_NAMED - len(untuned)]]
+        untuned += [name[:LONGEST_NAME] for name in untuned_functions(module)[: MAX_NAMED - len(untuned)]]
     only = _only(workloads, question)
     return ModuleAnswer(
         workloads=tuple(workloads),

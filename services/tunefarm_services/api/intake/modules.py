@@ -24,7 +24,7 @@ from tunefarm_services.known_workloads import recognised
 _TARGET_ID: Final = re.compile(r"[0-9a-f]{64}")
 _SCRIPT: Final = re.compile(r"^[ \t]*(#|@|import\b|from\b|def\b|class\b)", re.MULTILINE)
 LONGEST_TARGET: Final = 10_000
-MOST_FUNCTIONS: Final = 1024
+MAX_FUNCTIONS: Final = 1024
 """Of all modules of one request."""
 
 
@@ -108,8 +108,8 @@ def understood(
     )
     with parts.metrics.intake_seconds.labels(result="answered").time():
         answer = parts.intake.read(question)
-    if len(answer.workloads) > MOST_FUNCTIONS:
-        fix = f"Send at most {MOST_FUNCTIONS} in one request."
+    if len(answer.workloads) > MAX_FUNCTIONS:
+        fix = f"Send at most {MAX_FUNCTIONS} in one request."
         raise BadInput("modules", f"they have {len(answer.workloads)} functions.", fix)
     return _recognised(parts, tenant, answer)
 

@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 from tunefarm_services.api.problems.problem import FieldProblem
 
-MOST_ERRORS: Final = 20
+MAX_ERRORS: Final = 20
 _SHOWN_CHARACTERS: Final = 40
-_MOST_NAMES: Final = 30
+_MAX_NAMES: Final = 30
 
 _SHOULD: Final = re.compile(r"(?:[A-Z]\w*) should ([^,]*)(, .*)?", re.DOTALL)
 _QUOTED: Final = re.compile(r"'([^']*)'")
@@ -63,7 +63,7 @@ def field_problems(
     """
     ordered = sorted(errors, key=lambda error: error["type"] != "extra_forbidden")
     found: dict[str, FieldProblem] = {}
-    for error in ordered[: MOST_ERRORS * 2]:
+    for error in ordered[: MAX_ERRORS * 2]:
         problem = _field_problem(error, body, model)
         known = found.get(problem.field)
         if known is None:
@@ -71,7 +71,7 @@ def field_problems(
         elif known.fix and problem.fix and problem.fix not in known.fix:
             # Each type that a value may have complains by itself.
             found[problem.field] = known.model_copy(update={"fix": f"{known.fix[:-1]}. Or: {problem.fix}"})
-    return tuple(found.values())[:MOST_ERRORS]
+    return tuple(found.values())[:MAX_ERRORS]
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -83,7 +83,7 @@ def near(name: str, known: Iterable[str]) -> str:
 def among(name: str, known: Iterable[str], what: str) -> str:
     """The nearest of the known names, or else all of them, as a fix. ``what`` they are, such as ``fields``."""
     names = sorted(known)
-    listed = ", ".join(names[:_MOST_NAMES]) or "none"
+    listed = ", ".join(names[:_MAX_NAMES]) or "none"
     return near(name, names) or f"The {what} here: {listed}."
 
 

@@ -29,7 +29,7 @@ _PIECES: Final = {
     }
 }
 _QUOTA_RETRY_S: Final = 60
-MOST_UPLOADS: Final = 2000
+MAX_UPLOADS: Final = 2000
 """Of a tenant at once, each of which is a row that every further one looks at."""
 
 
@@ -43,7 +43,7 @@ def create(body: UploadBody, caller: JobsWriter, parts: PartsOf) -> Response:
         raise ApiProblem(ProblemKind.TOO_LARGE, detail, field="size_bytes")
     uploads = parts.store.uploads(caller.tenant)
     declared_bytes = sum(upload.size_bytes for upload in uploads)
-    if len(uploads) >= MOST_UPLOADS:
+    if len(uploads) >= MAX_UPLOADS:
         detail = f"The tenant has {len(uploads)} uploads. Delete one that is no longer needed."
         raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers={"Retry-After": str(_QUOTA_RETRY_S)})
     if declared_bytes + body.size_bytes > parts.settings.tenant_upload_bytes:

@@ -45,7 +45,7 @@ _SQLITE_CACHE_KIB: Final = 2_048
 
 _SERIALIZATION_FAILURE: Final = "40001"
 _DEADLOCK: Final = "40P01"
-_MOST_TOLD: Final = 300
+_MAX_TOLD: Final = 300
 
 
 class Database:
@@ -98,7 +98,7 @@ class Database:
         try:
             yield
         except (ValidationError, JSONDecodeError) as error:
-            raise RowDamaged(self._where, " ".join(str(error).split())[:_MOST_TOLD]) from error
+            raise RowDamaged(self._where, " ".join(str(error).split())[:_MAX_TOLD]) from error
 
     def now_s(self, connection: Connection) -> float:
         """Seconds since the Unix epoch, by the one clock that all users of this database share."""

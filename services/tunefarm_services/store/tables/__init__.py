@@ -1,16 +1,13 @@
 """The tables, one file for each noun."""
 
 from tunefarm_services.store.tables.artifact import ArtifactTable
-from tunefarm_services.store.tables.best_record import BestRecordTable
-from tunefarm_services.store.tables.device import DeviceClassTable, DeviceTable
+from tunefarm_services.store.tables.device import DeviceClassTable, DeviceTable, LaneTable
 from tunefarm_services.store.tables.event import EventTable
-from tunefarm_services.store.tables.exploration import ExplorationTable, JobExplorationTable
+from tunefarm_services.store.tables.exploration import ExplorationTable, JobExplorationTable, ModelSnapshotTable
 from tunefarm_services.store.tables.idempotency_key import IdempotencyKeyTable
 from tunefarm_services.store.tables.job import JobLabelTable, JobTable, TaskTable
-from tunefarm_services.store.tables.lane import LaneTable
 from tunefarm_services.store.tables.metadata import Table
-from tunefarm_services.store.tables.model_snapshot import ModelSnapshotTable
-from tunefarm_services.store.tables.record import RecordTable
+from tunefarm_services.store.tables.record import BestRecordTable, RecordTable
 from tunefarm_services.store.tables.target import TargetTable
 from tunefarm_services.store.tables.token import ServerSecretTable, TokenTable
 from tunefarm_services.store.tables.trial import DispatchTable, MeasurementTable, TrialTable

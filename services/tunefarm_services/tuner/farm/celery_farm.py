@@ -41,7 +41,7 @@ SHOW_S: Final = 1.0
 LISTEN_S: Final = 1.0
 SLOW_BROKER_S: Final = 1.0
 AGAIN_S: Final = 0.25
-MOST_AGAIN_S: Final = 2.0
+MAX_AGAIN_S: Final = 2.0
 ON_WAIT_S: Final = 0.2
 CLOSE_S: Final = 2.0
 
@@ -221,7 +221,7 @@ class CeleryFarm:
                 log.warning("the broker is away", reason=str(error), under_way=len(self._state))
                 self._was_away = True
                 self._closing.wait(pause_s)
-                pause_s = min(2 * pause_s, MOST_AGAIN_S)
+                pause_s = min(2 * pause_s, MAX_AGAIN_S)
         self._leave()
 
     def _tend_once(self) -> None:
@@ -237,7 +237,7 @@ class CeleryFarm:
         messages = self._state.next_messages(self._pool.room(), AT_ONCE)
         if messages:
             self._sender.send([(task, argument) for _, task, argument in messages])
-            self._state.were_sent(flight for flight, _, _ in messages)
+            self._state.were_sent(outstanding for outstanding, _, _ in messages)
         if len(messages) == AT_ONCE:
             self._work.set()
 

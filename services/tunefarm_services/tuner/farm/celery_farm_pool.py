@@ -12,10 +12,10 @@ from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
 
 FRESH_S: Final = 1.0
-MOST_EFFORT: Final = 0.02
+MAX_EFFORT: Final = 0.02
 """Share of the time that reading the lanes of a large farm may take."""
-MOST_FRESH_S: Final = 5.0
-MOST_ROOM: Final = 4096
+MAX_FRESH_S: Final = 5.0
+MAX_ROOM: Final = 4096
 """So many candidates of one job are in the broker at most, however many lanes there are."""
 
 
@@ -58,9 +58,9 @@ class LanePool:
                 lanes = self._lanes()
             except StoreUnavailable:
                 return self._room
-            self._room = min(sum(lane.room for lane in lanes if self._serves(lane)), MOST_ROOM)
+            self._room = min(sum(lane.room for lane in lanes if self._serves(lane)), MAX_ROOM)
             read_s = time.monotonic() - now_s
-            self._fresh_until_s = now_s + min(max(FRESH_S, read_s / MOST_EFFORT), MOST_FRESH_S)
+            self._fresh_until_s = now_s + min(max(FRESH_S, read_s / MAX_EFFORT), MAX_FRESH_S)
             return self._room
 
     def _serves(self, lane: Lane) -> bool:

@@ -45,7 +45,7 @@ from tunefarm_schemas.tuning.measurement import (
 )
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing, StoreUnavailable
-from tunefarm_services.tuner.farm.outstanding_orders import Flight, Flights, Patience
+from tunefarm_services.tuner.farm.outstanding_orders import OutstandingOrder, OutstandingOrders, Patience
 from tunefarm_services.tuner.search.dispatching import ATTEMPTS
 
 CANCEL_S: Final = 1.2
@@ -67,7 +67,7 @@ class FarmState:
         self._outbox = outbox
         self._patience = patience
         self._job_id = job_id
-        self._flights = Flights(patience)
+        self._outstanding = OutstandingOrders(patience)
         self._tasks: dict[str, tuple[str, bytes]] = {}
         self._incumbents_s: dict[str, float] = {}
         self._delivered: OrderedDict[str, Measurement] = OrderedDict()
@@ -95,7 +95,9 @@ class FarmState:
         """Have one attempt sent."""
         with self._lock:
             task_digest, _ = self._tasks[dispatch.candidate.exploration_id]
-            self._flights.add(Flight(dispatch.dispatch_id, task_digest, dispatch=dispatch, epoch=self._epoch))
+            self._outstanding.add(
+                OutstandingOrder(dispatch.dispatch_id, task_digest, dispatch=dispatch, epoch=self._epoch)
+            )
 
     def ask(self, order: ComparisonOrder | ExportOrder) -> "tuple[str, Future[Any]]":
         """Have a comparison or an export sent: its id, and what will hold the answer, a BadInput or a Failed."""
@@ -103,13 +105,13 @@ class FarmState:
         ident = uuid4().hex
         with self._lock:
             task_digest, _ = self._tasks[order.exploration_id]
-            self._flights.add(Flight(ident, task_digest, order=order, answer=answer, epoch=self._epoch))
+            self._outstanding.add(OutstandingOrder(ident, task_digest, order=order, answer=answer, epoch=self._epoch))
         return ident, answer
 
     def abandon(self, ident: str) -> None:
         """An order is not wanted any more."""
         with self._lock:
-            self._flights.end(ident, time.monotonic())
+            self._outstanding.end(ident, time.monotonic())
             self.cancellations.append(Cancellation(farm_id=self.farm_id, order_ids=(ident,)))
 
     def set_incumbent(self, exploration_id: str, latency_s: float) -> None:
@@ -129,10 +131,10 @@ class FarmState:
             self.canceled_epoch += 1
             self.cancellations.append(Cancellation(farm_id=self.farm_id, epoch=self.canceled_epoch))
             by_s = time.monotonic() + CANCEL_S
-            for flight in self._flights.all():
-                if flight.dispatch is not None:
+            for outstanding in self._outstanding.all():
+                if outstanding.dispatch is not None:
                     # What no lane ever saw needs nobody's answer.
-                    self._cancel_by_s[flight.ident] = by_s if flight.sent_s is not None else 0.0
+                    self._cancel_by_s[outstanding.ident] = by_s if outstanding.sent_s is not None else 0.0
         self.give_up_canceled()
 
     def take_suspects(self) -> list[Measurement]:
@@ -147,52 +149,52 @@ class FarmState:
         with self._lock:
             for ident in [ident for ident, by_s in self._cancel_by_s.items() if now_s >= by_s]:
                 del self._cancel_by_s[ident]
-                flight = self._flights.end(ident, now_s)
-                if flight is not None:
-                    self._fail(flight, FailureReason.CANCELED, "It was canceled.")
+                outstanding = self._outstanding.end(ident, now_s)
+                if outstanding is not None:
+                    self._fail(outstanding, FailureReason.CANCELED, "It was canceled.")
 
     # What the sending thread asks.
 
-    def next_messages(self, room: int, most: int) -> list[tuple[Flight, str, Frozen]]:
+    def next_messages(self, room: int, most: int) -> list[tuple[OutstandingOrder, str, Frozen]]:
         """The next to send while lanes have ``room`` for so many, ``most`` of them: each with its task's name."""
         with self._lock:
-            sent = self._flights.sent
+            sent = self._outstanding.sent
             found = []
-            for flight in self._flights.next_to_send(most) if room else ():
-                if flight.dispatch is not None:
+            for outstanding in self._outstanding.next_to_send(most) if room else ():
+                if outstanding.dispatch is not None:
                     if sent >= room:
                         break
                     sent += 1
-                found.append((flight, *self._message(flight)))
+                found.append((outstanding, *self._message(outstanding)))
             return found
 
-    def were_sent(self, flights: Iterable[Flight]) -> None:
+    def were_sent(self, orders: Iterable[OutstandingOrder]) -> None:
         """They are in the queue."""
         now_s = time.monotonic()
         with self._lock:
-            for flight in flights:
-                if self._flights.get(flight.ident) is flight:
-                    self._flights.was_sent(flight, now_s)
+            for outstanding in orders:
+                if self._outstanding.get(outstanding.ident) is outstanding:
+                    self._outstanding.was_sent(outstanding, now_s)
 
     def excuse(self) -> None:
         """The broker was away, so nobody's silence proves anything."""
         with self._lock:
-            self._flights.excuse(time.monotonic())
+            self._outstanding.excuse(time.monotonic())
 
     def send_again(self) -> None:
         """The broker lost its memory: send what no lane told of."""
         with self._lock:
-            for ident in reversed(self._flights.unclaimed()):
-                self._flights.send_again(ident, counted=False)
+            for ident in reversed(self._outstanding.unclaimed()):
+                self._outstanding.send_again(ident, counted=False)
 
     def look_for_lost(self, *, queue_is_empty: bool) -> None:
         """Call lost what was silent for too long, up to the moment until which everything was heard."""
         with self._lock:
-            for flight, why in self._flights.lost(self._heard_until_s, queue_is_empty=queue_is_empty):
-                self._lose(flight, why)
+            for outstanding, why in self._outstanding.lost(self._heard_until_s, queue_is_empty=queue_is_empty):
+                self._lose(outstanding, why)
 
     def __len__(self) -> int:
-        return len(self._flights)
+        return len(self._outstanding)
 
     # What lanes reply.
 
@@ -224,26 +226,28 @@ class FarmState:
     def _epoch(self) -> int:
         return self.canceled_epoch + 1
 
-    def _message(self, flight: Flight) -> tuple[str, Frozen]:
+    def _message(self, outstanding: OutstandingOrder) -> tuple[str, Frozen]:
         # Their parts were validated when they were made.
         common: dict[str, Any] = {
             "farm_id": self.farm_id,
-            "epoch": flight.epoch,
+            "epoch": outstanding.epoch,
             "job_id": self._job_id,
-            "task_digest": flight.task_digest,
+            "task_digest": outstanding.task_digest,
         }
-        if flight.dispatch is not None:
-            incumbent_s = self._incumbents_s.get(flight.dispatch.candidate.exploration_id)
-            return MEASURE, MeasureMessage.model_construct(**common, incumbent_s=incumbent_s, dispatch=flight.dispatch)
-        order: dict[str, Any] = {"order_id": flight.ident, "order": flight.order}
-        if isinstance(flight.order, ComparisonOrder):
+        if outstanding.dispatch is not None:
+            incumbent_s = self._incumbents_s.get(outstanding.dispatch.candidate.exploration_id)
+            return MEASURE, MeasureMessage.model_construct(
+                **common, incumbent_s=incumbent_s, dispatch=outstanding.dispatch
+            )
+        order: dict[str, Any] = {"order_id": outstanding.ident, "order": outstanding.order}
+        if isinstance(outstanding.order, ComparisonOrder):
             return COMPARE, CompareMessage.model_construct(**common, **order)
         return EXPORT, ExportMessage.model_construct(**common, **order)
 
     def _take(self, measurement: Measurement) -> bool:
         """Whether it is the result of something that is under way, and so is on its way to the caller."""
-        flight = self._flights.get(measurement.dispatch_id)
-        if flight is None or flight.dispatch is None or not _answers(flight.dispatch, measurement):
+        outstanding = self._outstanding.get(measurement.dispatch_id)
+        if outstanding is None or outstanding.dispatch is None or not _answers(outstanding.dispatch, measurement):
             log.info(
                 "a result is dropped: doubled, late or not asked for",
                 dispatch_id=measurement.dispatch_id[:64],
@@ -251,9 +255,9 @@ class FarmState:
                 candidate=measurement.candidate_number,
             )
             return False
-        self._flights.end(flight.ident, time.monotonic(), came_back=True)
-        self._cancel_by_s.pop(flight.ident, None)
-        self._delivered[flight.ident] = measurement
+        self._outstanding.end(outstanding.ident, time.monotonic(), came_back=True)
+        self._cancel_by_s.pop(outstanding.ident, None)
+        self._delivered[outstanding.ident] = measurement
         if len(self._delivered) > _DELIVERED_KEPT:
             self._delivered.popitem(last=False)
         self._outbox.put(measurement)
@@ -262,15 +266,15 @@ class FarmState:
     def _hear_of_orders(self, message: Holding | Returned | TaskMissing) -> None:
         match message:
             case Holding(lane_id=lane_id, instance=instance, ids=ids):
-                for ident in self._flights.held(lane_id, instance, ids, time.monotonic()):
-                    flight = self._flights.get(ident)
-                    if flight is not None and flight.instance != instance:
-                        self._lose(flight, "The process of its lane died and was started again.")
+                for ident in self._outstanding.held(lane_id, instance, ids, time.monotonic()):
+                    outstanding = self._outstanding.get(ident)
+                    if outstanding is not None and outstanding.instance != instance:
+                        self._lose(outstanding, "The process of its lane died and was started again.")
                     else:  # it answered, and the broker lost the answer
                         self._again_or_lost(ident, "Its result was lost on the way.")
             case Returned(ids=ids):
                 for ident in reversed(ids):
-                    self._flights.send_again(ident, counted=False)
+                    self._outstanding.send_again(ident, counted=False)
             case TaskMissing(ids=ids):
                 self._put_task_again(message.task_digest)
                 for ident in ids:
@@ -281,12 +285,12 @@ class FarmState:
             return
         problem = BadInput(message.field, message.problem, message.fix)
         asked = [
-            flight
-            for flight in self._flights.all()
-            if flight.order is not None and flight.order.exploration_id == message.exploration_id
+            outstanding
+            for outstanding in self._outstanding.all()
+            if outstanding.order is not None and outstanding.order.exploration_id == message.exploration_id
         ]
-        for flight in asked:
-            self._answer(flight.ident, problem)
+        for outstanding in asked:
+            self._answer(outstanding.ident, problem)
         if not asked:  # else whoever asked hears of it
             self._outbox.put(problem)
 
@@ -319,43 +323,43 @@ class FarmState:
                     log.warning("the blob store is away", reason=str(error))
 
     def _again_or_lost(self, ident: str, why: str) -> None:
-        flight = self._flights.get(ident)
-        if flight is not None and flight.resendings < self._patience.resendings:
-            self._flights.send_again(ident)
-        elif flight is not None:
-            self._lose(flight, why)
+        outstanding = self._outstanding.get(ident)
+        if outstanding is not None and outstanding.resendings < self._patience.resendings:
+            self._outstanding.send_again(ident)
+        elif outstanding is not None:
+            self._lose(outstanding, why)
 
-    def _lose(self, flight: Flight, why: str) -> None:
+    def _lose(self, outstanding: OutstandingOrder, why: str) -> None:
         """Call it lost. Whoever asked makes the second attempt; what vanishes twice is taken for the culprit."""
-        log.warning("lost", what=flight.ident, lane_id=flight.lane_id, reason=why, **_ids_of(flight))
-        self._flights.end(flight.ident, time.monotonic())
-        self._cancel_by_s.pop(flight.ident, None)
-        if flight.dispatch is not None and flight.dispatch.attempt >= ATTEMPTS:
-            self._fail(flight, FailureReason.CRASH, f"It was sent {ATTEMPTS} times, and lost each time. {why}")
+        log.warning("lost", what=outstanding.ident, lane_id=outstanding.lane_id, reason=why, **_ids_of(outstanding))
+        self._outstanding.end(outstanding.ident, time.monotonic())
+        self._cancel_by_s.pop(outstanding.ident, None)
+        if outstanding.dispatch is not None and outstanding.dispatch.attempt >= ATTEMPTS:
+            self._fail(outstanding, FailureReason.CRASH, f"It was sent {ATTEMPTS} times, and lost each time. {why}")
         else:
-            self._fail(flight, FailureReason.DEVICE_LOST, why)
+            self._fail(outstanding, FailureReason.DEVICE_LOST, why)
 
-    def _fail(self, flight: Flight, reason: FailureReason, why: str) -> None:
+    def _fail(self, outstanding: OutstandingOrder, reason: FailureReason, why: str) -> None:
         failed = Failed(failure=TrialFailure(reason=reason, message=why[:4000]))
-        if flight.answer is not None and not flight.answer.done():
-            flight.answer.set_result(failed)
-        if flight.dispatch is not None:
-            self._outbox.put(Measurement.answering(flight.dispatch, failed))
+        if outstanding.answer is not None and not outstanding.answer.done():
+            outstanding.answer.set_result(failed)
+        if outstanding.dispatch is not None:
+            self._outbox.put(Measurement.answering(outstanding.dispatch, failed))
 
     def _answer(self, ident: str, answer: Comparison | ExportResult | BadInput) -> None:
-        flight = self._flights.end(ident, time.monotonic(), came_back=True)
-        if flight is None or flight.answer is None or flight.answer.done():
+        outstanding = self._outstanding.end(ident, time.monotonic(), came_back=True)
+        if outstanding is None or outstanding.answer is None or outstanding.answer.done():
             return
         if isinstance(answer, BadInput):
-            flight.answer.set_exception(answer)
+            outstanding.answer.set_exception(answer)
         else:
-            flight.answer.set_result(answer)
+            outstanding.answer.set_result(answer)
 
 
-def _ids_of(flight: Flight) -> dict[str, object]:
-    if flight.dispatch is None:
+def _ids_of(outstanding: OutstandingOrder) -> dict[str, object]:
+    if outstanding.dispatch is None:
         return {}
-    candidate = flight.dispatch.candidate
+    candidate = outstanding.dispatch.candidate
     return {"exploration_id": candidate.exploration_id, "candidate": candidate.number}
 
 

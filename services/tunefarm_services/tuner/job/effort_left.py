@@ -11,7 +11,7 @@ from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.loop.stopping import TaskCourse
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 
-LEAST_DEVICE_SECONDS: Final = 0.1
+MIN_DEVICE_SECONDS: Final = 0.1
 _OUT_OF_ORDER: Final = 8
 """Results come in another order than candidates are numbered, by about as many as are under way at once."""
 
@@ -34,7 +34,7 @@ def effort_left(spec: JobSpec, runs: Sequence[ExplorationRun]) -> Effort | None:
         update={
             "trials": max(effort.trials - spent_trials, math.ceil(share * effort.trials), untried, 1),
             "seconds": _left(effort.seconds, spent_seconds, share, 1.0),
-            "device_seconds": _left(effort.device_seconds, _device_seconds_spent(runs), share, LEAST_DEVICE_SECONDS),
+            "device_seconds": _left(effort.device_seconds, _device_seconds_spent(runs), share, MIN_DEVICE_SECONDS),
         }
     )
 

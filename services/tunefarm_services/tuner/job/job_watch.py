@@ -38,7 +38,7 @@ class LeaseKeeper:
             raise FenceLost(f"job {self._lease.job_id}", self._lease.fence)
 
 
-class Wishes:
+class StopRequests:
     """What the process that runs a job wants of it. Its methods are safe from threads and signal handlers.
 
     Attributes:
@@ -73,14 +73,14 @@ class JobWatch:
         store: Store,
         job_run: JobRun,
         keeper: LeaseKeeper,
-        wishes: Wishes,
+        stop_requests: StopRequests,
         on_progress: Callable[[Progress], None],
     ) -> None:
         self.keep_lease = keeper.keep
         self.renew_lease = keeper.renew
         self._store = store
         self._job_run = job_run
-        self._wishes = wishes
+        self._stop_requests = stop_requests
         self._on_progress = on_progress
         self._next_question_s = self._next_report_s = 0.0
         self.halt: JobState | None = None
@@ -103,19 +103,19 @@ class JobWatch:
     @property
     def has_to_stop(self) -> bool:
         """Whether the run was told to end."""
-        return self._wishes.stop_asked.is_set() or self.halt is not None
+        return self._stop_requests.stop_asked.is_set() or self.halt is not None
 
     @property
     def state_to_leave(self) -> JobState:
         """What becomes of the job when its run is told to end before the job has."""
-        return self.halt or (JobState.PAUSED if self._wishes.is_to_pause else JobState.QUEUED)
+        return self.halt or (JobState.PAUSED if self._stop_requests.is_to_pause else JobState.QUEUED)
 
     def reason_to_search_no_further(self, device_seconds_left: float | None) -> StopReason | None:
         """Why the search is over although the job goes on to its end; None while it is not.
 
         ``device_seconds_left`` is what this search may spend; what it has spent stands in the run's session.
         """
-        if self.is_to_finish or self._wishes.is_to_finish:
+        if self.is_to_finish or self._stop_requests.is_to_finish:
             return StopReason.REQUESTED
         if self._job_run.deadline_passed():
             return StopReason.DEADLINE

@@ -20,7 +20,7 @@ from tunefarm_services.tuner.verify.verifier import Finished, exact_record, stor
 
 ANSWERED: Final = "answered from the store"
 WAITING: Final = "waits for another job that works on the same exploration"
-_MOST_TEXT: Final = 4000
+_MAX_TEXT: Final = 4000
 
 
 class OverdueJob:
@@ -46,7 +46,7 @@ class OverdueJob:
 
     def end(self, job_run: JobRun, waited_for: str) -> JobSummary:
         """Finish the job. ``waited_for`` tells people why nothing was measured. Raises FenceLost, StoreUnavailable."""
-        why = f"The deadline passed while the job waited ({waited_for})."[:_MOST_TEXT]
+        why = f"The deadline passed while the job waited ({waited_for})."[:_MAX_TEXT]
         job_run.stopped_by(StopReason.DEADLINE)
         is_given = job_run.job.spec.kind == "measure"
         is_answered = not is_given and self._take_answers(job_run, why)

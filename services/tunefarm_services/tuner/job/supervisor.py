@@ -19,7 +19,7 @@ from tunefarm_services.tuner.job.effort_left import effort_left
 from tunefarm_services.tuner.job.given_results import without_time
 from tunefarm_services.tuner.job.given_schedules import GivenSchedules
 from tunefarm_services.tuner.job.job_run import JobRun
-from tunefarm_services.tuner.job.job_watch import LEASE_S, REPORT_S, JobWatch, LeaseKeeper, Wishes
+from tunefarm_services.tuner.job.job_watch import LEASE_S, REPORT_S, JobWatch, LeaseKeeper, StopRequests
 from tunefarm_services.tuner.job.overdue_job import ANSWERED, WAITING, OverdueJob
 from tunefarm_services.tuner.job.place import Place
 from tunefarm_services.tuner.job.summary import JobSummary, Progress
@@ -33,7 +33,7 @@ from tunefarm_services.tuner.search.search_orders import (
 from tunefarm_services.tuner.search.search_session import SearchDied, SearchSession
 from tunefarm_services.tuner.service.outage import Outage
 from tunefarm_services.tuner.verify.repeated_verification import verified
-from tunefarm_services.tuner.verify.verifier import Finisher, stored_answer
+from tunefarm_services.tuner.verify.verifier import Verifier, stored_answer
 
 __all__ = ["LEASE_S", "ExplorationHeld", "Supervisor"]
 
@@ -88,11 +88,11 @@ class Supervisor:
         self._on_measured = on_measured
         self._waits_for_explorations = waits_for_explorations
         self._outage_s = outage_s
-        self.wishes = Wishes()
+        self.stop_requests = StopRequests()
 
     def stop(self) -> None:
         """End the present run soon, keeping everything that was measured. Safe from threads and signal handlers."""
-        self.wishes.stop()
+        self.stop_requests.stop()
 
     def run(self, lease: Lease) -> JobSummary:
         """Work on the leased job until it is finished, paused, canceled or interrupted.
@@ -109,7 +109,7 @@ class Supervisor:
             keeper.keep()
             explorations.append(opened(self._store, place, lease, job, task))
         job_run = JobRun(job, lease, explorations, self._origin_s)
-        watch = JobWatch(self._store, job_run, keeper, self.wishes, self._on_progress)
+        watch = JobWatch(self._store, job_run, keeper, self.stop_requests, self._on_progress)
         try:
             summary = self._run_through_outages(job_run, watch)
         except BadInput as problem:
@@ -140,7 +140,7 @@ class Supervisor:
 
     def _store_is_back(self, job_run: JobRun, watch: JobWatch, outage: Outage) -> bool:
         """Wait for the store, then store what came in meanwhile. False when it stayed away. Raises FenceLost."""
-        while not outage.is_over and not self.wishes.stop_asked.wait(outage.next_wait_s()):
+        while not outage.is_over and not self.stop_requests.stop_asked.wait(outage.next_wait_s()):
             try:
                 watch.renew_lease()
                 if not watch.goes_on("waiting"):
@@ -167,8 +167,8 @@ class Supervisor:
         if self._is_answered(job_run, left):
             return self._close(job_run, JobOutcome.SUCCEEDED, ANSWERED, answered=True)
         self._measure(job_run, watch, left)
-        if self.wishes.is_to_finish and not job_run.has_found():
-            self.wishes.pause()
+        if self.stop_requests.is_to_finish and not job_run.has_found():
+            self.stop_requests.pause()
         if watch.has_to_stop:
             return self._halted(job_run, watch)
         return self._finish(job_run, watch)
@@ -391,5 +391,5 @@ class Supervisor:
         self._store.set_job_state(job_run.lease, JobState.FINISHED, outcome, message)
         return summary
 
-    def _finisher(self, job_run: JobRun, watch: JobWatch) -> Finisher:
-        return Finisher(self._store, self._farm, job_run.lease, lambda: watch.goes_on("verifying"))
+    def _finisher(self, job_run: JobRun, watch: JobWatch) -> Verifier:
+        return Verifier(self._store, self._farm, job_run.lease, lambda: watch.goes_on("verifying"))

@@ -20,7 +20,7 @@ from tunefarm_services.tuner.search.dispatching import ATTEMPTS, dispatch_of
 from tunefarm_services.tuner.search.exploration_run import AS_GIVEN, ExplorationRun
 from tunefarm_services.tuner.search.search_messages import KnownTrial, SearchOrder, SearchTask
 
-MOST_NEAR_RECORDS, MOST_CLAIMS = 8, 8
+MAX_NEAR_RECORDS, MAX_CLAIMS = 8, 8
 
 log = structlog.get_logger()
 
@@ -134,7 +134,7 @@ def _claimed_traces(store: Store, run: ExplorationRun) -> list[Trace]:
     """Schedules of this workload for the same kind of target that were imported, published, or found elsewhere."""
     tenant = run.exploration.key.tenant
     traces = []
-    for match in store.best_record(tenant, run.record_key, limit=MOST_CLAIMS):
+    for match in store.best_record(tenant, run.record_key, limit=MAX_CLAIMS):
         is_this_workload = match.match is MatchKind.SAME_WORKLOAD_OTHER_DEVICE
         if is_this_workload and store.target(match.record.key.target_id, tenant=tenant).kind == run.target.kind:
             traces.append(match.record.trace)
@@ -143,7 +143,7 @@ def _claimed_traces(store: Store, run: ExplorationRun) -> list[Trace]:
 
 def _near_traces(store: Store, tenant: str, key: ExplorationKey) -> list[Trace]:
     """The schedules of workloads of the same family in another shape. The search skips what does not fit."""
-    records = store.near_records(tenant, key.workload_id, key.target_id, key.device_class_id, MOST_NEAR_RECORDS)
+    records = store.near_records(tenant, key.workload_id, key.target_id, key.device_class_id, MAX_NEAR_RECORDS)
     return [record.trace for record in records]
 
 

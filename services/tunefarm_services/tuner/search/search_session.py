@@ -28,7 +28,7 @@ from tunefarm_services.tuner.search.search_messages import (
 
 TICK_S = 0.2
 COMMITS_APART_S = 0.02
-MOST_APART_S = 0.1
+MAX_APART_S = 0.1
 COMMIT_SHARE = 0.04
 """Results share a transaction when they follow each other more closely than 20 ms, or than it takes for commits to use
 no more than this share of the time, up to a tenth of a second."""
@@ -231,7 +231,7 @@ class SearchSession:
         began_s = time.monotonic()
         fresh = self._commit(self._farm.collect(0.0))
         took_s = time.monotonic() - began_s
-        self._next_commit_s = began_s + min(max(COMMITS_APART_S, took_s / COMMIT_SHARE), MOST_APART_S)
+        self._next_commit_s = began_s + min(max(COMMITS_APART_S, took_s / COMMIT_SHARE), MAX_APART_S)
         if fresh and self._ended is None and self._search is not None:
             self._to_search.put(Measured(measurements=tuple(fresh)).model_dump_json().encode())
 

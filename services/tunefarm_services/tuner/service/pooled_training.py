@@ -20,15 +20,15 @@ from tunefarm_services.tuner.service.training_messages import Trained, TrainingE
 from tunefarm_services.tuner.service.zygotes import Zygotes
 
 ENTRY: Final = "tunefarm_services.tuner.service.training_child:main"
-LEAST_EXPLORATIONS: Final = 2
-MOST_EXPLORATIONS: Final = 6
-MOST_TRIALS: Final = 200
+MIN_EXPLORATIONS: Final = 2
+MAX_EXPLORATIONS: Final = 6
+MAX_TRIALS: Final = 200
 """Of each exploration, the latest."""
 TRAINING_S: Final = 120.0
 MEMORY_BYTES: Final = 16 << 30
 """Address space. Most of it is the shared libraries of the zygote, which cost nothing."""
 _AUTOMATIC: Final = "automatic"
-_MOST_RECORDS: Final = 256
+_MAX_RECORDS: Final = 256
 
 log = structlog.get_logger()
 
@@ -99,13 +99,13 @@ class PooledTraining:
     def _order(self, tenant: str, target_id: str, device_class_id: str) -> TrainingOrder | None:
         """The explorations to learn from, those with the latest records first; None when they are too few."""
         records = self._store.records_page(
-            tenant, target_id=target_id, device_class_id=device_class_id, limit=_MOST_RECORDS
+            tenant, target_id=target_id, device_class_id=device_class_id, limit=_MAX_RECORDS
         )
         records.sort(key=lambda record: record.created_at, reverse=True)
         ids = list(dict.fromkeys(record.exploration_id for record in records if record.exploration_id is not None))
         explorations = [self._store.exploration(tenant, exploration_id) for exploration_id in ids]
-        wanted = [one for one in explorations if one.key.space_id == _AUTOMATIC][:MOST_EXPLORATIONS]
-        if len(wanted) < LEAST_EXPLORATIONS:
+        wanted = [one for one in explorations if one.key.space_id == _AUTOMATIC][:MAX_EXPLORATIONS]
+        if len(wanted) < MIN_EXPLORATIONS:
             return None
         return TrainingOrder(explorations=tuple(self._training(tenant, one) for one in wanted))
 
@@ -121,5 +121,5 @@ class PooledTraining:
             module_json=self._store.workload(tenant, key.workload_id).module_json,
             target=self._store.target(key.target_id, tenant=tenant),
             abi=key.abi,
-            known=tuple(known[-MOST_TRIALS:]),
+            known=tuple(known[-MAX_TRIALS:]),
         )

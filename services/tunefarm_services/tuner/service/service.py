@@ -24,9 +24,9 @@ from tunefarm_services.tuner.service.zygotes import Zygotes
 SWEEP_S: Final = 5.0
 STOP_S: Final = 8.0
 TIDYING_S: Final = 2.0
-MOST_AWAY_S: Final = 5.0
-MOST_REST_S: Final = 8.0
-MOST_DOUBLINGS: Final = 8
+MAX_AWAY_S: Final = 5.0
+MAX_REST_S: Final = 8.0
+MAX_DOUBLINGS: Final = 8
 DEFAULT_JOBS_AT_ONCE: Final = 8
 NO_PLACE: Final = "other jobs had every place of the tuners"
 
@@ -103,10 +103,10 @@ class TunerService:
                 except StoreUnavailable as error:
                     self._metrics.store_errors.labels(kind="unavailable").inc()
                     log.warning("the store is away", reason=str(error), again_in_s=away_s)
-                    found, away_s = False, min(2 * away_s, MOST_AWAY_S)
+                    found, away_s = False, min(2 * away_s, MAX_AWAY_S)
                 except Exception:  # what goes wrong with one job's row must not end those that run
-                    log.exception("taking jobs failed", again_in_s=MOST_AWAY_S)
-                    found, away_s = False, MOST_AWAY_S
+                    log.exception("taking jobs failed", again_in_s=MAX_AWAY_S)
+                    found, away_s = False, MAX_AWAY_S
                 if self._idle_is_due and not found and not self._running:
                     self._idle_is_due = False
                     self._idle.begin()
@@ -200,8 +200,8 @@ class TunerService:
                 self._idle_is_due = True
                 if ended.rest_s:
                     # Ever longer, so that many that wait for the same leave places for those that need not.
-                    longer_s = ended.rest_s * 2 ** min(self._rests[ended.job_id], MOST_DOUBLINGS)
-                    rest_s = min(longer_s, max(MOST_REST_S, ended.rest_s), ended.most_rest_s)
+                    longer_s = ended.rest_s * 2 ** min(self._rests[ended.job_id], MAX_DOUBLINGS)
+                    rest_s = min(longer_s, max(MAX_REST_S, ended.rest_s), ended.most_rest_s)
                     self._rests[ended.job_id] += 1
                     self._resting_until_s[ended.job_id] = time.monotonic() + rest_s
                 else:

@@ -5,13 +5,13 @@ from typing import Final
 
 from tunefarm_services.tuner.job.job_watch import REPORT_S, JobWatch
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
-from tunefarm_services.tuner.verify.verifier import Finished, Finisher
+from tunefarm_services.tuner.verify.verifier import Finished, Verifier
 
 VERIFY_AGAIN_AFTER_S: Final = (1.0, 10.0)
 """A worker that is started anew, or whose host is, is back by then."""
 
 
-def verified(finisher: Finisher, run: ExplorationRun, watch: JobWatch) -> Finished:
+def verified(finisher: Verifier, run: ExplorationRun, watch: JobWatch) -> Finished:
     """The end of ``run``. What cannot be verified because no device is there is kept as a claim."""
     known = finisher.known(run)
     if known is not None:

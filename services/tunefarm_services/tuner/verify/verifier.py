@@ -39,7 +39,7 @@ from tunefarm_services.tuner.verify.ranking import (
 )
 from tunefarm_services.tuner.verify.stored_library import checked_export, usable_artifact
 
-FINALISTS, MOST_FINALISTS = 3, 6
+FINALISTS, MAX_FINALISTS = 3, 6
 CLOSE = 1.06
 """Within so many times the fastest, which of them is the fastest shows only side by side."""
 COMPARE_S = 0.1
@@ -100,7 +100,7 @@ def stored_answer(store: Store, run: ExplorationRun) -> Finished | None:
     return Finished(record, artifact.artifact_id)
 
 
-class Finisher:
+class Verifier:
     """Verifies the outcome of explorations and writes their records."""
 
     def __init__(self, store: Store, farm: Farm, lease: Lease, on_wait: Callable[[], bool]) -> None:
@@ -387,7 +387,7 @@ def _busy_text(exported: Exported) -> str:
 def _finalists(run: ExplorationRun) -> list[Trace]:
     close_s = CLOSE * (run.best_latency_s or 0.0)
     close = sum(latency_s <= close_s for latency_s in run.latencies_s.values())
-    return run.fastest(min(max(FINALISTS, close), MOST_FINALISTS))
+    return run.fastest(min(max(FINALISTS, close), MAX_FINALISTS))
 
 
 def _as_given(run: ExplorationRun) -> str:

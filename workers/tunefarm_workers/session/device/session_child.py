@@ -40,7 +40,7 @@ _ROUND_S = 0.25
 _SAMPLES_A_ROUND = 15
 _REFERENCE_SAMPLES = {"calibrate": 8, "check": 6}
 _REFERENCE_SAMPLE_S = 0.005
-_MOST_REFERENCE_CALLS = 1000
+_MAX_REFERENCE_CALLS = 1000
 
 BenchOf = Callable[[str], Bench]
 """Opens the device that a connection, as JSON, leads to."""
@@ -186,5 +186,5 @@ class _Station:
 
 def _least(timer: DeviceTimer, samples: int) -> float:
     estimate_s = timer.seconds_per_call(1)
-    calls = min(max(1, math.ceil(_REFERENCE_SAMPLE_S / estimate_s)), _MOST_REFERENCE_CALLS)
+    calls = min(max(1, math.ceil(_REFERENCE_SAMPLE_S / estimate_s)), _MAX_REFERENCE_CALLS)
     return min(timer.seconds_per_call(calls) for _ in range(samples))

@@ -5,7 +5,7 @@ import pytest
 import tvm
 
 from tests.workers.workloads import matmul, square_root
-from tunefarm_workers.correctness.reordered_module import eased
+from tunefarm_workers.correctness.reordered_module import with_faster_loops
 
 
 def outputs(module: tvm.IRModule, dtype: str) -> np.ndarray:
@@ -20,11 +20,11 @@ def outputs(module: tvm.IRModule, dtype: str) -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_large_sum_is_reordered_and_rounds_the_same(dtype: str) -> None:
     module = matmul(192, dtype)
-    reordered = eased(module)
+    reordered = with_faster_loops(module)
     assert "T.vectorized" in reordered.script()
     np.testing.assert_array_equal(outputs(reordered, dtype), outputs(module, dtype))
 
 
 def test_small_functions_and_those_without_a_sum_stay_as_they_are() -> None:
     for module in (matmul(32), square_root()):
-        assert "T.vectorized" not in eased(module).script()
+        assert "T.vectorized" not in with_faster_loops(module).script()

@@ -11,7 +11,7 @@ from tunefarm_schemas.tuning.measurement import Dispatch
 
 
 @dataclass(frozen=True)
-class Held:
+class AcceptedOrder:
     """One order. ``dispatch`` is None for what is no candidate to be measured."""
 
     ident: str
@@ -22,19 +22,19 @@ class Held:
     dispatch: Dispatch | None
 
     @classmethod
-    def attempt(cls, order: MeasureMessage) -> "Held":
+    def attempt(cls, order: MeasureMessage) -> "AcceptedOrder":
         """A candidate to be measured."""
         dispatch = order.dispatch
         exploration_id = dispatch.candidate.exploration_id
         return cls(dispatch.dispatch_id, order.farm_id, order.epoch, order.job_id, exploration_id, dispatch)
 
     @classmethod
-    def other(cls, order: CompareMessage | ExportMessage) -> "Held":
+    def other(cls, order: CompareMessage | ExportMessage) -> "AcceptedOrder":
         """A comparison or an export."""
         return cls(order.order_id, order.farm_id, order.epoch, order.job_id, order.order.exploration_id, None)
 
 
-class HeldOrders:
+class AcceptedOrders:
     """Each is answered once. May be used from several threads.
 
     Attributes:
@@ -45,7 +45,7 @@ class HeldOrders:
         """``send`` takes a farm's id and a reply to it, and returns at once."""
         self.changed = threading.Condition()
         self._send = send
-        self._all: dict[str, Held] = {}
+        self._all: dict[str, AcceptedOrder] = {}
         self._begun: set[str] = set()
         self._canceled_epochs: dict[str, int] = {}
         self._canceled_ids: set[str] = set()
@@ -53,16 +53,16 @@ class HeldOrders:
     def __len__(self) -> int:
         return len(self._all)
 
-    def get(self, ident: str) -> Held | None:
+    def get(self, ident: str) -> AcceptedOrder | None:
         """The one of that id."""
         return self._all.get(ident)
 
-    def all(self) -> list[Held]:
+    def all(self) -> list[AcceptedOrder]:
         """Every one."""
         with self.changed:
             return list(self._all.values())
 
-    def hold(self, held: Held) -> bool:
+    def hold(self, held: AcceptedOrder) -> bool:
         """Take it; False when it is here already."""
         with self.changed:
             if held.ident in self._all:
@@ -70,7 +70,7 @@ class HeldOrders:
             self._all[held.ident] = held
             return True
 
-    def begin(self, held: Held) -> bool:
+    def begin(self, held: AcceptedOrder) -> bool:
         """Note that the farm works on it; False when it was answered meanwhile."""
         with self.changed:
             if held.ident not in self._all:
@@ -78,7 +78,7 @@ class HeldOrders:
             self._begun.add(held.ident)
             return True
 
-    def begun(self) -> list[Held]:
+    def begun(self) -> list[AcceptedOrder]:
         """Those the farm works on."""
         with self.changed:
             return [self._all[ident] for ident in self._begun]
@@ -88,7 +88,7 @@ class HeldOrders:
         with self.changed:
             return sum(self._all[ident].dispatch is not None for ident in self._begun)
 
-    def end(self, held: Held, answer: Frozen | None) -> bool:
+    def end(self, held: AcceptedOrder, answer: Frozen | None) -> bool:
         """Reply, and let it go; False, and nothing done, when that was done before."""
         with self.changed:
             if self._all.pop(held.ident, None) is None:
@@ -114,7 +114,7 @@ class HeldOrders:
                 if self._all[ident].dispatch is not None and self.is_canceled(self._all[ident])
             ]
 
-    def is_canceled(self, held: Held) -> bool:
+    def is_canceled(self, held: AcceptedOrder) -> bool:
         """Whether its farm does not want it any more."""
         return held.ident in self._canceled_ids or held.epoch <= self._canceled_epochs.get(held.farm_id, -1)
 
