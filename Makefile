@@ -67,10 +67,10 @@ check: $(STAMP)  ## lint, types, imports, migrations, golden files
 	$(BIN)/python -m pytest tests/house tests/schemas --quiet
 
 bench: $(STAMP)  ## compare with TVM's own tuner over its suite; hours; can be stopped and goes on
-	$(BIN)/python -m benchmarks.compare --form full $(BENCH_ARGUMENTS)
+	$(BIN)/python -m benchmarks.comparison.compare --form full $(BENCH_ARGUMENTS)
 
 bench-quick: $(STAMP)  ## the same over two workloads and one seed; some minutes
-	$(BIN)/python -m benchmarks.compare --form quick $(BENCH_ARGUMENTS)
+	$(BIN)/python -m benchmarks.comparison.compare --form quick $(BENCH_ARGUMENTS)
 
 bench-trust: $(STAMP)  ## ten records against twenty fresh processes each, one attempt; leave the machine alone meanwhile
 	$(BIN)/python -m benchmarks.trust --trials 64 --processes 20 $(BENCH_ARGUMENTS)
@@ -78,16 +78,16 @@ bench-trust: $(STAMP)  ## ten records against twenty fresh processes each, one a
 bench-service: $(STAMP)  ## load the API with 200 clients, follow events through restarts, take its footprint
 	$(BIN)/python -m benchmarks.load --output benchmarks/results/service $(BENCH_ARGUMENTS)
 	$(BIN)/python -m benchmarks.load.event_stream --output benchmarks/results/service
-	$(BIN)/python -m benchmarks.footprint --output benchmarks/results/service
+	$(BIN)/python -m benchmarks.service.footprint --output benchmarks/results/service
 	$(BIN)/python -m benchmarks.load.under_attack
 
 bench-farm: $(STAMP)  ## what a candidate costs on the farm, how far it scales, and one worker against none
-	$(BIN)/python -m benchmarks.farm_overhead
-	$(BIN)/python -m benchmarks.farm_scaling --output benchmarks/results/farm $(BENCH_ARGUMENTS)
-	$(BIN)/python -m benchmarks.farm_against_local
+	$(BIN)/python -m benchmarks.farm.farm_overhead
+	$(BIN)/python -m benchmarks.farm.farm_scaling --output benchmarks/results/farm $(BENCH_ARGUMENTS)
+	$(BIN)/python -m benchmarks.farm.farm_against_local
 
 soak: $(STAMP)  ## an hour of load and jobs; memory and descriptors must not grow
-	$(BIN)/python -m benchmarks.soak --minutes 60 --output benchmarks/results/service $(BENCH_ARGUMENTS)
+	$(BIN)/python -m benchmarks.service.soak --minutes 60 --output benchmarks/results/service $(BENCH_ARGUMENTS)
 
 clean:  ## remove what these targets made, .venv included
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo-output .demo-store

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.farm_tuning import tune_on
+from benchmarks.farm.farm_tuning import tune_on
 from benchmarks.workload_module import workload_module
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput

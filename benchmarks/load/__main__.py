@@ -23,7 +23,7 @@ from benchmarks.load.filling import Filling, filled
 from benchmarks.load.load_figures import LoadFigures, by_route, route_figures, samples_in, table
 from benchmarks.load.load_plot import plot_load
 from benchmarks.load.server_clock import ServerClock
-from benchmarks.service_process import ServiceProcess
+from benchmarks.service.service_process import ServiceProcess
 from tunefarm_services.settings import Settings
 
 RAMP_S: Final = 5.0

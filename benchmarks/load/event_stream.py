@@ -20,8 +20,8 @@ from typing import Final
 import httpx
 
 from benchmarks.load.made_jobs import MadeJobs
-from benchmarks.made_records import TENANT, MadeRecords
-from benchmarks.service_process import ServiceProcess
+from benchmarks.service.service_process import ServiceProcess
+from benchmarks.store.made_records import TENANT, MadeRecords
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.job import JobOutcome, JobState

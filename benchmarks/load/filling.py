@@ -4,8 +4,8 @@ import random
 from typing import Final
 
 from benchmarks.load.made_jobs import MadeJobs
-from benchmarks.made_records import TENANT, MadeRecords
-from benchmarks.record_fill import RecordFill
+from benchmarks.store.made_records import TENANT, MadeRecords
+from benchmarks.store.record_fill import RecordFill
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.record import RecordKey

@@ -3,7 +3,7 @@
 import random
 from typing import Final
 
-from benchmarks.made_records import TENANT, MadeRecords
+from benchmarks.store.made_records import TENANT, MadeRecords
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.job import Effort, ExplorationKey, Job, JobOutcome, JobSpec, JobState

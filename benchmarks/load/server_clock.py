@@ -8,7 +8,7 @@ from typing import Final, Self
 import psutil
 
 from benchmarks.load.load_figures import READ_GOAL_S
-from benchmarks.service_process import ServiceProcess
+from benchmarks.service.service_process import ServiceProcess
 
 _BUCKET: Final = re.compile(
     r'tunefarm_http_request_seconds_bucket\{le="([^"]+)",method="GET",route="/v1/[^"]*"\} (\S+)'

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from benchmarks.load.filling import small_module_json
-from benchmarks.service_process import ServiceProcess
+from benchmarks.service.service_process import ServiceProcess
 from tunefarm_schemas.token import Scope
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import Store

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.baseline_command import run_baseline
 from benchmarks.child_process import CommandFailed, Finished, run_command
-from benchmarks.compare import Plan, write_report
-from benchmarks.figures import figures
+from benchmarks.comparison.baseline_command import run_baseline
+from benchmarks.comparison.compare import Plan, write_report
+from benchmarks.comparison.figures import figures
+from benchmarks.comparison.our_tuner import tuner_run
+from benchmarks.comparison.pairing import Pairing, schedules_to_retime
+from benchmarks.comparison.raw_results import OtherMachine, RawResults, pairing_name
+from benchmarks.comparison.retimed import RetimeAnswer, Retimed
+from benchmarks.comparison.tuner_run import Point, Repeat, TunerOrder, TunerRun
 from benchmarks.machine import this_machine
-from benchmarks.markdown_table import markdown_page
-from benchmarks.our_tuner import tuner_run
-from benchmarks.pairing import Pairing, schedules_to_retime
-from benchmarks.ratio import ratio_over
-from benchmarks.raw_results import OtherMachine, RawResults, pairing_name
-from benchmarks.retimed import RetimeAnswer, Retimed
-from benchmarks.tuner_run import Point, Repeat, TunerOrder, TunerRun
+from benchmarks.report.markdown_table import markdown_page
+from benchmarks.report.ratio import ratio_over
 
 ORDER = TunerOrder(workload="GMM", trials=128, seed=0, cores=2)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks.child_process import CommandFailed
-from benchmarks.retimed import PROCESSES, NamedSchedule, RetimeOrder, retime
+from benchmarks.comparison.retimed import PROCESSES, NamedSchedule, RetimeOrder, retime
 
 UNSCHEDULED = json.dumps([[], []])
 PARALLEL = json.dumps(

@@ -4,11 +4,11 @@ import json
 import random
 from pathlib import Path
 
-from benchmarks.installed_size import installed_bytes
 from benchmarks.load.load_figures import by_route, samples_in
-from benchmarks.process_family import ProcessSample
-from benchmarks.slope import slope_of
-from benchmarks.soak_figures import role_figures
+from benchmarks.report.slope import slope_of
+from benchmarks.service.installed_size import installed_bytes
+from benchmarks.service.process_family import ProcessSample
+from benchmarks.service.soak_figures import role_figures
 
 MEGABYTE = 1e6
 

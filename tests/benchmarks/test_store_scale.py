@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.made_records import CHUNK_RECORDS, TENANT, MadeRecords
-from benchmarks.record_fill import RecordFill
-from benchmarks.store_scale import StoreScale, main
+from benchmarks.store.made_records import CHUNK_RECORDS, TENANT, MadeRecords
+from benchmarks.store.record_fill import RecordFill
+from benchmarks.store.store_scale import StoreScale, main
 from tunefarm_schemas.tuning.record import MatchKind, RecordStatus
 from tunefarm_services.store import Store
 

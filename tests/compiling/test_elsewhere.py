@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import tvm
 
-from benchmarks.farm_tuning import tune_on
+from benchmarks.farm.farm_tuning import tune_on
 from tests.compiling.place import POOL, Place, place_at
 from tests.farm.workers import await_ready, gather, reason_of
 from tests.workers import workloads

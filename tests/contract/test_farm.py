@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.acceptance.measuring_farm import SETTINGS
+from tests.acceptance.hostile.measuring_farm import SETTINGS
 from tests.farm.workers import PATIENT_S, Worker, await_ready, gather, lane_of, reason_of, registrar
 from tests.servers.redis_server import RedisServer
 from tests.workers.workloads import matmul, not_a_number, slow, task, tiled

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.simulated_lane import CODE_GENERATOR, simulated_device
+from benchmarks.farm.simulated_lane import CODE_GENERATOR, simulated_device
 from tests.farm.workers import Worker
 from tests.servers.redis_server import RedisServer
 from tunefarm_services.store import Store
@@ -14,7 +14,7 @@ from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
 from tunefarm_services.tuner.farm.outstanding_orders import Patience
 
-SIMULATED = "benchmarks.simulated_lane:build"
+SIMULATED = "benchmarks.farm.simulated_lane:build"
 MISBEHAVING = "tests.farm.misbehaving_lane:build"
 PATIENCE = Patience(claim_s=3.0, lane_s=4.0, least_s=20.0, most_s=30.0)
 """Short, for the tests in which something is lost."""

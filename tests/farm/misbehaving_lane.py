@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-from benchmarks.simulated_lane import PRELOAD, ROOM, SECONDS, SimulatedFarm, simulated_device
+from benchmarks.farm.simulated_lane import PRELOAD, ROOM, SECONDS, SimulatedFarm, simulated_device
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.tuning.measurement import Dispatch, Measurement, MeasureTask
 from tunefarm_workers.broker.blobs import Blobs

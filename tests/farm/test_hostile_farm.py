@@ -14,8 +14,8 @@ from tests.foreign import corpus
 from tests.server_of_user import BECOME_ORDINARY, ORDINARY, ORDINARY_ID, ROOT, USERS, give_to
 from tests.servers.redis_server import RedisServer
 from tests.workers import workloads
+from tests.workers.adversary.test_reaching_processes import reaching
 from tests.workers.measuring import message_of, misdeed, reason_of
-from tests.workers.test_reaching_processes import reaching
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.farm_scaling_point import run_point
+from benchmarks.farm.farm_scaling_point import run_point
 
 
 @pytest.mark.faults

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.hostile_candidates import (
+from tests.acceptance.hostile.hostile_candidates import (
     HostileCandidate,
     all_native,
     broken,
@@ -15,8 +15,8 @@ from tests.acceptance.hostile_candidates import (
     mutated,
     workload,
 )
-from tests.acceptance.measuring_farm import Holdings, assert_nothing_is_left, measured, measuring_farm
-from tests.acceptance.test_hostile_candidates import complaint
+from tests.acceptance.hostile.measuring_farm import Holdings, assert_nothing_is_left, measured, measuring_farm
+from tests.acceptance.hostile.test_hostile_candidates import complaint
 from tests.server_of_user import USERS
 from tunefarm_schemas.tuning.measurement import Failed, Stopped, Timing
 

@@ -172,7 +172,7 @@ def children(process: psutil.Process) -> list[psutil.Process]:
 def lane(number: int) -> dict[str, str]:
     return {
         "TUNEFARM_WORKER_NAME": f"worker {number}",
-        "TUNEFARM_WORKER_FARM": "benchmarks.simulated_lane:build",
+        "TUNEFARM_WORKER_FARM": "benchmarks.farm.simulated_lane:build",
         "TUNEFARM_WORKER_ALLOW_MISSING_CONFINEMENT": "1",
         "TUNEFARM_SIMULATED_SECONDS": "0.1",
         "TUNEFARM_SIMULATED_ROOM": "4",

@@ -2,7 +2,7 @@
 
 import tvm
 
-from benchmarks.farm_tuning import tune_on
+from benchmarks.farm.farm_tuning import tune_on
 from tests.gateway.conftest import FarmOf
 from tests.workers import workloads
 from tunefarm_sandbox.fork_server.fork_server import ForkServer

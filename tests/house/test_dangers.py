@@ -43,7 +43,7 @@ def test_tvms_callback_that_deletes_folders_is_never_run() -> None:
 def test_the_comparison_runs_tvms_tuner_with_its_real_builder_only() -> None:
     using = [path.name for path in python_files("benchmarks") if DELETES_WHAT_A_BUILDER_NAMES.search(code_of(path))]
     assert using == ["stock_tuner.py"]
-    assert "PyBuilder" not in code_of(ROOT / "benchmarks" / "stock_tuner.py")
+    assert "PyBuilder" not in code_of(ROOT / "benchmarks" / "comparison" / "stock_tuner.py")
 
 
 def test_no_text_is_evaluated_outside_the_confined_child_that_reads_the_users_file() -> None:

@@ -1,12 +1,14 @@
 """A reader finds the room of a line of code, and every room is small."""
 
 import re
+from collections import Counter
 
 import pytest
 
 from tests.house.source_files import DISTRIBUTIONS, ROOT, python_files
 
 LARGEST_FILE_LINES = 400
+MAX_MODULES = 15
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "manager", "misc", "base"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
 
@@ -36,3 +38,9 @@ def test_no_file_is_named_after_nothing() -> None:
 def test_nothing_is_left_for_later() -> None:
     files = python_files(*DISTRIBUTIONS, "benchmarks", "fuzz")
     assert not [path for path in files if UNFINISHED.search(path.read_text(encoding="utf-8"))]
+
+
+def test_no_folder_holds_more_modules_than_a_reader_takes_in_at_a_glance() -> None:
+    files = python_files(*DISTRIBUTIONS, "benchmarks", "fuzz", "tests")
+    modules_by_folder = Counter(str(path.parent.relative_to(ROOT)) for path in files)
+    assert not {folder: count for folder, count in modules_by_folder.items() if count > MAX_MODULES}

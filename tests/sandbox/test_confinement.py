@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from tests.sandbox.forking import ENVIRONMENT, LONG_S, answer, ended, fork, is_running
 from tests.sandbox.older_kernel import needs
 from tests.server_of_user import ROOT, give_to
-from tunefarm_sandbox.confinement import Confinement, abilities
-from tunefarm_sandbox.confinement.abilities import SCOPED_SIGNALS_ABI
+from tunefarm_sandbox.confinement.abilities import SCOPED_SIGNALS_ABI, abilities
+from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 
 NUMBERS_OF_X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="calls are named by their x86-64 numbers")

@@ -19,7 +19,7 @@ from tunefarm_schemas.frozen import Frozen
 
 def all_nouns() -> set[type[Frozen]]:
     nouns: set[type[Frozen]] = set()
-    for module in pkgutil.iter_modules(tunefarm_schemas.__path__, "tunefarm_schemas."):
+    for module in pkgutil.walk_packages(tunefarm_schemas.__path__, "tunefarm_schemas."):
         members = vars(importlib.import_module(module.name)).values()
         nouns |= {member for member in members if isinstance(member, type) and issubclass(member, Frozen)}
     return nouns - {Frozen}

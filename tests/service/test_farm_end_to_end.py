@@ -17,7 +17,7 @@ from tunefarm_services.store import LOCAL_TENANT, Store
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
-SIMULATED = "benchmarks.simulated_lane:build"
+SIMULATED = "benchmarks.farm.simulated_lane:build"
 CLIENTS = 5
 WORKERS = 3
 EXTENTS = (24, 32, 40, 48, 56)

@@ -34,10 +34,8 @@ from tunefarm_workers.lane.task_opening import MAX_HOSTS_LOST, opened_task
 from tunefarm_workers.threads.thread_watch import ThreadWatch
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter, Turns
 
-_LOADED_PER_CORE = 2.5
-"""Processes that want a core, per core, from which on a time-out may be the host's fault."""
-_MAX_WAITING = 4
-"""Built candidates that may wait before no further build is begun."""
+_LOADED_PER_CORE = 2.5  # processes that want a core, per core: from here on a time-out may be the host's fault
+_MAX_WAITING = 4  # built candidates that may wait before no further build is begun
 
 log = structlog.get_logger()
 
@@ -158,9 +156,9 @@ class Lane:
             return
         if task.hosts_lost >= MAX_HOSTS_LOST:
             message = f"The process that holds the task was killed {task.hosts_lost + 1} times."
-            for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
+            for attempt in self._attempts_of(task):
                 attempt.lose_device(message)
-            for comparison in [comparison for comparison in self._comparisons if comparison.task is task]:
+            for comparison in self._comparisons_of(task):
                 comparison.lose_device(message)
             return
         task.hosts_lost += 1
@@ -280,9 +278,8 @@ class Lane:
         self._judge_again(task)
 
     def _judge_again(self, task: OpenTask) -> None:
-        for attempt in list(self._attempts):
-            if attempt.task is task:
-                attempt.judge()
+        for attempt in self._attempts_of(task):
+            attempt.judge()
         for comparison in list(self._comparisons):
             comparison.conclude()
 
@@ -297,7 +294,7 @@ class Lane:
 
     def _reopen(self, task: OpenTask, distribution: Distribution) -> None:
         """Begin again with a new host: the old one died, or the function, such as a square root, needs other inputs."""
-        self._begin_again([attempt for attempt in self._attempts if attempt.task is task])
+        self._begin_again(self._attempts_of(task))
         self._close(task)
         try:
             fresh = self._opened(task.order, distribution)
@@ -310,7 +307,7 @@ class Lane:
         if distribution == task.distribution:
             fresh.incumbent_s = task.incumbent_s
         self._tasks[task.order.exploration_id] = fresh
-        for comparison in [comparison for comparison in self._comparisons if comparison.task is task]:
+        for comparison in self._comparisons_of(task):
             comparison.begin_again(fresh)
 
     def _begin_again(self, again: list[Attempt]) -> None:
@@ -321,12 +318,18 @@ class Lane:
             attempt.dispose()
         self._queue.extendleft(Queued(attempt.dispatch, time.monotonic()) for attempt in reversed(again))
 
+    def _attempts_of(self, task: OpenTask) -> list[Attempt]:
+        return [attempt for attempt in self._attempts if attempt.task is task]
+
+    def _comparisons_of(self, task: OpenTask) -> list[RunningComparison]:
+        return [comparison for comparison in self._comparisons if comparison.task is task]
+
     def _cancel_comparisons(self, task: OpenTask) -> None:
-        for comparison in [comparison for comparison in self._comparisons if comparison.task is task]:
+        for comparison in self._comparisons_of(task):
             comparison.cancel()
 
     def _give_up(self, task: OpenTask, doubt: Doubt, text: str) -> None:
-        for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
+        for attempt in self._attempts_of(task):
             attempt.cancel()
         self._cancel_comparisons(task)
         if doubt is Doubt.UNTRUSTED:
@@ -354,7 +357,8 @@ class Lane:
         is_held_back = self._quarantine.holds_back(now_s)
         self.device_arbiter.reserved_for = self._watch if is_held_back else None
         if not self.device_arbiter.is_taken:
-            self._dispose()
+            while self._over:
+                self._over.pop().dispose()
             if not is_held_back:
                 self._begin_builds()
         builds = any(attempt.computes for attempt in self._attempts)
@@ -367,10 +371,6 @@ class Lane:
                 task.referee.check_deadline(moving_s, self._settings.reference_s)
             if task.confirmation is not None and task.confirmation.tick(moving_s, self._settings.reference_s):
                 self.host_died(task)
-
-    def _dispose(self) -> None:
-        while self._over:
-            self._over.pop().dispose()
 
     def _begin_builds(self) -> None:
         while self._queue:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 def configuration(connection: Connection) -> Config:
     """Alembic's settings for the migrations of this package, bound to ``connection``."""
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("script_location", str(Path(__file__).parents[1] / "migrations").replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
 

@@ -1,0 +1,1 @@
+"""Side by side with TVM's own tuner."""

@@ -1,0 +1,69 @@
+"""``tunefarm tune`` on one workload, over an empty store and then once more over the store it left."""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.child_process import Finished, run_command
+from benchmarks.comparison.tuner_run import Point, Repeat, TunerOrder, TunerRun
+
+
+def run_ours(order: TunerOrder, *, timeout_s: float, repeat: bool = True) -> TunerRun:
+    """Run the command as a user would. ``repeat`` asks the same again of the store that the first run filled.
+
+    Raises:
+        CommandFailed: the command fails or prints no summary.
+    """
+    with tempfile.TemporaryDirectory(prefix="tunefarm-benchmark-") as home:
+        first = _tune(order, home, timeout_s)
+        again = _tune(order, home, timeout_s) if repeat else None
+    return tuner_run(order, first, again)
+
+
+def _tune(order: TunerOrder, home: str, timeout_s: float) -> Finished:
+    command = Path(sys.executable).with_name("tunefarm")
+    arguments = [str(command), "tune", f"te:{order.workload}", "--target", f"host:{order.cores}"]
+    arguments += ["--trials", str(order.trials), "--seed", str(order.seed), "--json"]
+    return run_command(arguments, cores=order.cores, environment={"TUNEFARM_HOME": home}, timeout_s=timeout_s)
+
+
+def tuner_run(order: TunerOrder, first: Finished, again: Finished | None) -> TunerRun:
+    """Read what the command printed.
+
+    The command's clock starts inside it. What lies between its total and the wall time outside, interpreter start and
+    exit, is added to every point, so that no point is earlier than it was.
+    """
+    summary: dict[str, Any] = first.last_json()
+    task = summary["tasks"][0]
+    outside_s = max(0.0, first.wall_s - summary["seconds"]["total"])
+    points = tuple(
+        Point(
+            elapsed_s=improvement["elapsed_s"] + outside_s,
+            trials=improvement["trials"],
+            latency_s=improvement["latency_s"],
+            trace=improvement["trace"],
+        )
+        for improvement in task["improvements"]
+    )
+    return TunerRun(
+        tuner="tunefarm",
+        workload=order.workload,
+        seed=order.seed,
+        cores=order.cores,
+        trials_asked=order.trials,
+        trials=task["trials"],
+        wall_s=first.wall_s,
+        points=points,
+        final_trace=points[-1].trace if points else None,
+        seconds={name: float(seconds or 0.0) for name, seconds in summary["seconds"].items()},
+        failures=task["failures"],
+        repeat=_repeat(again),
+    )
+
+
+def _repeat(again: Finished | None) -> Repeat | None:
+    if again is None:
+        return None
+    summary: dict[str, Any] = again.last_json()
+    return Repeat(wall_s=again.wall_s, trials=summary["tasks"][0]["trials"])

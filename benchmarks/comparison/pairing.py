@@ -1,0 +1,142 @@
+"""All tuners on one workload with one seed, and what their schedules take beside each other."""
+
+from collections.abc import Iterable
+from statistics import median
+
+from benchmarks.comparison.retimed import NamedSchedule, RetimeAnswer, Retimed
+from benchmarks.comparison.tuner_run import Point, TunerRun
+from tunefarm_schemas.frozen import Frozen
+
+STOCK = "stock"
+
+
+class Pairing(Frozen):
+    """One (workload, seed) of the comparison.
+
+    ``ours`` ran for as many trials as ``stock``. ``longer`` is a second run with a larger budget, made only where
+    ``ours`` did not reach stock's result. ``retimed`` and ``longer_retimed`` each come from the same few processes.
+    """
+
+    workload: str
+    seed: int
+    trials: int
+    order: tuple[str, ...]
+    stock: TunerRun
+    ours: TunerRun
+    baseline: TunerRun | None
+    retimed: RetimeAnswer
+    longer: TunerRun | None = None
+    longer_retimed: RetimeAnswer | None = None
+
+    @property
+    def stock_latency_s(self) -> float:
+        """What the schedule that stock ships takes, timed again."""
+        return self.retimed.named(STOCK).latency_s
+
+    @property
+    def our_latency_s(self) -> float:
+        """What our last incumbent takes, timed again beside it."""
+        return _last(self.ours, self.retimed).latency_s
+
+    @property
+    def baseline_latency_s(self) -> float | None:
+        """What the baseline's last schedule takes, timed again beside it; None where it did not say which it was."""
+        named = self._named_baseline
+        return None if named is None else _last(named, self.retimed).latency_s
+
+    @property
+    def quality_samples(self) -> tuple[float, ...]:
+        """How many times faster our final kernel is than stock's, in each round of the side-by-side timing."""
+        return _over(self.retimed.named(STOCK), _last(self.ours, self.retimed))
+
+    @property
+    def baseline_quality_samples(self) -> tuple[float, ...]:
+        """The same against the baseline's final kernel; nothing where that was not timed again."""
+        named = self._named_baseline
+        return () if named is None else _over(_last(named, self.retimed), _last(self.ours, self.retimed))
+
+    @property
+    def first_as_fast(self) -> Point | None:
+        """Our first incumbent that is as fast as stock's result, from the longer run if the equal one had none."""
+        found = first_as_fast(self.ours, self.retimed)
+        if found is None and self.longer is not None and self.longer_retimed is not None:
+            return first_as_fast(self.longer, self.longer_retimed)
+        return found
+
+    @property
+    def time_ratio(self) -> float:
+        """Stock's wall time over ours to its result; where that was never reached, over all of ours (a bound)."""
+        found = self.first_as_fast
+        ours_s = found.elapsed_s if found is not None else (self.longer or self.ours).wall_s
+        return self.stock.wall_s / ours_s
+
+    @property
+    def baseline_time_ratio(self) -> float | None:
+        """The same for the baseline, within its equal budget; None where its schedules were not timed again."""
+        named = self._named_baseline
+        if named is None:
+            return None
+        found = first_as_fast(named, self.retimed)
+        return self.stock.wall_s / (found.elapsed_s if found is not None else named.wall_s)
+
+    @property
+    def baseline_reached(self) -> bool:
+        """Whether the baseline held a kernel as fast as stock's result within its equal budget."""
+        return self.baseline is not None and first_as_fast(self.baseline, self.retimed) is not None
+
+    @property
+    def _named_baseline(self) -> TunerRun | None:
+        """The baseline, if it says which schedule it would ship."""
+        return self.baseline if self.baseline is not None and self.baseline.final_trace is not None else None
+
+
+def incumbent_name(run: TunerRun, index: int) -> str:
+    """What the ``index``-th incumbent of a run is called in the side-by-side timing."""
+    return f"{run.tuner} {index}"
+
+
+def final_names(*runs: TunerRun | None) -> tuple[str, ...]:
+    """What is called so that its tuner would ship: stock's schedule, and the last incumbent of each run."""
+    return (STOCK, *(incumbent_name(run, len(run.points) - 1) for run in runs if run is not None and run.final_trace))
+
+
+def schedules_to_retime(stock: TunerRun, *others: TunerRun | None) -> tuple[NamedSchedule, ...]:
+    """Stock's final schedule and each incumbent of the others, as far as they say which it was."""
+    assert stock.final_trace is not None
+    incumbents = (schedule for run in others if run is not None for schedule in _incumbents(run))
+    return (NamedSchedule(name=STOCK, trace=stock.final_trace), *incumbents)
+
+
+def _incumbents(run: TunerRun) -> Iterable[NamedSchedule]:
+    for index, point in enumerate(run.points):
+        if point.trace is not None:
+            yield NamedSchedule(name=incumbent_name(run, index), trace=point.trace)
+
+
+def _last(run: TunerRun, answer: RetimeAnswer) -> Retimed:
+    return answer.named(incumbent_name(run, len(run.points) - 1))
+
+
+def _over(theirs: Retimed, ours: Retimed) -> tuple[float, ...]:
+    return tuple(their_s / our_s for their_s, our_s in zip(theirs.samples_s, ours.samples_s, strict=True))
+
+
+def first_as_fast(run: TunerRun, answer: RetimeAnswer) -> Point | None:
+    """The first point of ``run`` whose schedule, timed again, is correct and surely takes no longer than stock's."""
+    stock = answer.named(STOCK)
+    return next((point for point, timed in incumbents_retimed(run, answer) if _as_fast(timed, stock)), None)
+
+
+def _as_fast(timed: Retimed, stock: Retimed) -> bool:
+    """No slower in either half of the rounds: of many that are nearly as fast, one is always lucky in all of them."""
+    halves = [(timed.samples_s[half::2], stock.samples_s[half::2]) for half in (0, 1)]
+    return timed.agrees and all(median(ours_s) <= median(stocks_s) for ours_s, stocks_s in halves)
+
+
+def incumbents_retimed(run: TunerRun, answer: RetimeAnswer) -> list[tuple[Point, Retimed]]:
+    """Each incumbent of ``run`` with its time in ``answer``."""
+    return [
+        (point, answer.named(incumbent_name(run, index)))
+        for index, point in enumerate(run.points)
+        if point.trace is not None
+    ]

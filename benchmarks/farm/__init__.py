@@ -1,0 +1,1 @@
+"""What the farm costs, and how far it scales."""

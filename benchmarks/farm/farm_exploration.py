@@ -1,0 +1,56 @@
+"""A job with one exploration, as a tuner holds them while it searches."""
+
+from typing import Final
+from uuid import uuid4
+
+from benchmarks.farm.simulated_lane import CODE_GENERATOR, simulated_device
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.tuning.job import Effort, ExplorationKey, JobSpec
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.workload import Task, Workload
+from tunefarm_services.store import LOCAL_TENANT, Store
+from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.tuner.search.exploration_run import ExplorationRun
+
+MODULE_BYTES: Final = 20_000
+"""Of a usual module of one function as JSON."""
+
+
+def opened(store: Store) -> tuple[Lease, ExplorationRun]:
+    """A job with one exploration, both held."""
+    workload = _workload()
+    target = Target(canonical='{"kind":"llvm","num-cores":1}', kind="llvm", num_cores=1)
+    store.put_workload(LOCAL_TENANT, workload)
+    store.put_target(LOCAL_TENANT, target)
+    task = Task(workload_id=workload.workload_id, target_id=target.target_id, name=workload.name)
+    spec = JobSpec(tasks=(task,), effort=Effort(trials=1 << 30), protocol_id="cpu-hot-cache/1")
+    job = store.create_job(LOCAL_TENANT, spec)
+    lease = store.lease_job(LOCAL_TENANT, job.job_id, uuid4().hex, 3600.0)
+    assert lease is not None
+    device = simulated_device()
+    key = ExplorationKey(
+        tenant=LOCAL_TENANT,
+        workload_id=workload.workload_id,
+        target_id=target.target_id,
+        device_class_id=device.device_class.device_class_id,
+        code_generator=CODE_GENERATOR,
+        protocol_id=spec.protocol_id,
+        space_id="automatic",
+        abi="stable",
+    )
+    exploration = store.open_exploration(lease, key)
+    assert store.lease_exploration(lease, exploration.exploration_id)
+    return lease, ExplorationRun(task=task, workload=workload, target=target, abi="stable", exploration=exploration)
+
+
+def _workload() -> Workload:
+    text = "x" * MODULE_BYTES
+    return Workload(
+        workload_id=digest(text),
+        structural_hash="0",
+        tvm_version="none",
+        module_json=text,
+        name="recorded",
+        arguments=(),
+        floating_point_operations=1.0,
+    )

@@ -1,0 +1,287 @@
+"""Many simulated lanes in one process: all of a worker's own code, without devices.
+
+The process has one Celery consumer, which hands each order to the lane that has had room for the longest, and one
+thread for each thing that a worker has a thread for: results, replies, heartbeats, answers. What is said and heard is
+every lane's own: what it holds, its heartbeats, its answers and its replies.
+"""
+
+import argparse
+import heapq
+import os
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+import structlog
+
+from benchmarks.comparison.recorded_times import recorded_seconds
+from benchmarks.farm.simulated_lane import SimulatedFarm, simulated_device
+from tunefarm.server.worker_blobs import WorkerBlobs
+from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.device import Device
+from tunefarm_schemas.farm.farm_message import (
+    COMPARE,
+    EXPORT,
+    MEASURE,
+    CompareMessage,
+    ExportMessage,
+    Measured,
+    MeasureMessage,
+    Returned,
+    TaskMissing,
+    queue_name,
+)
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.measurement import Dispatch
+from tunefarm_services.settings import Settings
+from tunefarm_services.store.blob_store import BlobStore
+from tunefarm_workers.broker.broker_client import BROKER_ERRORS, connect
+from tunefarm_workers.broker.celery_intake import CeleryIntake, Taker
+from tunefarm_workers.broker.lane_heartbeat import BEAT_S, LaneVoice
+from tunefarm_workers.broker.reply_sender import ReplySender
+from tunefarm_workers.worker.lane_host import LaneHost
+from tunefarm_workers.worker.lane_state import LaneFacts, LaneLife
+from tunefarm_workers.worker.settings import WorkerSettings
+
+_LOOK_S: Final = 1.0
+_AGAIN_S: Final = 0.5
+
+
+class RecordedFarm(SimulatedFarm):
+    """Each candidate takes as long as the recorded one of its number."""
+
+    def __init__(self, device: Device, seconds: Sequence[float], room: int, wake: Callable[[float], None]) -> None:
+        """``wake`` is told when a candidate will be done."""
+        super().__init__(device, 0.0, room)
+        self._seconds = seconds
+        self._wake = wake
+
+    def submit(self, dispatch: Dispatch) -> None:
+        """Queue one."""
+        super().submit(dispatch)
+        self._wake(self._free_s)
+
+    def seconds_of(self, number: int) -> float:
+        """The recorded time."""
+        return self._seconds[number % len(self._seconds)]
+
+
+@dataclass(frozen=True)
+class SimulatedLane:
+    """The parts of one lane."""
+
+    farm: RecordedFarm
+    host: LaneHost
+    life: LaneLife
+    voice: LaneVoice
+
+
+class ManyLanes:
+    """Takes orders as a lane does, for all of them."""
+
+    def __init__(self, broker: Broker, names: Sequence[str], room: int, stretch: float) -> None:
+        self._broker = broker
+        self._free: SimpleQueue[SimulatedLane] = SimpleQueue()
+        self._room = room
+        self._seconds = recorded_seconds(stretch)
+        self._blobs = WorkerBlobs(BlobStore(Settings().blobs()))
+        self._sender = ReplySender(broker)
+        self._due: list[tuple[float, int, int]] = []
+        self._order = count()
+        self._changed = threading.Condition()
+        self._ended = threading.Event()
+        self._listens = threading.Event()
+        self._lanes = [self._lane(index, name) for index, name in enumerate(names)]
+        works = (self._collect, self._speak, self._listen)
+        self._threads = [threading.Thread(target=work, daemon=True) for work in works]
+
+    @property
+    def queue(self) -> str:
+        """The pool's queue."""
+        facts = self._lanes[0].life.facts
+        return queue_name(facts.device.device_class.device_class_id, facts.code_generator)
+
+    def start(self) -> None:
+        """Start all and wait until they are admitted."""
+        self._sender.start()
+        for thread in self._threads:
+            thread.start()
+        for lane in self._lanes:
+            while not lane.life.admitted.wait(_LOOK_S) and not self._ended.is_set():
+                pass
+        self._find_free()
+
+    def takers(self) -> dict[str, Taker[Any]]:
+        """Who takes which orders."""
+        return {
+            MEASURE: Taker(MeasureMessage, self.measure),
+            COMPARE: Taker(CompareMessage, self.compare),
+            EXPORT: Taker(ExportMessage, self.export),
+        }
+
+    def measure(self, order: MeasureMessage) -> None:
+        """Hand it to a lane with room; waits for one."""
+        while not self._ended.is_set():
+            try:
+                lane = self._free.get(timeout=_LOOK_S)
+            except Empty:  # an order that came twice took a place and had no end
+                self._find_free()
+                continue
+            if lane.host.in_flight < self._room:
+                lane.host.measure(order)
+                return
+
+    def compare(self, order: CompareMessage) -> None:
+        """Hand it to the first lane."""
+        self._lanes[0].host.compare(order)
+
+    def export(self, order: ExportMessage) -> None:
+        """Hand it to the first lane."""
+        self._lanes[0].host.export(order)
+
+    def let_go(self) -> None:
+        """Have ``measure`` return, and end the threads."""
+        self._ended.set()
+
+    def close(self) -> None:
+        """Have every lane say goodbye."""
+        for thread in self._threads:
+            thread.join()
+        client = connect(self._broker)
+        for lane in self._lanes:
+            lane.life.stop()
+            lane.life.end()
+            lane.voice.beat(client, at_once=True)
+            lane.host.close()
+        self._sender.close(2.0)
+        client.close()
+
+    def _find_free(self) -> None:
+        for place in range(self._room):
+            for lane in self._lanes:
+                if lane.host.in_flight <= place:
+                    self._free.put(lane)
+
+    def _collect(self) -> None:
+        """Pass on results when they are due."""
+        while not self._ended.is_set():
+            with self._changed:
+                wait_s = self._due[0][0] - time.monotonic() if self._due else _LOOK_S
+                if wait_s > 0:
+                    self._changed.wait(min(wait_s, _LOOK_S))
+                    continue
+                _, _, index = heapq.heappop(self._due)
+            lane = self._lanes[index]
+            for measurement in lane.farm.collect(0.0):
+                lane.host.deliver(measurement)
+
+    def _speak(self) -> None:
+        """Beat for one lane after the other, each once a second."""
+        client = connect(self._broker)
+        self._listens.wait(_LOOK_S)  # else the first answers are missed
+        while not self._ended.is_set():
+            round_s = time.monotonic()
+            for index, lane in enumerate(self._lanes, 1):
+                lane.voice.beat(client)
+                self._ended.wait(max(round_s + index * BEAT_S / len(self._lanes) - time.monotonic(), 0.0))
+        client.close()
+
+    def _listen(self) -> None:
+        hearing: dict[str, list[SimulatedLane]] = defaultdict(list)
+        for lane in self._lanes:
+            for channel in lane.voice.channels():
+                hearing[channel].append(lane)
+        while not self._ended.is_set():
+            client = connect(self._broker)
+            try:
+                with client.pubsub(ignore_subscribe_messages=True) as heard:  # type: ignore[no-untyped-call]
+                    heard.subscribe(*hearing)
+                    self._listens.set()
+                    while not self._ended.is_set():
+                        message = heard.get_message(timeout=_LOOK_S)
+                        channel = "" if message is None else message["channel"].decode()
+                        for lane in hearing.get(channel, ()):
+                            lane.voice.hear(channel, message["data"])
+            except BROKER_ERRORS:
+                self._ended.wait(_AGAIN_S)
+            finally:
+                client.close()
+
+    def _lane(self, index: int, name: str) -> SimulatedLane:
+        def wake(due_s: float) -> None:
+            with self._changed:
+                heapq.heappush(self._due, (due_s, next(self._order), index))
+                if self._due[0][0] == due_s:
+                    self._changed.notify()
+
+        farm = RecordedFarm(simulated_device(), self._seconds, self._room, wake)
+
+        def send(farm_id: str, reply: Frozen) -> None:
+            self._sender.send(farm_id, reply)
+            if isinstance(reply, Measured | Returned | TaskMissing):
+                self._free.put(self._lanes[index])
+
+        host = LaneHost(farm, self._blobs, send, name, None)
+        life = LaneLife(_facts(farm, name))
+
+        def beat() -> None:
+            life.suffer(host.look_for_trouble())
+            host.take_work(life.takes_work)
+
+        describe = lambda: life.describe(host.in_flight)  # noqa: E731 - as in a worker
+        voice = LaneVoice(self._broker, host, life.facts.instance, describe, life.hear, beat)
+        return SimulatedLane(farm, host, life, voice)
+
+
+def _facts(farm: RecordedFarm, name: str) -> LaneFacts:
+    return LaneFacts(
+        lane_id=name,
+        name=name,
+        instance=f"{name} {os.getpid()}",
+        device=farm.device,
+        code_generator=farm.code_generator,
+        kind="cpu",
+        processor=farm.processor,
+        tvm_version="none",
+        software_version="none",
+        cores=(0,),
+        room=farm.room(),
+    )
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lanes", type=int, required=True)
+    parser.add_argument("--first", type=int, default=0, help="number of the first lane")
+    parser.add_argument("--room", type=int, default=3)
+    parser.add_argument("--stretch", type=float, default=1.0)
+    options = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
+    broker = WorkerSettings().broker()
+    names = [f"lane {options.first + number}" for number in range(options.lanes)]
+    lanes = ManyLanes(broker, names, options.room, options.stretch)
+    intake = CeleryIntake(broker, lanes.queue, lanes.takers(), names[0])
+    stopping = threading.Event()
+
+    def stop(*_: object) -> None:
+        stopping.set()
+        intake.stop()
+        lanes.let_go()
+
+    signal.signal(signal.SIGTERM, stop)
+    lanes.start()
+    while not stopping.is_set():
+        intake.run()
+        time.sleep(0.1)
+    lanes.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Footprint and endurance of the service's processes."""

@@ -1,0 +1,1 @@
+"""The store with many records, and recorded measurements to try strategies on."""

@@ -1,0 +1,237 @@
+"""A job whose deadline passes while it waits ends, with what the store holds, although nobody could measure for it."""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+
+from benchmarks.kernel_library import kernel_library
+from tests.store.sample import (
+    TENANT,
+    Bench,
+    bench,
+    exploration_key,
+    leased,
+    manifest,
+    put_job,
+    put_task,
+    record,
+    spec,
+    timing,
+)
+from tests.tuner.conftest import instant_farms, measure_job, state_of, wait_finished, wait_for
+from tests.tuner.instant_farm import InstantFarm
+from tests.tuner.job.test_service import summary_of
+from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState
+from tunefarm_services.store import Store
+from tunefarm_services.telemetry.metrics import Metrics
+from tunefarm_services.telemetry.telemetry import Telemetry
+from tunefarm_services.telemetry.traces import Traces
+from tunefarm_services.tuner.job.no_device import NoDevice
+from tunefarm_services.tuner.job.supervisor import Supervisor
+from tunefarm_services.tuner.search.exploration_run import AS_GIVEN
+from tunefarm_services.tuner.service.leased_job import WAITING, Ended, LeasedJob
+from tunefarm_services.tuner.service.service import NO_PLACE
+from tunefarm_services.tuner.service.zygotes import Zygotes
+
+Tuner = Callable[..., object]
+MISSING = "no live device of class board"
+SHORT_S = 1.0
+LONG_S = 3600.0
+
+
+def no_device(lease: object, job: object) -> NoDevice:
+    return NoDevice(MISSING)
+
+
+def job_with_deadline(store: Store, deadline_s: float | None = SHORT_S, **changes: object) -> Job:
+    return store.create_job(TENANT, spec(put_task(store)).model_copy(update={"deadline_s": deadline_s, **changes}))
+
+
+def put_answer(store: Store) -> None:
+    put_task(store)
+    store.put_record(TENANT, None, record("known", 1e-3))
+    store.put_artifact(TENANT, manifest("artifact", "known", kernel_library()), kernel_library())
+
+
+def test_a_job_that_waits_says_why_and_until_when(store: Store, tuner: Tuner) -> None:
+    patient = job_with_deadline(store, None)
+    hurried = job_with_deadline(store, LONG_S)
+
+    def said(job: Job) -> str:
+        return store.job(TENANT, job.job_id).message
+
+    began_s = time.monotonic()
+    with tuner(no_device):
+        while not (said(patient) and said(hurried)):
+            assert time.monotonic() - began_s < 60.0
+            time.sleep(0.02)
+    assert said(patient) == MISSING
+    reason, _, deadline = said(hurried).partition(", until its deadline at ")
+    assert reason == MISSING
+    lasts_s = (datetime.fromisoformat(deadline) - datetime.fromisoformat(hurried.created_at)).total_seconds()
+    assert abs(lasts_s - LONG_S) <= 1.0
+
+
+def test_a_job_that_no_device_fits_ends_at_its_deadline_and_others_wait_on(store: Store, tuner: Tuner) -> None:
+    patient = job_with_deadline(store, None)
+    hurried = job_with_deadline(store)
+    began_s = time.monotonic()
+    with tuner(no_device):
+        wait_finished(store, hurried)
+    assert time.monotonic() - began_s < 30.0
+    ended = store.job(TENANT, hurried.job_id)
+    assert ended.outcome is JobOutcome.FAILED
+    assert "nothing was measured" in ended.message
+    assert "deadline" in ended.message
+    assert MISSING in ended.message
+    summary = summary_of(store, hurried.job_id)
+    assert (summary["outcome"], summary["tasks"]) == ("failed", [])
+    assert state_of(store, patient) is JobState.QUEUED
+
+
+def test_what_earlier_jobs_left_answers_a_job_for_which_there_is_no_device(store: Store, tuner: Tuner) -> None:
+    put_answer(store)
+    job = job_with_deadline(store)
+    with tuner(no_device):
+        wait_finished(store, job)
+    ended = store.job(TENANT, job.job_id)
+    assert (ended.outcome, ended.message) == (JobOutcome.SUCCEEDED, "answered from the store")
+    (task,) = summary_of(store, job.job_id)["tasks"]
+    assert (task["record_id"], task["artifact_id"], task["best_latency_s"]) == ("known", "artifact", 1e-3)
+    assert task["answered_from_store"]
+    assert len(store.explorations_of_job(TENANT, job.job_id)) == 1
+
+
+@pytest.mark.parametrize(
+    "changes", [{"fresh": True}, {"device_class_id": "board"}, {"protocol_id": "cpu-cold-cache/1"}], ids=str
+)
+def test_a_record_that_is_not_for_the_job_is_no_answer(store: Store, tuner: Tuner, changes: dict[str, object]) -> None:
+    put_answer(store)
+    job = job_with_deadline(store, **changes)
+    with tuner(no_device):
+        wait_finished(store, job)
+    assert store.job(TENANT, job.job_id).outcome is JobOutcome.FAILED
+
+
+def test_trials_that_were_not_verified_in_time_are_kept_and_prove_nothing(store: Store, tuner: Tuner) -> None:
+    job = job_with_deadline(store)
+    tried = bench(store, job)
+    tried.measure(0, timing(2e-3))
+    store.release(tried.lease)
+    with tuner(no_device):
+        wait_finished(store, job)
+    ended = store.job(TENANT, job.job_id)
+    assert ended.outcome is JobOutcome.FAILED
+    assert "could not be verified" in ended.message
+    assert MISSING in ended.message
+    assert "ask for the same again" in ended.message
+    (task,) = summary_of(store, job.job_id)["tasks"]
+    assert (task["stop_reason"], task["trials_in_store"], task["record_id"]) == ("deadline", 1, None)
+
+
+def test_schedules_that_were_to_be_measured_end_without_a_time(store: Store, tuner: Tuner) -> None:
+    job = measure_job(store, "a", "b", deadline_s=SHORT_S)
+    with tuner(no_device):
+        wait_finished(store, job)
+    ended = store.job(TENANT, job.job_id)
+    assert ended.outcome is JobOutcome.SUCCEEDED
+    assert ended.message.startswith("2 of 2 gave no time")
+    assert MISSING in ended.message
+
+
+def test_schedules_that_were_measured_before_the_device_went_away_are_told(store: Store, tuner: Tuner) -> None:
+    job = measure_job(store, "a", "b", deadline_s=SHORT_S)
+    lease = leased(store, job)
+    first, second = (
+        store.open_exploration(
+            lease, exploration_key(text).model_copy(update={"space_id": AS_GIVEN, "fresh_for": job.job_id})
+        )
+        for text in "ab"
+    )
+    assert store.lease_exploration(lease, first.exploration_id)
+    Bench(store, lease, first.exploration_id).measure(0, timing(2e-3))
+    store.release(lease)
+    with tuner(no_device):
+        wait_finished(store, job)
+    ended = store.job(TENANT, job.job_id)
+    assert ended.outcome is JobOutcome.SUCCEEDED
+    assert ended.message.startswith("1 of 2 gave no time")
+    measured, missing = summary_of(store, job.job_id)["tasks"]
+    assert (measured["exploration_id"], missing["exploration_id"]) == (first.exploration_id, second.exploration_id)
+    assert (measured["best_latency_s"], missing["best_latency_s"]) == (2e-3, None)
+    assert MISSING in missing["first_failure_message"]
+
+
+def test_jobs_that_never_get_a_place_end_at_their_deadlines_and_disturb_nobody(store: Store, tuner: Tuner) -> None:
+    held, made = threading.Event(), []
+    long = measure_job(store, "a", priority=1)
+    with tuner(instant_farms(made, held), jobs_at_once=1):
+        wait_for(lambda: state_of(store, long) is JobState.RUNNING)
+        put_answer(store)
+        known = job_with_deadline(store)
+        unknown = [job_with_deadline(store, fresh=True) for _ in range(3)]
+        patient, paused = job_with_deadline(store, None), job_with_deadline(store)
+        store.request_pause(TENANT, paused.job_id)
+        wait_finished(store, known, *unknown)
+        assert (state_of(store, long), state_of(store, paused)) == (JobState.RUNNING, JobState.PAUSED)
+        assert state_of(store, patient) is JobState.QUEUED
+        assert len(made) == 1, "what is only ended needs no farm"
+        held.set()
+        wait_finished(store, long)
+        wait_for(lambda: len(made) == 2)
+    assert store.job(TENANT, known.job_id).message == "answered from the store"
+    for job in unknown:
+        ended = store.job(TENANT, job.job_id)
+        assert ended.outcome is JobOutcome.FAILED
+        assert NO_PLACE in ended.message
+        assert summary_of(store, job.job_id)["outcome"] == "failed"
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_job_whose_exploration_another_one_holds_ends_at_its_deadline(
+    store: Store, tuner: Tuner, is_known: bool
+) -> None:
+    if is_known:
+        put_answer(store)
+    holder = bench(store, put_job(store))
+    job = job_with_deadline(store)
+    made: list[InstantFarm] = []
+    with tuner(instant_farms(made)):
+        wait_finished(store, job)
+    ended = store.job(TENANT, job.job_id)
+    if is_known:
+        assert (ended.outcome, ended.message) == (JobOutcome.SUCCEEDED, "answered from the store")
+    else:
+        assert ended.outcome is JobOutcome.FAILED
+        assert WAITING in ended.message
+    (task,) = summary_of(store, job.job_id)["tasks"]
+    assert (task["exploration_id"], task["stop_reason"]) == (holder.exploration_id, "deadline")
+    assert made
+    assert all(farm.closed and not farm.submitted for farm in made)
+    holder.measure(0, timing(2e-3))
+    assert store.exploration(TENANT, holder.exploration_id).spent.trials == 1, "the other job has it still"
+
+
+def test_who_stays_to_wait_for_an_exploration_waits_no_longer_than_the_deadline(store: Store, zygotes: Zygotes) -> None:
+    bench(store, put_job(store))
+    lease = leased(store, job_with_deadline(store), owner="embedded")
+    summary = Supervisor(store, InstantFarm(), zygotes.present(), owner="embedded").run(lease)
+    assert summary.outcome is JobOutcome.FAILED
+    assert WAITING in summary.message
+
+
+def test_a_job_rests_no_longer_than_until_its_deadline(store: Store, zygotes: Zygotes) -> None:
+    def let_go(job: Job) -> Ended:
+        telemetry = Telemetry(Metrics("tuner"), Traces())
+        words = (store, leased(store, job), no_device, zygotes, telemetry, lambda *_: None)
+        return LeasedJob(*words, outage_s=0.0, on_search_child=lambda _: None).run()
+
+    patient, hurried = let_go(job_with_deadline(store, None)), let_go(job_with_deadline(store, LONG_S))
+    assert patient.rest_s > 0
+    assert patient.most_rest_s == math.inf
+    assert hurried.rest_s > 0
+    assert 0 < hurried.most_rest_s <= LONG_S

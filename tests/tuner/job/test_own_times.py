@@ -1,0 +1,145 @@
+"""What a job says of its own trials: over all its runs, and beside what the store knew before."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.store.sample import TENANT, leased
+from tests.tuner import instant_farm
+from tests.tuner.conftest import instant_farms, state_of, wait_finished, wait_for
+from tests.tuner.instant_farm import InstantFarm, latency_of
+from tests.tuner.job.test_effort_left import SEED, candidate, run_that_spent
+from tests.tuner.job.test_service import summary_of
+from tests.tuner.search.test_exploration_run import take, timing
+from tests.tuner.search.test_searching import matmul, tune_job, without_postprocessors
+from tunefarm.cli.text.job_text import job_text, task_text
+from tunefarm_schemas.tuning.job import JobState
+from tunefarm_schemas.tuning.measurement import Measurement, Stages
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_services.store import Store
+from tunefarm_services.tuner.job.job_run import JobRun
+from tunefarm_services.tuner.search.dispatching import dispatch_of
+from tunefarm_services.tuner.search.exploration_run import ROUGH_GRAIN_S
+from tunefarm_services.tuner.search.search_messages import KnownTrial
+from tunefarm_services.tuner.service.zygotes import Zygotes
+
+Tuner = Callable[..., object]
+
+
+@pytest.fixture
+def zygotes(searching_zygotes: Zygotes) -> Zygotes:
+    return searching_zygotes
+
+
+class CallingFarm(InstantFarm):
+    """Calls ``on_enough`` once, when so many results are in the store."""
+
+    def __init__(self, enough: int, on_enough: Callable[[], None]) -> None:
+        super().__init__()
+        self._enough = enough
+        self._on_enough = on_enough
+
+    def acknowledge(self, measurements: list[Measurement]) -> None:
+        before = len(self.acknowledged)
+        super().acknowledge(measurements)
+        if before < self._enough <= len(self.acknowledged):
+            self._on_enough()
+
+
+def test_a_resumed_job_counts_the_trials_of_all_its_runs(store: Store, watcher: Store, tuner: Tuner) -> None:
+    job = tune_job(store, matmul(84), 40)
+    farm = CallingFarm(8, lambda: watcher.request_pause(TENANT, job.job_id))
+    with tuner(lambda *_: farm):
+        wait_for(lambda: state_of(watcher, job) is JobState.PAUSED)
+    (first,) = summary_of(watcher, job.job_id)["tasks"]
+    assert 8 <= first["trials"] < 40
+    assert first["trials_in_run"] == first["trials"]
+    watcher.request_resume(TENANT, job.job_id)
+    with tuner(instant_farms([])):
+        wait_finished(watcher, job)
+    summary = summary_of(watcher, job.job_id)
+    (last,) = summary["tasks"]
+    assert (last["trials"], last["trials_in_store"], last["trials_in_run"]) == (40, 40, 40 - first["trials"])
+    text = job_text(summary)
+    assert f"40 trials over all runs, {last['trials_in_run']} in the latest (40 in the store)" in text
+    assert "in the latest run of it" in text
+
+
+def test_progress_counts_the_trials_of_earlier_runs(store: Store) -> None:
+    run = run_that_spent(3)
+    for number in range(3):
+        dispatch = dispatch_of(candidate(run, number, SEED), fence=1)
+        measured = Measurement.answering(dispatch, timing(1e-5), Stages())
+        run.remember(KnownTrial(candidate=dispatch.candidate, measurement=measured), is_of_job=number > 0)
+    job = tune_job(store, matmul(16), 10)
+    progress = JobRun(job, leased(store, job), [run], time.time()).progress("searching")
+    # Two of the three were this job's; the third was another's, and is spent as well.
+    assert (progress.trials_done, progress.trials_budget) == (2, 9)
+
+
+def test_trials_of_another_job_are_not_counted(store: Store, tuner: Tuner) -> None:
+    with tuner(instant_farms([])):
+        wait_finished(store, tune_job(store, matmul(88), 6))
+        wait_finished(store, more := tune_job(store, matmul(88), 10))
+        wait_finished(store, answered := tune_job(store, matmul(88), 10))
+    (task,) = summary_of(store, more.job_id)["tasks"]
+    assert (task["trials"], task["trials_in_run"], task["trials_in_store"]) == (4, 4, 10)
+    (task,) = summary_of(store, answered.job_id)["tasks"]
+    assert "answered from the store, 0 trials (10 in the store)" in task_text(task)
+
+
+def test_a_job_that_loses_to_the_store_says_what_its_own_best_took(store: Store, tuner: Tuner) -> None:
+    made: list[InstantFarm] = []
+    with tuner(instant_farms(made)):
+        wait_finished(store, tune_job(store, matmul(92), 24))
+        (standing,) = store.records(TENANT, workload_id=matmul(92).workload_id)
+        made.clear()
+        wait_finished(store, job := tune_job(store, matmul(92), 2, fresh=True, seed=5))
+    own_s = min(latency_of(dispatch.candidate.trace.text) for farm in made for dispatch in farm.submitted)
+    assert own_s > standing.latency_s, "another seed: the test needs a search that loses"
+    (task,) = summary_of(store, job.job_id)["tasks"]
+    assert (task["record_id"], task["best_latency_s"]) == (standing.record_id, standing.latency_s)
+    assert (task["run_best"]["latency_s"], task["run_best"]["timed"]) == (own_s, "side by side")
+    assert (task["store_best"]["latency_s"], task["store_best"]["timed"]) == (standing.latency_s, "side by side")
+    text = task_text(task)
+    assert "this run's best" in text
+    assert "the store's best" in text
+
+
+def test_a_seed_has_a_time_of_its_own(store: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[InstantFarm] = []
+    with tuner(instant_farms(made)):
+        wait_finished(store, tune_job(store, matmul(68), 3, fresh=True, seed=7))
+        (standing,) = store.records(TENANT, workload_id=matmul(68).workload_id)
+        sent = [dispatch.candidate.trace for dispatch in made[0].submitted]
+        seed = next(trace for trace in sent if trace != standing.trace)
+        otherwise = instant_farm.latency_of
+        monkeypatch.setattr(instant_farm, "latency_of", lambda text: 2.9e-5 if text == seed.text else otherwise(text))
+        misfit_seed = Trace(text='[[["GetSBlock",[],["x","main"],["b0"]]],[]]')
+        job = tune_job(store, matmul(68), 12, seed_traces=(without_postprocessors(seed), misfit_seed))
+        wait_finished(store, job)
+        again = tune_job(store, matmul(68), 12, seed_traces=(without_postprocessors(seed),))
+        wait_finished(store, again)
+    (task,) = summary_of(store, job.job_id)["tasks"]
+    by_hand, unfit = task["seeds"]
+    assert (by_hand["latency_s"], by_hand["timed"]) == (2.9e-5, "in the search")
+    assert unfit["latency_s"] is None
+    assert "not measured" in unfit["failure"]
+    assert task["run_best"] is None, "its own best is what ships"
+    (task,) = summary_of(store, again.job_id)["tasks"]
+    assert [seed["latency_s"] for seed in task["seeds"]] == [2.9e-5], "answered from the store"
+    assert "the seed          29 us, timed in the search" in task_text(task)
+
+
+@pytest.mark.parametrize(("about_s", "is_shown"), [(3.8e-6, False), (2 * ROUGH_GRAIN_S, True)])
+def test_no_ratio_is_shown_of_one_rough_call_and_many_exact_ones(store: Store, about_s: float, is_shown: bool) -> None:
+    run = run_that_spent(0)
+    take(run, 0, timing(1e-8))
+    run.untuned_about_s = about_s
+    job = tune_job(store, matmul(16), 4)
+    job_run = JobRun(job, leased(store, job), [run], time.time())
+    progress = job_run.progress("searching")
+    assert (progress.untuned_latency_s == about_s, progress.untuned_is_rough) == (is_shown, is_shown)
+    run.untuned_latency_s = 1e-8  # timed as the candidates are
+    assert job_run.progress("verifying").untuned_latency_s == 1e-8

@@ -1,0 +1,62 @@
+"""What a run of a job holds of an exploration when candidates are sent again."""
+
+import pytest
+
+from tests.tuner.job.test_effort_left import SEED, candidate, run_that_spent
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.tuning.measurement import (
+    Failed,
+    Measurement,
+    Result,
+    Stages,
+    Stopped,
+    Timing,
+)
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_services.tuner.search.dispatching import dispatch_of
+from tunefarm_services.tuner.search.exploration_run import ExplorationRun
+
+FIRST_S, OTHER_S = 1e-5, 2e-5
+OTHER = Trace(text=SEED.text.replace("main", "other"))
+
+
+def timing(latency_s: float) -> Timing:
+    return Timing(latency_s=latency_s, samples_s=(latency_s,))
+
+
+def failed(reason: FailureReason) -> Failed:
+    return Failed(failure=TrialFailure(reason=reason, message="It did."))
+
+
+def take(run: ExplorationRun, number: int, result: Result, attempt: int = 1) -> bool:
+    trace = OTHER if number else SEED
+    run.proposed(number, trace)
+    dispatch = dispatch_of(candidate(run, number, trace), fence=1, attempt=attempt)
+    return run.measured(Measurement.answering(dispatch, result, Stages()), elapsed_s=1.0)
+
+
+@pytest.fixture
+def run() -> ExplorationRun:
+    run = run_that_spent(0)
+    assert take(run, 0, timing(FIRST_S))
+    assert not take(run, 1, timing(OTHER_S))
+    return run
+
+
+@pytest.mark.parametrize("second", [timing(3e-5), Stopped(at_least_s=3e-5), failed(FailureReason.WRONG_RESULT)])
+def test_a_second_attempt_takes_the_first_time_back(run: ExplorationRun, second: Result) -> None:
+    assert not take(run, 0, second, attempt=2)
+    assert (run.best_latency_s, run.fastest(1), run.trials_done) == (OTHER_S, [OTHER], 2)
+
+
+@pytest.mark.parametrize("reason", [FailureReason.DEVICE_LOST, FailureReason.CANCELED, FailureReason.CRASH])
+def test_a_second_attempt_that_was_broken_off_leaves_the_first_time(run: ExplorationRun, reason: FailureReason) -> None:
+    assert not take(run, 0, failed(reason), attempt=2)
+    assert (run.best_latency_s, run.fastest(1)) == (FIRST_S, [SEED])
+
+
+def test_a_second_time_is_an_improvement_only_if_it_is_less_than_any_before(run: ExplorationRun) -> None:
+    assert not take(run, 0, timing(1.5e-5), attempt=2)
+    assert (run.best_latency_s, len(run.improvements)) == (1.5e-5, 1)
+    assert take(run, 1, timing(0.5e-5), attempt=2)
+    assert (run.best_latency_s, run.improvements[-1].latency_s) == (0.5e-5, 0.5e-5)

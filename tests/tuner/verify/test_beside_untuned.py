@@ -1,0 +1,76 @@
+"""A schedule ships only where it is faster than the untuned function, which competes in the same fresh processes."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from tests.store.sample import TENANT
+from tests.tuner.conftest import wait_finished
+from tests.tuner.instant_farm import InstantFarm
+from tests.tuner.search.test_searching import matmul, tune_job
+from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, ExportResult, Timing
+from tunefarm_services.store import Store
+from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.verify.ranking import UNTUNED
+
+Tuner = Callable[..., object]
+TRIALS = 6
+
+
+@pytest.fixture
+def zygotes(searching_zygotes: Zygotes) -> Zygotes:
+    return searching_zygotes
+
+
+class CloseFarm(InstantFarm):
+    """Side by side the untuned function takes ``ratio`` times as long; in fresh processes what ``ratios`` say."""
+
+    def __init__(self, ratios: Sequence[float], ratio: float = 1.5) -> None:
+        super().__init__()
+        self._ratios = ratios
+        self._ratio = ratio
+        self._untuned_s = 0.0
+        self.beside: list[bool] = []
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        *timed, _ = super().compare(order, on_wait).results
+        self._untuned_s = self._ratio * max(each.latency_s for each in timed if isinstance(each, Timing))
+        return Comparison(results=(*timed, Timing(latency_s=self._untuned_s, samples_s=(self._untuned_s,))))
+
+    def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
+        self.beside.append(order.beside_untuned)
+        exported = super().export(order, on_wait)
+        assert isinstance(exported, Exported)
+        if order.trace == UNTUNED:
+            return exported.model_copy(update={"process_latencies_s": (self._untuned_s,) * 7})
+        pairs = zip(exported.process_latencies_s, self._ratios, strict=False)
+        return exported.model_copy(update={"untuned_latencies_s": tuple(own_s * ratio for own_s, ratio in pairs)})
+
+
+@pytest.mark.parametrize(
+    ("ratios", "is_untuned"),
+    [
+        pytest.param([1.05] * 7, False, id="slower"),
+        pytest.param([1.05] * 5 + [0.95] * 2, False, id="slower in most processes"),
+        pytest.param([1.05] * 4 + [0.95] * 3, True, id="slower in about half of them"),
+        pytest.param([1.0] * 7, True, id="as fast"),
+        pytest.param([0.95] * 7, True, id="faster"),
+    ],
+)
+def test_the_untuned_function_ships_where_it_is_as_fast_in_the_same_processes_whatever_its_size(
+    store: Store, tuner: Tuner, ratios: list[float], is_untuned: bool
+) -> None:
+    job, farm = tune_job(store, matmul(56), TRIALS), CloseFarm(ratios)
+    with tuner(lambda lease, job: farm):
+        wait_finished(store, job)
+    (record,) = store.records(TENANT)
+    assert (record.trace == UNTUNED) is is_untuned
+    assert farm.beside == ([True, False] if is_untuned else [True])
+    assert record.untuned_latency_s == pytest.approx(record.latency_s * (1.0 if is_untuned else 1.05))
+
+
+def test_an_untuned_function_that_cannot_be_as_fast_costs_nothing(store: Store, tuner: Tuner) -> None:
+    job, farm = tune_job(store, matmul(56), TRIALS), CloseFarm([], ratio=7.0)
+    with tuner(lambda lease, job: farm):
+        wait_finished(store, job)
+    assert farm.beside == [False]

@@ -1,0 +1,72 @@
+"""A record that was taken while the host was busy is no answer for ever."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.store.sample import TENANT
+from tests.tuner.conftest import wait_finished
+from tests.tuner.instant_farm import InstantFarm
+from tests.tuner.job.test_service import summary_of
+from tests.tuner.search.test_searching import matmul, tune_job
+from tunefarm_schemas.tuning.measurement import Exported, ExportOrder, ExportResult
+from tunefarm_schemas.tuning.record import RecordStatus
+from tunefarm_services.store import Store
+from tunefarm_services.tuner.service.zygotes import Zygotes
+
+Tuner = Callable[..., object]
+TRIALS = 6
+
+
+@pytest.fixture
+def zygotes(searching_zygotes: Zygotes) -> Zygotes:
+    return searching_zygotes
+
+
+class BusyFarm(InstantFarm):
+    """Others have the device for ``load`` of the time, and fresh processes take up to twice as long."""
+
+    def __init__(self, load: float) -> None:
+        super().__init__()
+        self._load = load
+
+    def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
+        exported = super().export(order, on_wait)
+        assert isinstance(exported, Exported)
+        slower_s = tuple(each_s * (2 if self._load else 1) for each_s in exported.process_latencies_s[1:])
+        latencies_s = (exported.process_latencies_s[0], *slower_s)
+        return exported.model_copy(update={"process_latencies_s": latencies_s, "foreign_load": self._load})
+
+
+def test_a_record_that_was_taken_while_the_host_was_busy_says_so_and_is_timed_anew(store: Store, tuner: Tuner) -> None:
+    def told(load: float) -> tuple[dict[str, Any], str]:
+        job = tune_job(store, matmul(56), TRIALS)
+        with tuner(lambda lease, job: BusyFarm(load)):
+            wait_finished(store, job)
+        summary = summary_of(store, job.job_id)
+        return summary["tasks"][0], summary["message"]
+
+    first, _ = told(load=0.5)
+    (busy,) = store.records(TENANT)
+    assert (busy.foreign_load, busy.was_busy, first["was_busy"]) == (0.5, True, True)
+    assert busy.interval_s is not None
+    low_us, high_us = (1e6 * edge_s for edge_s in busy.interval_s)
+    assert f"taken while the host was busy: {low_us:.4g} - {high_us:.4g} us" in busy.status_reason
+
+    again, message = told(load=0.5)
+    assert (again["record_id"], again["trials"], again["was_busy"]) == (busy.record_id, 0, True)
+    assert "as it is now" in message
+
+    anew, message = told(load=0.0)
+    assert (anew["trials"], anew["answered_from_store"], anew["was_busy"]) == (0, False, False)
+    assert anew["best_latency_s"] < busy.latency_s
+    assert anew["artifact_id"]
+    assert "was timed anew" in message
+    retracted = store.record(TENANT, busy.record_id)
+    assert retracted.status is RecordStatus.RETRACTED
+    assert retracted.status_reason == f"taken while the host was busy; timed anew as record {anew['record_id']}"
+
+    last, message = told(load=0.5)
+    assert (last["record_id"], last["answered_from_store"]) == (anew["record_id"], True)
+    assert message == "answered from the store"

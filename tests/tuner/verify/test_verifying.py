@@ -1,0 +1,381 @@
+"""A device that is lost while the winner is verified costs neither the trials nor, if it comes back, the job."""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+import pytest
+
+from tests.store.sample import TENANT
+from tests.tuner.conftest import instant_farms, wait_finished
+from tests.tuner.instant_farm import InstantFarm
+from tests.tuner.job.test_service import summary_of
+from tests.tuner.search.test_searching import matmul, tune_job
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.tuning.job import JobOutcome
+from tunefarm_schemas.tuning.measurement import (
+    Comparison,
+    ComparisonOrder,
+    Exported,
+    ExportOrder,
+    ExportResult,
+    Failed,
+    Measurement,
+    Timing,
+)
+from tunefarm_schemas.tuning.record import RecordStatus
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_services.store import Store
+from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.verify import repeated_verification
+from tunefarm_services.tuner.verify.ranking import UNTUNED
+
+Tuner = Callable[..., object]
+TRIALS = 6
+CANCELED = Failed(failure=TrialFailure(reason=FailureReason.CANCELED, message="It was canceled."))
+BROKEN = Failed(failure=TrialFailure(reason=FailureReason.BUILD_ERROR, message="The compiler divided by zero."))
+LOST = Failed(failure=TrialFailure(reason=FailureReason.DEVICE_LOST, message="Its worker went away."))
+
+
+@pytest.fixture
+def zygotes(searching_zygotes: Zygotes) -> Zygotes:
+    return searching_zygotes
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeated_verification, "VERIFY_AGAIN_AFTER_S", (0.1, 0.1))
+
+
+class LosingFarm(InstantFarm):
+    """Loses the device in the first exports that it is asked for."""
+
+    def __init__(self, losses: int) -> None:
+        super().__init__()
+        self.losses = losses
+
+    def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
+        self.losses -= 1
+        return LOST if self.losses >= 0 else super().export(order, on_wait)
+
+
+class TimingFarm(InstantFarm):
+    """Its fresh processes take ``latencies_s``, in the order in which they are asked for."""
+
+    def __init__(self, latencies_s: Iterable[float]) -> None:
+        super().__init__()
+        self._latencies_s = iter(latencies_s)
+        self.exported: list[str] = []
+
+    def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
+        assert order.trace is not None
+        self.exported.append(order.trace.text)
+        exported = super().export(order, on_wait)
+        assert isinstance(exported, Exported)
+        took_s = tuple(islice(self._latencies_s, order.processes))
+        untuned_s = self.untuned_beside(took_s) if order.beside_untuned else ()
+        return exported.model_copy(update={"process_latencies_s": took_s, "untuned_latencies_s": untuned_s})
+
+    def untuned_beside(self, took_s: tuple[float, ...]) -> tuple[float, ...]:
+        """What the untuned function takes in the same processes."""
+        return tuple(9 * each_s for each_s in took_s)
+
+
+OF_THE_SECOND_S = [9.0] * 15
+"""Where the fastest schedule's processes stay far apart, the second one is timed as well."""
+
+
+@pytest.mark.parametrize(
+    ("few_s", "more_s", "latency_s"),
+    [
+        pytest.param([1e-6] * 6 + [9e-6], [], 1e-6, id="alike but for one"),
+        pytest.param([1e-6] * 5 + [2e-6] * 2, [2e-6] * 8, 2e-6, id="far apart"),
+        pytest.param([1.0] * 7, [0.5] * 8, 0.5, id="slower than before"),
+    ],
+)
+def test_more_processes_are_timed_where_seven_leave_doubt(
+    store: Store, tuner: Tuner, few_s: list[float], more_s: list[float], latency_s: float
+) -> None:
+    job = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: TimingFarm(few_s + more_s + OF_THE_SECOND_S)):
+        wait_finished(store, job)
+    (record,) = store.records(TENANT)
+    assert record.latency_s == latency_s
+    assert record.interval_s == (min(few_s + more_s), max(few_s + more_s))
+    assert f"in {len(few_s + more_s)} fresh processes" in record.status_reason
+
+
+class BriefFarm(TimingFarm):
+    """Side by side, all schedules take some 300 nanoseconds and the untuned function 330."""
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        *timed, _ = super().compare(order, on_wait).results
+        brief_s = [300e-9 + 1e-9 * place for place in range(len(timed))]
+        brief = [Timing(latency_s=each_s, samples_s=(each_s,)) for each_s in brief_s]
+        return Comparison(results=(*brief, Timing(latency_s=330e-9, samples_s=(330e-9,))))
+
+    def untuned_beside(self, took_s: tuple[float, ...]) -> tuple[float, ...]:
+        """A farm that cannot have both in one process."""
+        return ()
+
+
+@pytest.mark.parametrize(("untuned_s", "is_untuned"), [(335e-9, True), (345e-9, False)])
+def test_a_schedule_that_loses_in_fresh_processes_is_timed_against_the_untuned_function_there(
+    store: Store, tuner: Tuner, untuned_s: float, is_untuned: bool
+) -> None:
+    job = tune_job(store, matmul(56), TRIALS)
+    farm = BriefFarm([340e-9] * 15 + [untuned_s] * 15)
+    with tuner(lambda lease, job: farm):
+        wait_finished(store, job)
+    (record,) = store.records(TENANT)
+    assert (record.trace == UNTUNED) is is_untuned
+    assert record.latency_s == min(340e-9, untuned_s)
+    assert record.untuned_latency_s == untuned_s
+
+
+TWO_KINDS_S = [1.0] * 7 + [2.0] * 8
+
+
+@pytest.mark.parametrize(
+    ("second_s", "is_second"),
+    [
+        pytest.param([1.4] * 15, True, id="the second is faster on the whole, though not in every process"),
+        pytest.param([1.4] * 3 + [1.7] * 4, False, id="the second is slower on the whole"),
+    ],
+)
+def test_a_schedule_that_is_fast_in_some_processes_only_has_to_be_so_on_the_whole(
+    store: Store, tuner: Tuner, second_s: list[float], is_second: bool
+) -> None:
+    farm = TimingFarm(TWO_KINDS_S + second_s)
+    job = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: farm):
+        wait_finished(store, job)
+    (record,) = store.records(TENANT)
+    assert len(set(farm.exported)) == 2
+    assert len(farm.exported) == (4 if is_second else 3), "a few processes tell that the second one is not faster"
+    first, second = farm.exported[0], farm.exported[2]
+    assert record.trace.text == (second if is_second else first)
+    shipped_s = second_s if is_second else TWO_KINDS_S
+    assert record.interval_s == (min(shipped_s), max(shipped_s))
+
+
+def test_verification_begins_again(store: Store, tuner: Tuner) -> None:
+    job = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: LosingFarm(2)):
+        wait_finished(store, job)
+    assert store.job(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
+    assert [record.status for record in store.records(TENANT)] == [RecordStatus.VERIFIED]
+
+
+def test_a_job_that_cannot_be_verified_keeps_its_trials_and_a_claim(store: Store, tuner: Tuner) -> None:
+    job = tune_job(store, matmul(60), TRIALS)
+    with tuner(lambda lease, job: LosingFarm(100)):
+        wait_finished(store, job)
+    ended = store.job(TENANT, job.job_id)
+    assert ended.outcome is JobOutcome.FAILED
+    assert "could not be verified: Its worker went away." in ended.message
+    assert "ask for the same again" in ended.message
+    assert [record.status for record in store.records(TENANT)] == [RecordStatus.CLAIMED]
+    again = tune_job(store, matmul(60), TRIALS)
+    with tuner(instant_farms([])):
+        wait_finished(store, again)
+    assert store.job(TENANT, again.job_id).outcome is JobOutcome.SUCCEEDED
+    assert summary_of(store, again.job_id)["tasks"][0]["trials"] == 0
+
+
+class LateFarm(InstantFarm):
+    """Builds nothing, and finds only then that the function itself gives no numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_judged = False
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        self._has_judged = True
+        return Comparison(results=(CANCELED,) * len(order.traces))
+
+    def collect(self, timeout_s: float | None) -> list[Measurement]:
+        if self._has_judged:
+            raise BadInput("module", "it gives numbers that are not finite.", "Look at its inputs.")
+        return [measurement.model_copy(update={"result": BROKEN}) for measurement in super().collect(timeout_s)]
+
+
+def test_a_function_at_fault_is_named_where_every_candidate_failed_before_it_was_found(
+    store: Store, tuner: Tuner
+) -> None:
+    job = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: LateFarm()):
+        wait_finished(store, job)
+    ended = store.job(TENANT, job.job_id)
+    assert ended.outcome is JobOutcome.FAILED
+    assert "not finite" in ended.message
+
+
+class LostInTheEnd(InstantFarm):
+    """Loses the device whenever schedules are compared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compared = 0
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        self.compared += 1
+        return Comparison(results=(LOST,) * len(order.traces))
+
+
+def test_what_was_found_but_not_verified_is_verified_by_who_asks_for_no_more(store: Store, tuner: Tuner) -> None:
+    first = tune_job(store, matmul(56), TRIALS)
+    with tuner(instant_farms([])):
+        wait_finished(store, first)
+    (standing,) = store.records(TENANT)
+    more, farm = tune_job(store, matmul(56), 8 * TRIALS), LostInTheEnd()
+    with tuner(lambda lease, job: farm):
+        wait_finished(store, more)
+    assert farm.compared == 1 + len(repeated_verification.VERIFY_AGAIN_AFTER_S)
+    summary = summary_of(store, more.job_id)
+    assert summary["tasks"][0]["record_id"] == standing.record_id
+    assert summary["tasks"][0]["artifact_id"], "what stands can be had"
+    assert "could not be verified: Its worker went away." in summary["message"]
+    again = tune_job(store, matmul(56), 8 * TRIALS)
+    with tuner(instant_farms([])):
+        wait_finished(store, again)
+    (task,) = summary_of(store, again.job_id)["tasks"]
+    assert (task["trials"], task["answered_from_store"]) == (0, False)
+    assert task["best_latency_s"] < standing.latency_s, "eight times the trials find something faster"
+    last = tune_job(store, matmul(56), 8 * TRIALS)
+    with tuner(instant_farms([])):
+        wait_finished(store, last)
+    assert summary_of(store, last.job_id)["tasks"][0]["answered_from_store"]
+
+
+class UnfairFarm(InstantFarm):
+    """Compares everything but ``trace``, and takes longer than it ever did for all the rest."""
+
+    def __init__(self, trace: Trace, result: Failed) -> None:
+        super().__init__()
+        self._trace = trace
+        self._result = result
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        slow = Timing(latency_s=1.0, samples_s=(1.0, 1.0))
+        return Comparison(results=tuple(self._result if trace == self._trace else slow for trace in order.traces))
+
+    def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
+        exported = super().export(order, on_wait)
+        assert isinstance(exported, Exported)
+        return exported.model_copy(update={"process_latencies_s": (1.0,) * order.processes})
+
+
+@pytest.mark.parametrize(
+    ("reason", "stands"), [(FailureReason.OUT_OF_MEMORY, True), (FailureReason.WRONG_RESULT, False)]
+)
+def test_a_record_falls_only_to_what_is_known_of_it(
+    store: Store, tuner: Tuner, reason: FailureReason, stands: bool
+) -> None:
+    first = tune_job(store, matmul(56), TRIALS)
+    with tuner(instant_farms([])):
+        wait_finished(store, first)
+    (standing,) = store.records(TENANT)
+    failed = Failed(failure=TrialFailure(reason=reason, message="So it ended."))
+    more = tune_job(store, matmul(56), 2 * TRIALS)
+    with tuner(lambda lease, job: UnfairFarm(standing.trace, failed)):
+        wait_finished(store, more)
+    (task,) = summary_of(store, more.job_id)["tasks"]
+    assert (task["record_id"] == standing.record_id) is stands
+    (now,) = [record for record in store.records(TENANT) if record.record_id == standing.record_id]
+    assert now.status is (RecordStatus.VERIFIED if stands else RecordStatus.RETRACTED)
+    assert stands or "wrong_result: So it ended." in now.status_reason
+
+
+class CrampedFarm(InstantFarm):
+    """Has no room to time the untuned function."""
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        timed = super().compare(order, on_wait).results
+        failed = Failed(failure=TrialFailure(reason=FailureReason.OUT_OF_MEMORY, message="std::bad_alloc"))
+        return Comparison(results=(*timed[:-1], failed))
+
+
+def test_a_record_says_that_it_was_not_compared_with_the_untuned_function(store: Store, tuner: Tuner) -> None:
+    job = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: CrampedFarm()):
+        wait_finished(store, job)
+    (record,) = store.records(TENANT)
+    assert record.untuned_latency_s is None
+    assert "the untuned function could not be timed beside it (out_of_memory)" in record.status_reason
+
+
+class DamagedFarm(InstantFarm):
+    """Finds the untuned function wrong, and with it what stands."""
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        del on_wait
+        timed = super().compare(order, lambda: True).results
+        return Comparison(results=(*timed[:-2], WRONG, WRONG))
+
+
+WRONG = Failed(failure=TrialFailure(reason=FailureReason.WRONG_RESULT, message="The output is wrong."))
+
+
+def test_an_untuned_function_that_is_found_wrong_is_an_alarm_and_no_record(store: Store, tuner: Tuner) -> None:
+    farms = iter([InstantFarm(), DamagedFarm()])
+    first = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: next(farms)):
+        wait_finished(store, first)
+        before = store.records(TENANT)
+        second = tune_job(store, matmul(56), 2 * TRIALS)
+        wait_finished(store, second)
+    ended = store.job(TENANT, second.job_id)
+    assert ended.outcome is JobOutcome.FAILED
+    assert "reference cannot be trusted" in ended.message
+    assert store.records(TENANT) == before
+    assert [record.status for record in before] == [RecordStatus.VERIFIED]
+    assert "reference_in_doubt" in [event.kind for event in store.events(TENANT, second.job_id)]
+
+
+class BoastingFarm(InstantFarm):
+    """Tells times that no device can have: of trials, of schedules side by side, or of fresh processes."""
+
+    def __init__(self, of: str, latency_s: float) -> None:
+        super().__init__()
+        self._of = of
+        self._timing = Timing(latency_s=latency_s, samples_s=(latency_s,))
+
+    def collect(self, timeout_s: float | None) -> list[Measurement]:
+        told = super().collect(timeout_s)
+        return [each.model_copy(update={"result": self._timing}) for each in told] if self._of == "trials" else told
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        told = super().compare(order, on_wait)
+        return Comparison(results=(self._timing,) * len(told.results)) if self._of == "comparison" else told
+
+    def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
+        exported = super().export(order, on_wait)
+        assert isinstance(exported, Exported)
+        latencies_s = (1e-5, self._timing.latency_s, *(1e-5,) * (order.processes - 2))
+        return exported.model_copy(update={"process_latencies_s": latencies_s}) if self._of == "export" else exported
+
+
+@pytest.mark.parametrize("of", ["comparison", "export"])
+@pytest.mark.parametrize("latency_s", [3e-9, 150e-9, 5e-324])
+def test_a_time_that_no_device_can_have_makes_no_record(store: Store, tuner: Tuner, of: str, latency_s: float) -> None:
+    job = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: BoastingFarm(of, latency_s)):
+        wait_finished(store, job)
+    assert store.records(TENANT) == []
+    ended = store.job(TENANT, job.job_id)
+    assert ended.outcome is JobOutcome.FAILED
+    assert "Its time is not believed" in ended.message
+
+
+def test_a_trial_with_a_time_that_no_device_can_have_is_stored_as_wrong(store: Store, tuner: Tuner) -> None:
+    job = tune_job(store, matmul(56), TRIALS)
+    with tuner(lambda lease, job: BoastingFarm("trials", 3e-9)):
+        wait_finished(store, job)
+    (task,) = summary_of(store, job.job_id)["tasks"]
+    trials = store.trials(task["exploration_id"], tenant=TENANT)
+    results = [trial.measurement.result for trial in trials if trial.measurement is not None]
+    assert len(results) == TRIALS
+    assert all(isinstance(result, Failed) for result in results)
+    assert {result.failure.reason for result in results if isinstance(result, Failed)} == {FailureReason.WRONG_RESULT}
+    assert all(record.latency_s > 1e-6 for record in store.records(TENANT)), "at most the untuned function is left"
