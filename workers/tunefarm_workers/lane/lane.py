@@ -265,7 +265,8 @@ class Lane:
 
     def _referee_spoke(self, task: OpenTask) -> None:
         referee = task.referee
-        self._forget_referee(task)
+        if isinstance(referee, Referee):
+            self.forget(referee)
         if referee.host_is_lost:
             self.host_died(task)
             return
@@ -282,10 +283,6 @@ class Lane:
             attempt.judge()
         for comparison in list(self._comparisons):
             comparison.conclude()
-
-    def _forget_referee(self, task: OpenTask) -> None:
-        if isinstance(task.referee, Referee):
-            self.forget(task.referee)
 
     def _close(self, task: OpenTask) -> None:
         for conversation in task.conversations():
