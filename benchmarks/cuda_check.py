@@ -15,8 +15,8 @@ from benchmarks.farm.farm_tuning import tune_on
 from benchmarks.workload_module import workload_module
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.farm.device import HOT_CACHE
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.cuda.cuda_farm import CudaFarm
 from tunefarm_workers.cuda.cuda_settings import CudaSettings

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from fuzz.target import Target
-from tunefarm.cli.console import say
+from tunefarm.terminal.console import say
 from tunefarm_services.telemetry.logs import configure_logs
 
 PROGRESS_EVERY_S: Final = 10.0

@@ -10,7 +10,7 @@ from tvm.s_tir import Schedule
 
 from tunefarm.builtin.catalogue import parse_builtin
 from tunefarm.builtin.expressions import create_builtin
-from tunefarm_search.tvm.database import export_database
+from tunefarm_search.records.tvm_database import export_database
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_search.tvm.workload import workload_of

@@ -28,8 +28,8 @@ from benchmarks.machine import this_machine
 from benchmarks.workload_module import workload_module
 from tunefarm.startup.zygote import start_zygote
 from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
-from tunefarm_schemas.farm.device import HOT_CACHE, Device
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.device import HOT_CACHE, Device
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_services.store import Store
@@ -38,7 +38,7 @@ from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
 from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
 from tunefarm_services.tuner.farm.ports import Farm
-from tunefarm_services.tuner.job.summary import JobSummary
+from tunefarm_services.tuner.summary import JobSummary
 from tunefarm_workers.lane.local_farm import LocalFarm
 
 ROOT: Final = Path(__file__).parents[2]

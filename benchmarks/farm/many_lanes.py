@@ -24,7 +24,6 @@ from benchmarks.comparison.recorded_times import recorded_seconds
 from benchmarks.farm.simulated_lane import SimulatedFarm, simulated_device
 from tunefarm.server.worker_blobs import WorkerBlobs
 from tunefarm_schemas.farm.broker import Broker
-from tunefarm_schemas.farm.device import Device
 from tunefarm_schemas.farm.farm_message import (
     COMPARE,
     EXPORT,
@@ -38,6 +37,7 @@ from tunefarm_schemas.farm.farm_message import (
     queue_name,
 )
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.device import Device
 from tunefarm_schemas.tuning.measurement import Dispatch
 from tunefarm_services.settings import Settings
 from tunefarm_services.store.blob_store import BlobStore

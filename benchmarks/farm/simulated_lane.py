@@ -13,9 +13,9 @@ from typing import Final
 from benchmarks.kernel_library import kernel_library
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.farm.device import Device, DeviceClass, ReferenceKernelTimes
 from tunefarm_schemas.farm.processor import Processor
 from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.tuning.device import Device, DeviceClass, ReferenceKernelTimes
 from tunefarm_schemas.tuning.measurement import (
     Comparison,
     ComparisonOrder,

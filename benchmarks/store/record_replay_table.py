@@ -27,8 +27,8 @@ from tvm.s_tir.meta_schedule.testing.te_workload import create_te_workload
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space, Trace
 from tunefarm_search.features.features import FeatureExtractor
+from tunefarm_search.model.population import Breeder, features_of
 from tunefarm_search.replay.replay_table import RecordedTrial, ReplayTable
-from tunefarm_search.space.population import Breeder, features_of
 from tunefarm_search.space.scheduling import Point, Rejected, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space, sketches_of
 from tunefarm_search.tvm.target import host_target, tvm_target

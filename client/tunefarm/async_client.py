@@ -5,7 +5,12 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from tunefarm.http.async_nouns import (
+from tunefarm.http.async_transport import AsyncTransport
+from tunefarm.http.calls.usage_calls import usage_list
+from tunefarm.http.retrying import RetryPolicy
+from tunefarm.http.service_address import ClientSettings, service_address
+from tunefarm.intake.untuned_functions import warn_of_untuned
+from tunefarm.remote.async_nouns import (
     AsyncArtifacts,
     AsyncDevices,
     AsyncJobs,
@@ -16,11 +21,6 @@ from tunefarm.http.async_nouns import (
     AsyncWorkers,
     AsyncWorkloads,
 )
-from tunefarm.http.async_transport import AsyncTransport
-from tunefarm.http.calls.usage_calls import usage_list
-from tunefarm.http.retrying import RetryPolicy
-from tunefarm.http.service_address import ClientSettings, service_address
-from tunefarm.local.untuned_functions import warn_of_untuned
 from tunefarm.remote.conversion import Conversion, Converter
 from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm.remote.job_submission import measurement_submission, measurements, submission

@@ -5,15 +5,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from tunefarm.http.calls.usage_calls import usage_list
-from tunefarm.http.nouns import Artifacts, Devices, Jobs, Records, Targets, Tokens, Uploads, Workers, Workloads
 from tunefarm.http.retrying import RetryPolicy
 from tunefarm.http.service_address import ClientSettings, service_address
 from tunefarm.http.transport import Transport
-from tunefarm.local.untuned_functions import warn_of_untuned
+from tunefarm.intake.untuned_functions import warn_of_untuned
 from tunefarm.remote.conversion import Conversion, Converter
 from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm.remote.job_submission import measurement_submission, measurements, submission
 from tunefarm.remote.measured_module import MeasuredModule
+from tunefarm.remote.nouns import Artifacts, Devices, Jobs, Records, Targets, Tokens, Uploads, Workers, Workloads
 from tunefarm.remote.remote_job import RemoteJob
 from tunefarm.remote.tune_request import TuneArguments, TuneRequest, takes_tune_arguments
 from tunefarm_schemas.usage import Usage

@@ -4,18 +4,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tunefarm.cli.options.input_option import inputs_of_python
-from tunefarm.cli.options.job_options import JobOptions
-from tunefarm.local.host_cores import usable_physical_cores
+from tunefarm.intake.python_input import PythonInput
+from tunefarm.intake.tvm_objects import TargetLike
+from tunefarm.intake.untuned_functions import warn_of_untuned
 from tunefarm.local.machine import Machine
-from tunefarm.local.python_input import PythonInput
-from tunefarm.local.tvm_objects import TargetLike
-from tunefarm.local.untuned_functions import warn_of_untuned
+from tunefarm.options.input_option import inputs_of_python
+from tunefarm.options.job_options import JobOptions
+from tunefarm.startup.host_cores import usable_physical_cores
 from tunefarm.tuning_result import TuningResult
 from tunefarm_schemas.tuning.job import Strategy
 from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_services.settings import Settings
-from tunefarm_services.tuner.job.summary import Progress
+from tunefarm_services.tuner.summary import Progress
 
 
 def tune(

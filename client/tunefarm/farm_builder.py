@@ -6,8 +6,8 @@ from typing import Any
 from tvm.ir.utils import derived_object
 from tvm.s_tir.meta_schedule.builder import BuilderResult, PyBuilder
 
+from tunefarm.intake.tvm_workload import target_attributes
 from tunefarm.remote.tickets import TICKETS, ScheduledModule
-from tunefarm.remote.tvm_workload import target_attributes
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_search.tvm.workload import workload_of
 

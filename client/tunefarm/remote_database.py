@@ -18,7 +18,7 @@ from tunefarm.client import Client
 from tunefarm.confined.call import call
 from tunefarm.confined.trace_check import ENTRY, Permitted, TraceQuestion
 from tunefarm.http.api_error import ApiError
-from tunefarm.remote.tvm_workload import is_same, target_attributes, target_of, workloads_of
+from tunefarm.intake.tvm_workload import is_same, target_attributes, target_of, workloads_of
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning import record as ours

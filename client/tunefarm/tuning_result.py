@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tunefarm.cli.text.job_text import gain_text, interval_text
-from tunefarm.cli.text.quantities import counted, latency_text
-from tunefarm.local.artifact_folder import write_artifact
-from tunefarm.local.kernel_loading import load_kernel
+from tunefarm.artifact.artifact_folder import write_artifact
+from tunefarm.artifact.kernel_loading import load_kernel
+from tunefarm.terminal.job_text import gain_text, interval_text
+from tunefarm.terminal.quantities import counted, latency_text
 from tunefarm_schemas.kernel_library.of_target import rules_of
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.visible_text import visible_line
 from tunefarm_services.store import LOCAL_TENANT, Store
-from tunefarm_services.tuner.job.summary import JobSummary, TaskSummary
+from tunefarm_services.tuner.summary import JobSummary, TaskSummary
 
 
 class NothingToCompile(Exception):

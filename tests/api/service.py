@@ -6,7 +6,7 @@ from pathlib import Path
 
 import uvicorn
 
-from tunefarm_services.api.app import create_app
+from tunefarm_services.api.application.app import create_app
 from tunefarm_services.api.http.http_protocol import bounded_protocol
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from tests.store.sample import DEVICE, TARGET, Bench, exploration_key, failed, manifest, record, timing, workload
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.farm.device import HOT_CACHE
 from tunefarm_schemas.farm.lane import Lane, LaneState
 from tunefarm_schemas.token import Scope
+from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.job import Effort, Job, JobSpec
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus
 from tunefarm_schemas.tuning.workload import Task

@@ -5,7 +5,7 @@ from fastapi import FastAPI
 from tests.api.people import person_of
 from tests.api.stored import furnished
 from tunefarm_sandbox.fork_server.fork_failed import ForkFailed
-from tunefarm_services.api.app import create_app
+from tunefarm_services.api.application.app import create_app
 from tunefarm_services.api.intake.intake import ZygoteIntake
 from tunefarm_services.api.intake.intake_messages import TargetText
 from tunefarm_services.api.settings import ApiSettings

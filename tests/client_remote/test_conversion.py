@@ -8,7 +8,7 @@ import pytest
 
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import parse_module_source
-from tunefarm.local.python_input import schedule_source, seed_source_of_text
+from tunefarm.intake.python_input import schedule_source, seed_source_of_text
 from tunefarm.remote.conversion import SPACE_NOTE, Conversion, Converter
 from tunefarm.remote.tune_request import TuneRequest
 from tunefarm_schemas.bad_input import BadInput

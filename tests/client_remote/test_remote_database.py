@@ -17,7 +17,7 @@ from tests.client_remote.conftest import Service
 from tests.client_remote.scripted_server import Prepared, ScriptedServer
 from tests.foreign import corpus
 from tunefarm import Client, RemoteDatabase
-from tunefarm.remote.tvm_workload import target_of, workloads_of
+from tunefarm.intake.tvm_workload import target_of, workloads_of
 from tunefarm.remote_database import MAX_ANSWERS
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]

@@ -9,7 +9,7 @@ import pytest
 from tests.client_remote.scripted_server import Prepared, ScriptedServer
 from tests.client_remote.test_carrying_calls import JOB, QUICK
 from tunefarm import AsyncClient, Client
-from tunefarm.local.untuned_functions import MAX_NAMED, untuned_text
+from tunefarm.intake.untuned_functions import MAX_NAMED, untuned_text
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 

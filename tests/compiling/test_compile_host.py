@@ -24,8 +24,8 @@ from tunefarm_workers.compile.compile_messages import (
     CompileMessage,
     NotCompiled,
 )
-from tunefarm_workers.lane.child_answer import ChildFailed, canceled
-from tunefarm_workers.session.session_messages import LibraryShape
+from tunefarm_workers.conversation.child_answer import ChildFailed, canceled
+from tunefarm_workers.session.device.session_messages import LibraryShape
 
 FARM = "requester"
 SOON_S = 10.0

@@ -15,8 +15,8 @@ from tunefarm.server.worker_blobs import WorkerBlobs
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.farm.broker import Broker
-from tunefarm_schemas.farm.device import HOT_CACHE
 from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.job import JobOutcome
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, Failed, Timing
 from tunefarm_schemas.tuning.trace import Trace

@@ -26,8 +26,8 @@ from tunefarm_workers.compile.compile_messages import (
 )
 from tunefarm_workers.compile.remote_build import RemoteBuild
 from tunefarm_workers.compile.remote_compiler import RemoteCompiler
-from tunefarm_workers.lane.child_answer import ChildFailed
-from tunefarm_workers.session.session_messages import LibraryShape
+from tunefarm_workers.conversation.child_answer import ChildFailed
+from tunefarm_workers.session.device.session_messages import LibraryShape
 
 POOL = "pool"
 LANE = "lane"

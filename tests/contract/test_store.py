@@ -20,7 +20,7 @@ from tests.store.sample import (
     timing,
     workload,
 )
-from tunefarm_schemas.farm.device import Device
+from tunefarm_schemas.tuning.device import Device
 from tunefarm_schemas.tuning.job import JobOutcome, JobState, StopReason
 from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.store import FenceLost, JobFinished, JobRequest, NotFound, Store

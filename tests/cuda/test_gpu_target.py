@@ -6,7 +6,7 @@ import tvm
 
 from tests.workers import workloads
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.farm.device import ReferenceKernelTimes
+from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_schemas.tuning.trace import Space
 from tunefarm_search.features.features import FeatureExtractor
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
@@ -14,10 +14,10 @@ from tunefarm_search.space.space import search_space
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_workers.cuda.gpu_facts import facts_of, gpu_facts
 from tunefarm_workers.cuda.gpu_target import check_architecture, gpu_device, target_of_gpu
-from tunefarm_workers.session.compiler.default_schedule import scheduled_for
+from tunefarm_workers.session.device.default_schedule import scheduled_for
 from tunefarm_workers.session.device.device_target import device_target
 from tunefarm_workers.session.device.reference_library import reference_module
-from tunefarm_workers.session.session_messages import Toolchain
+from tunefarm_workers.session.device.session_messages import Toolchain
 
 FACTS = facts_of("NVIDIA H200, GPU-1, 9.0, 143771, 580.159.04, 345, 31\n", 0)
 TIMES = ReferenceKernelTimes(compute_s=1e-4, bandwidth_s=1e-4, launch_s=3e-6)

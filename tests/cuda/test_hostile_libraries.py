@@ -11,7 +11,7 @@ from tests.workers.measuring import message_of, reason_of
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import ExportOrder, Failed
 from tunefarm_workers.compile.remote_build import RemoteBuild
-from tunefarm_workers.session.session_messages import LibraryBuilt, LibraryShape
+from tunefarm_workers.session.device.session_messages import LibraryBuilt, LibraryShape
 
 
 def hostile_build(*_: object) -> RemoteBuild:

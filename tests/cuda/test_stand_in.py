@@ -10,7 +10,7 @@ from tests.workers import workloads
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.farm.device import COLD_CACHE
+from tunefarm_schemas.tuning.device import COLD_CACHE
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Stopped, Timing
 from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_workers.session.device.local_bench import LocalBench

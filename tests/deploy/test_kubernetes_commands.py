@@ -13,7 +13,7 @@ from typer.main import get_command
 from tests.api.people import somebody
 from tests.deploy.source import Document, kubernetes_objects, operations, pod_specs
 from tunefarm.cli.command_line import application
-from tunefarm_services.api.app import create_app
+from tunefarm_services.api.application.app import create_app
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import Store

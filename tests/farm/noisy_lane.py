@@ -14,8 +14,8 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.broker.blobs import Blobs
 from tunefarm_workers.child import preload as real
+from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.device import reference_kernels
-from tunefarm_workers.lane.farm_settings import FarmSettings
 from tunefarm_workers.lane.local_farm import LocalFarm
 from tunefarm_workers.timing.call_timer import CallTimer
 from tunefarm_workers.worker.settings import WorkerSettings

@@ -16,7 +16,7 @@ import tvm
 from tvm import te
 from tvm.s_tir import Schedule
 
-from tunefarm_search.tvm.asked_forms import hash_of
+from tunefarm_search.records.asked_forms import hash_of
 from tunefarm_search.tvm.trace import trace_of
 
 MARKER = "/tmp/tunefarm-foreign-marker"

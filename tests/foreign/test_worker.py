@@ -12,7 +12,7 @@ from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_search.tvm.loading import LOAD_TVM
-from tunefarm_workers.lane.messages import Broken, HostOrder, LinkOrder, from_linker
+from tunefarm_workers.conversation.messages import Broken, HostOrder, LinkOrder, from_linker
 
 PAYLOADS = [item for item in corpus.traces() if item.name.startswith("pad value")]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tunefarm_schemas.farm.device import ReferenceKernelTimes
+from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_workers.session.device_health import DeviceHealth, HealthSettings
 
 USUAL = ReferenceKernelTimes(compute_s=1e-3, bandwidth_s=1e-3, launch_s=1e-6)

@@ -6,7 +6,7 @@ from benchmarks.farm.farm_tuning import tune_on
 from tests.gateway.conftest import FarmOf
 from tests.workers import workloads
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
-from tunefarm_schemas.farm.device import HOT_CACHE
+from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.job import JobOutcome
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.workload import workload_of

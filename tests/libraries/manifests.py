@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tunefarm.local.artifact_folder import MANIFEST_NAME
+from tunefarm.artifact.artifact_folder import MANIFEST_NAME
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.artifact import ArtifactManifest

@@ -13,9 +13,9 @@ from benchmarks.kernel_library import SOURCE, kernel_library
 from tests.libraries.attacks import ATTACKS
 from tests.libraries.hostile import MARKED, MARKER, Attack, linked
 from tests.libraries.manifests import folder_of, manifest_of
+from tunefarm.artifact.artifact_folder import read_artifact, write_artifact
 from tunefarm.cli.commands.artifact import run
 from tunefarm.http.calls.artifact_calls import RemoteArtifact
-from tunefarm.local.artifact_folder import read_artifact, write_artifact
 from tunefarm.tuning_result import TuningResult
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.kernel_library.check import refusal_of

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
-from tunefarm_sandbox.channel.question import answer
 from tunefarm_sandbox.confinement import abilities
+from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_sandbox.fork_server.server import serve
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.refusal import Refusal

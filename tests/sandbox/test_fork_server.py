@@ -69,7 +69,7 @@ def test_a_fork_that_the_kernel_refuses_is_a_typed_failure_and_the_server_lives(
     host = fork(server, "host_without_processes", confinement=Confinement.host())
     for _ in range(2):
         with pytest.raises(ForkFailed) as failed:
-            fork(host.as_server(), "greet")
+            fork(ForkServer.within(host), "greet")
         assert failed.value.kind == "resources"
     host.close()
 

@@ -23,28 +23,28 @@ def folder(user: str) -> Iterator[Path]:
 def host(server: ForkServer, folder: Path) -> Iterator[Child]:
     given = Confinement.host(readable=[str(folder / "given")], writable=[str(folder / "scratch")])
     with fork(server, "host", b"the parsed module", confinement=given) as child:
-        assert child.as_server().ready(LONG_S)
+        assert ForkServer.within(child).ready(LONG_S)
         yield child
 
 
 def test_grandchildren_find_what_their_server_remembers(host: Child) -> None:
-    assert answer(host.as_server(), "tell_preloaded") == b"the parsed module"
+    assert answer(ForkServer.within(host), "tell_preloaded") == b"the parsed module"
 
 
 def test_grandchildren_may_do_less_than_their_server(host: Child) -> None:
     for forbidden in ("os_fork", "exec", "tcp", "signal_parent 9", "signal_parent 19"):
-        assert answer(host.as_server(), "attempt", forbidden.encode()).startswith(b"PermissionError")
-    assert host.as_server().alive
+        assert answer(ForkServer.within(host), "attempt", forbidden.encode()).startswith(b"PermissionError")
+    assert ForkServer.within(host).alive
 
 
 def test_grandchildren_get_the_files_that_were_asked_for_them(host: Child, folder: Path) -> None:
     read, write = f"read {folder / 'given'}".encode(), f"write {folder / 'scratch' / 'new'}".encode()
     narrow = Confinement.strict()
-    assert answer(host.as_server(), "attempt", read, confinement=narrow).startswith(b"PermissionError")
-    assert answer(host.as_server(), "attempt", write, confinement=narrow).startswith(b"PermissionError")
+    assert answer(ForkServer.within(host), "attempt", read, confinement=narrow).startswith(b"PermissionError")
+    assert answer(ForkServer.within(host), "attempt", write, confinement=narrow).startswith(b"PermissionError")
     full = Confinement.strict(readable=[str(folder / "given")], writable=[str(folder / "scratch")])
-    assert answer(host.as_server(), "attempt", read, confinement=full) == b"done 7"
-    assert answer(host.as_server(), "attempt", write, confinement=full) == b"done 4"
+    assert answer(ForkServer.within(host), "attempt", read, confinement=full) == b"done 7"
+    assert answer(ForkServer.within(host), "attempt", write, confinement=full) == b"done 4"
 
 
 @pytest.mark.parametrize(
@@ -59,20 +59,20 @@ def test_grandchildren_get_the_files_that_were_asked_for_them(host: Child, folde
 )
 def test_more_than_their_server_has_is_refused(host: Child, wider: Confinement) -> None:
     with pytest.raises(ForkFailed) as failed:
-        fork(host.as_server(), "greet", confinement=wider)
+        fork(ForkServer.within(host), "greet", confinement=wider)
     assert failed.value.kind == "confinement"
 
 
 def test_fifty_grandchildren_leave_no_descriptor_behind(host: Child) -> None:
     before = settled_descriptors(host.pid)
     for _ in range(50):
-        assert answer(host.as_server(), "greet") == b"hello "
+        assert answer(ForkServer.within(host), "greet") == b"hello "
     assert within(LONG_S, lambda: open_descriptors(host.pid) <= before)
 
 
 def test_closing_a_server_within_ends_it_and_its_children(server: ForkServer) -> None:
     host = fork(server, "host", confinement=Confinement.host())
-    nested = host.as_server()
+    nested = ForkServer.within(host)
     child = fork(nested, "wait")
     assert child.channel.receive(LONG_S) == b"waiting"
     nested.close()
@@ -86,7 +86,7 @@ def test_closing_a_server_within_ends_it_and_its_children(server: ForkServer) ->
 
 def test_a_server_within_ends_when_its_channel_closes(server: ForkServer) -> None:
     host = fork(server, "host", confinement=Confinement.host())
-    child = fork(host.as_server(), "wait")
+    child = fork(ForkServer.within(host), "wait")
     host.channel.close()
     assert ended(host).code == 0
     assert ended(child).described() == "killed by SIGKILL"

@@ -20,7 +20,8 @@ def start():
     global server, children
     server = ForkServer.start([], environment=ENVIRONMENT)
     host = fork(server, "host", confinement=Confinement.host())
-    children = [host, fork(server, "ignore_signals"), fork(host.as_server(), "ignore_signals"), fork(server, "wait")]
+    nested = ForkServer.within(host)
+    children = [host, fork(server, "ignore_signals"), fork(nested, "ignore_signals"), fork(server, "wait")]
     for child in children[1:]:
         child.channel.receive(LONG_S)
     children[3].stop()
@@ -76,7 +77,7 @@ def test_nothing_runs_two_seconds_after_the_parent_was_killed(program: str, proc
 def test_nothing_runs_two_seconds_after_the_server_was_killed() -> None:
     with ForkServer.start([], environment=ENVIRONMENT) as server:
         host = fork(server, "host", confinement=Confinement.host())
-        children = [host, fork(server, "ignore_signals"), fork(host.as_server(), "ignore_signals")]
+        children = [host, fork(server, "ignore_signals"), fork(ForkServer.within(host), "ignore_signals")]
         stopped = fork(server, "wait")
         stopped.stop()
         assert server._process is not None
@@ -92,12 +93,12 @@ def test_nothing_runs_two_seconds_after_the_server_was_killed() -> None:
 
 def test_nothing_runs_after_a_server_within_was_killed_and_the_outer_one_goes_on(server: ForkServer) -> None:
     host = fork(server, "host", confinement=Confinement.host())
-    child = fork(host.as_server(), "ignore_signals")
+    child = fork(ForkServer.within(host), "ignore_signals")
     assert child.channel.receive(LONG_S) == b"deaf"
     os.kill(host.pid, signal.SIGKILL)
     assert ended(host).described() == "killed by SIGKILL"
     assert ended(child).described() == "killed by SIGKILL"
     assert within(LONG_S, lambda: not Path(f"/proc/{child.pid}").exists())
     with pytest.raises(ForkFailed):
-        fork(host.as_server(), "greet")
+        fork(ForkServer.within(host), "greet")
     assert ended(fork(server, "leave_with_code", b"3")).code == 3

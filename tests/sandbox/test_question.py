@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.sandbox.forking import ROOMY
-from tunefarm_sandbox.channel.question import Fixes, ask
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
+from tunefarm_sandbox.fork_server.question import Fixes, ask
 from tunefarm_schemas.bad_input import BadInput
 
 QUESTION = ROOMY

@@ -76,8 +76,8 @@ def test_a_kernel_that_cannot_signal_groups_by_descriptor_is_no_hindrance(server
 
 def test_stopping_a_server_stops_its_children_and_stopping_one_of_them_leaves_the_others(server: ForkServer) -> None:
     host = fork(server, "host", confinement=Confinement.host())
-    first, first_counter = counting(host.as_server())
-    second, second_counter = counting(host.as_server())
+    first, first_counter = counting(ForkServer.within(host))
+    second, second_counter = counting(ForkServer.within(host))
     host.stop()
     assert first_counter.stands_still()
     assert second_counter.stands_still()

@@ -5,13 +5,13 @@ from pathlib import Path
 from tests.schemas.farm_nouns import farm_nouns
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.farm.device import Device, DeviceClass, Environment, Protocol, ReferenceKernelTimes
 from tunefarm_schemas.farm.lane import Lane, LaneState
 from tunefarm_schemas.farm.processor import Processor
 from tunefarm_schemas.frozen import Frozen, canonical_json
 from tunefarm_schemas.refusal import Refusal
 from tunefarm_schemas.token import Scope, Token
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_schemas.tuning.device import Device, DeviceClass, Environment, Protocol, ReferenceKernelTimes
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 from tunefarm_schemas.tuning.job import (
     Effort,

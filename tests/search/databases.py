@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tunefarm_search.tvm.database import DatabaseReader, DatabaseRecord, LineRefused
+from tunefarm_search.records.tvm_database import DatabaseReader, DatabaseRecord, LineRefused
 
 
 @dataclass(frozen=True)

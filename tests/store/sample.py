@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.farm.device import Device, DeviceClass, ReferenceKernelTimes
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_schemas.tuning.device import Device, DeviceClass, ReferenceKernelTimes
 from tunefarm_schemas.tuning.job import Effort, ExplorationKey, Job, JobSpec
 from tunefarm_schemas.tuning.measurement import (
     Candidate,

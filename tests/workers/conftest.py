@@ -9,7 +9,7 @@ import pytest
 from tests.server_of_user import USERS, start_server
 from tests.workers.measuring import RunningFarm
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
-from tunefarm_workers.lane.farm_settings import FarmSettings
+from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.lane.local_farm import LocalFarm
 
 HERE = Path(__file__).parent

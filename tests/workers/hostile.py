@@ -17,7 +17,7 @@ import tunefarm_workers.child.candidate as candidate
 import tunefarm_workers.child.comparison_child as comparison_child
 import tunefarm_workers.child.kernel as kernel
 import tunefarm_workers.child.link_child as link_child
-import tunefarm_workers.correctness.reference as reference
+import tunefarm_workers.child.reference as reference
 from tests.sandbox.attacks import tried
 from tunefarm_workers.artifact.runtime_paths import runtime_paths
 from tunefarm_workers.correctness.guarded_tensor import GuardedTensor

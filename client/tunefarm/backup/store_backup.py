@@ -9,8 +9,8 @@ from pathlib import Path
 from tunefarm.backup.archive import ArchiveReader, ArchiveWriter, Engine
 from tunefarm.backup.postgresql_dump import PostgresqlDump
 from tunefarm.backup.sqlite_dump import SqliteDump
-from tunefarm.cli.user_files import require_named
 from tunefarm.startup.installation import database_file, open_store
+from tunefarm.terminal.user_files import require_named
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
 from tunefarm_services.settings import Settings

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from tunefarm.cli.console import say_traceback
 from tunefarm.cli.error_reporting import run_at_edge
-from tunefarm.cli.exit_code import ExitCode
-from tunefarm.cli.options.resume_option import with_resume_value
 from tunefarm.startup.prestarted_fork_server import begin_loading, end_at_once
+from tunefarm.terminal.console import say_traceback
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.resume_option import with_resume_value
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.visible_text import visible_line
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tunefarm.cli.console import complain
-from tunefarm.cli.exit_code import ExitCode
+from tunefarm.terminal.console import complain
+from tunefarm.terminal.exit_code import ExitCode
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.visible_text import visible_line
 

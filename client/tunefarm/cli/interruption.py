@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Final, Self
 
-from tunefarm.cli.exit_code import ExitCode
+from tunefarm.terminal.exit_code import ExitCode
 
 SHOW_CURSOR: Final = b"\x1b[?25h"
 FINISHING: Final = "ending the search: the best so far is verified and shipped (Ctrl-C again pauses the job at once)"

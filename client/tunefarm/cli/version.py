@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tunefarm.cli.console import say
+from tunefarm.terminal.console import say
 
 NAMED = ("tunefarm", "apache-tvm", "apache-tvm-ffi")
 

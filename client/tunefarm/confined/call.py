@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tunefarm_sandbox.channel.question import Answer, Fixes, ask
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.question import Answer, Fixes, ask
 from tunefarm_schemas.frozen import Frozen
 
 TIMEOUT_S: Final = 60.0

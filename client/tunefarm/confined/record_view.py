@@ -5,7 +5,7 @@ from typing import Final
 from pydantic import Field
 
 from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_sandbox.channel.question import answer
+from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.trace import Trace
 
@@ -40,7 +40,7 @@ def view(request: ViewRequest) -> RecordView:
     Raises:
         BadInput: it does not apply.
     """
-    from tunefarm_search.tvm.schedule_view import schedule_view
+    from tunefarm_search.records.schedule_view import schedule_view
 
     shown = schedule_view(request.module_json, request.trace)
     return RecordView(script=shown.script, trace_python=shown.python, difference=shown.difference)

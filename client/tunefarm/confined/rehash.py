@@ -5,7 +5,7 @@ from typing import Final
 from pydantic import Field
 
 from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_sandbox.channel.question import answer
+from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 
@@ -40,7 +40,7 @@ def hashed(stored: StoredModule) -> StructuralHash:
     """
     import tvm
 
-    from tunefarm_search.tvm.asked_forms import hash_of
+    from tunefarm_search.records.asked_forms import hash_of
     from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 
     try:

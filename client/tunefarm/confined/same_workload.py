@@ -3,7 +3,7 @@
 from typing import Final
 
 from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_sandbox.channel.question import answer
+from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_services.same_workload import SameQuestion, compared
 
 ENTRY: Final = "tunefarm.confined.same_workload:main"

@@ -5,7 +5,7 @@ from typing import Final
 from pydantic import Field
 
 from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_sandbox.channel.question import answer
+from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.target import Target
@@ -50,7 +50,7 @@ def printed(entries: Entries) -> DatabaseText:
     Raises:
         BadInput: a trace or a target is damaged.
     """
-    from tunefarm_search.tvm.database import export_database
+    from tunefarm_search.records.tvm_database import export_database
     from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 
     try:

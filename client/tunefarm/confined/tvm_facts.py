@@ -3,7 +3,7 @@
 from typing import Final
 
 from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_sandbox.channel.question import answer
+from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_schemas.frozen import Frozen
 
 ENTRY: Final = "tunefarm.confined.tvm_facts:main"

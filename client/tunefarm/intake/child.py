@@ -11,7 +11,7 @@ from tunefarm.intake.module_reader import read_module
 from tunefarm.intake.schedule_function import schedule_function_of, seed_trace, tersely_failing
 from tunefarm.intake.target_text import parse_target_text
 from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_sandbox.channel.question import answer
+from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 from tunefarm_schemas.tuning.target import Target

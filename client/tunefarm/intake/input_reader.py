@@ -11,8 +11,8 @@ from tunefarm.intake.intake_request import InputRequest
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 from tunefarm_schemas.tuning.workload import Workload
-from tunefarm_workers.builder.argument import Argument
 from tunefarm_workers.builder.signature import arguments_of
+from tunefarm_workers.conversation.argument import Argument
 from tunefarm_workers.correctness.element_type import numpy_type
 from tunefarm_workers.correctness.input_check import require_fitting, require_names
 

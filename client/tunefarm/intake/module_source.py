@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from tunefarm.builtin.catalogue import BuiltinReference, parse_builtin
-from tunefarm.cli.user_files import LARGEST_FILE_BYTES, read_plain_file
+from tunefarm.terminal.user_files import LARGEST_FILE_BYTES, read_plain_file
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 

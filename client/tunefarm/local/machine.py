@@ -7,17 +7,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tunefarm.cli.options.job_options import JobOptions
-from tunefarm.cli.options.required_confinement import require_confinement
-from tunefarm.cli.options.resume_option import module_of
 from tunefarm.confined.call import call
 from tunefarm.confined.same_workload import ENTRY as SAME_ENTRY
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.understanding import understand
-from tunefarm.local.job_queries import named_job
+from tunefarm.options.job_options import JobOptions
+from tunefarm.options.required_confinement import require_confinement
+from tunefarm.report.job_queries import named_job
 from tunefarm.startup.installation import has_store, open_store, private_folder
 from tunefarm.startup.scratch_folder import ScratchFolder
 from tunefarm.startup.zygote import start_zygote
+from tunefarm.terminal.resume_option import module_of
 from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.job import Job, JobSpec, JobState, require_space_for
@@ -30,8 +30,8 @@ from tunefarm_services.store import LOCAL_TENANT, Store
 from tunefarm_services.telemetry.logs import warn_on_standard_error
 
 if TYPE_CHECKING:
-    from tunefarm_services.tuner.job.summary import JobSummary, Progress
     from tunefarm_services.tuner.job.supervisor import Supervisor
+    from tunefarm_services.tuner.summary import JobSummary, Progress
     from tunefarm_workers.lane.local_farm import LocalFarm
 
 

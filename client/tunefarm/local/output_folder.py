@@ -6,17 +6,17 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from tunefarm.cli.user_files import put_file, read_plain_file
+from tunefarm.artifact.artifact_folder import MANIFEST_NAME, task_folder, write_artifact
 from tunefarm.confined.record_view import RecordView
-from tunefarm.local.artifact_folder import MANIFEST_NAME, task_folder, write_artifact
 from tunefarm.report import plots
 from tunefarm.report.job_report import JobReport, job_report
 from tunefarm.report.page import render_page
+from tunefarm.terminal.user_files import put_file, read_plain_file
 from tunefarm_schemas.kernel_library.of_target import rules_of
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_services.store import LOCAL_TENANT, Store
-from tunefarm_services.tuner.job.summary import JobSummary
+from tunefarm_services.tuner.summary import JobSummary
 
 SVG_NAME: Final = "best-latency.svg"
 PNG_NAME: Final = "best-latency.png"

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tunefarm.cli.options.job_options import output_folder
 from tunefarm.confined.call import LIMITS, call
 from tunefarm.confined.tvm_exchange import WRITE_ENTRY, DatabaseText, Entries, Entry
+from tunefarm.options.job_options import output_folder
 from tunefarm.records.record_place import Written
 from tunefarm.records.record_queries import listed, named_record
 from tunefarm.records.tvm_database_folder import database_lines, write_database

@@ -1,15 +1,12 @@
-"""Where the record commands look: in this machine's store, or at a service."""
+"""Records wherever they are: the port that the record commands use."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tunefarm.http.service_address import is_service_named
-from tunefarm.startup.prestarted_fork_server import take_zygote
-from tunefarm_schemas.farm.device import HOT_CACHE
 from tunefarm_schemas.kernel_library.rules import LibraryRules
+from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.record import RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.workload import Abi
 
@@ -17,7 +14,6 @@ if TYPE_CHECKING:
     from tunefarm.confined.record_view import RecordView
     from tunefarm.http.calls.views import ImportView
     from tunefarm.intake.intake_request import IntakeRequest
-    from tunefarm.local.machine import Machine
     from tunefarm_services.exchange.database_import import ImportOutcome
 
 
@@ -43,8 +39,8 @@ class ModuleQuery:
         """
         from tunefarm.intake.intake_request import IntakeRequest
         from tunefarm.intake.module_source import parse_module_source
-        from tunefarm.local.host_cores import usable_physical_cores
-        from tunefarm.local.python_input import seed_source_of_text
+        from tunefarm.intake.python_input import seed_source_of_text
+        from tunefarm.startup.host_cores import usable_physical_cores
 
         return IntakeRequest(
             module=parse_module_source(self.module),
@@ -102,91 +98,3 @@ class RecordPlace(Protocol):
 
         ``rules`` say what the library may do beyond what every kernel may.
         """
-
-
-@contextmanager
-def record_place(api: str | None, *, remote: bool, needs_tvm: bool = False) -> Iterator[RecordPlace]:
-    """The service that ``api`` or the environment names, or the known one if ``remote``; this machine otherwise."""
-    zygote = take_zygote() if needs_tvm else None
-    if remote or is_service_named(api):
-        from tunefarm.client import Client
-        from tunefarm.remote.remote_records import RemoteRecords
-
-        with Client(api, zygote=zygote) as client:
-            yield RemoteRecords(client)
-    else:
-        from tunefarm.local.machine import Machine
-
-        with Machine(zygote=zygote) as machine:
-            yield LocalRecords(machine)
-
-
-class LocalRecords:
-    """The records of this machine's store."""
-
-    def __init__(self, machine: "Machine") -> None:
-        self._machine = machine
-
-    def listed(self, status: RecordStatus | None, limit: int) -> Sequence[TuningRecord]:
-        """Records, the newest first."""
-        from tunefarm.records.record_queries import listed
-
-        return listed(self._machine.store, status, limit)
-
-    def best(self, query: ModuleQuery) -> Sequence[RecordMatch]:
-        """The best records for a module, and what matched."""
-        from tunefarm.records.record_queries import best_matches
-
-        return best_matches(self._machine, query)
-
-    def named(self, record_id: str) -> TuningRecord:
-        """The record whose id is, or begins with, ``record_id``."""
-        from tunefarm.records.record_queries import named_record
-
-        return named_record(self._machine.known_store, record_id)
-
-    def workload_name(self, record: TuningRecord) -> str:
-        """What the record's workload is called."""
-        return self._machine.workload_name(record)
-
-    def view(self, record: TuningRecord) -> "RecordView":
-        """What its trace makes of its workload."""
-        from tunefarm.records.record_queries import schedule_view
-
-        return schedule_view(self._machine, record)
-
-    def export(self, folder: str, record_ids: Sequence[str]) -> Written:
-        """Write records as TVM's JSON database."""
-        from tunefarm.records.database_exchange import export_records
-
-        return export_records(self._machine, folder, record_ids)
-
-    def take_in(self, folder: str) -> "ImportOutcome":
-        """Take records of TVM's JSON database in, as claims."""
-        from tunefarm.records.database_exchange import import_database
-
-        return import_database(self._machine, folder)
-
-    def publish(self, query: ModuleQuery, trace: str, latency_s: float) -> TuningRecord:
-        """Keep a schedule of a module as a claim. ``trace`` is as typed, the latency in seconds."""
-        from tunefarm.records.record_queries import published
-
-        return published(self._machine, query.request(trace), latency_s)
-
-    def retract(self, record: TuningRecord, reason: str) -> None:
-        """Take a record back."""
-        from tunefarm_services.store import LOCAL_TENANT
-
-        self._machine.store.retract(LOCAL_TENANT, record.record_id, reason)
-
-    def write_artifact(self, record: TuningRecord, folder: Path, rules: LibraryRules) -> tuple[str, Path]:
-        """Write the record's library, its manifest and its function; the artifact's id and the library's path."""
-        from tunefarm.local.artifact_folder import write_artifact
-        from tunefarm.records.record_queries import stored_artifact
-        from tunefarm_services.store import LOCAL_TENANT
-
-        store = self._machine.store
-        manifest, library = stored_artifact(store, record)
-        module_json = store.workload(LOCAL_TENANT, manifest.workload_id).module_json
-        examples = store.input_examples(manifest.input_specs)
-        return manifest.artifact_id, write_artifact(folder, manifest, library, module_json, examples, rules)

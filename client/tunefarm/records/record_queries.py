@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tunefarm.cli.named_id import ASKED_FOR, require_one
-from tunefarm.cli.options.device_class_option import device_class_of_text
 from tunefarm.confined.call import call
 from tunefarm.confined.record_view import ENTRY as VIEW_ENTRY
 from tunefarm.confined.record_view import RecordView, ViewRequest
+from tunefarm.options.device_class_option import device_class_of_text
+from tunefarm.terminal.named_id import ASKED_FOR, require_one
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.record import RecordKey, RecordMatch, RecordStatus, TuningRecord

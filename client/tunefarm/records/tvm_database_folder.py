@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tunefarm.cli.options.job_options import output_folder
-from tunefarm.cli.user_files import LARGEST_FILE_BYTES, open_plain_file, put_file, read_plain_file, require_named
 from tunefarm.intake.module_source import readable_file
+from tunefarm.options.job_options import output_folder
+from tunefarm.terminal.user_files import LARGEST_FILE_BYTES, open_plain_file, put_file, read_plain_file, require_named
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.exchange.database_reading import LONGEST_RECORD, LONGEST_WORKLOAD
 

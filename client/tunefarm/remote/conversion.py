@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest, SeedSource
 from tunefarm.intake.module_source import JsonSource
-from tunefarm.local.python_input import PythonInput
+from tunefarm.intake.python_input import PythonInput
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.input_spec import InputSpec

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunefarm.cli.text.progress_display import ProgressDisplay
-from tunefarm.cli.text.quantities import failures_text, latency_text, ratio_text
 from tunefarm.http.event_stream import RemoteEvent
-from tunefarm.remote.remote_progress import RemoteProgress
+from tunefarm.terminal.progress_display import ProgressDisplay
+from tunefarm.terminal.quantities import failures_text, latency_text, ratio_text
+from tunefarm.terminal.remote_progress import RemoteProgress
 from tunefarm_schemas.visible_text import visible_line
 
 PROGRESS: Final = "progress"

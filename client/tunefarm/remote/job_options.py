@@ -1,6 +1,6 @@
 """What is asked of a service's job, as typed: more than of a job on this machine."""
 
-from tunefarm.cli.options.job_options import JobOptions
+from tunefarm.options.job_options import JobOptions
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.job import Effort
 

@@ -3,11 +3,11 @@
 import shlex
 from typing import TYPE_CHECKING
 
-from tunefarm.cli.console import complain, say
-from tunefarm.cli.exit_code import ExitCode
-from tunefarm.cli.next_step import at_service, building, tell_next, watching, with_api
-from tunefarm.cli.text.job_text import job_text
-from tunefarm.cli.text.tables import print_json
+from tunefarm.terminal.console import complain, say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.job_text import job_text
+from tunefarm.terminal.next_step import at_service, building, tell_next, watching, with_api
+from tunefarm.terminal.tables import print_json
 from tunefarm_schemas.tuning.job import JobOutcome
 from tunefarm_schemas.visible_text import visible_line
 

@@ -4,13 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tunefarm.cli.text.quantities import failures_text
 from tunefarm.http.calls.upload_calls import INLINE_BYTES, module_field, with_modules
 from tunefarm.http.calls.views import JobView
 from tunefarm.http.request import Flow, Request
 from tunefarm.remote.conversion import Conversion
 from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm.remote.measured_module import MeasuredModule
+from tunefarm.terminal.quantities import failures_text
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.tuning.trace import Space
 

@@ -99,7 +99,7 @@ class RemoteJob(_Handle):
 
     def wait(self, *, progress: bool = True) -> JobView:
         """Wait until it ends, showing its progress on standard error unless ``progress`` is off."""
-        from tunefarm.cli.text.progress_display import progress_display
+        from tunefarm.terminal.progress_display import progress_display
 
         if not progress:
             for _ in self.events():
@@ -184,7 +184,7 @@ class AsyncRemoteJob(_Handle):
 
     async def wait(self, *, progress: bool = True) -> JobView:
         """Wait until it ends, showing its progress on standard error unless ``progress`` is off."""
-        from tunefarm.cli.text.progress_display import progress_display
+        from tunefarm.terminal.progress_display import progress_display
 
         if not progress:
             async for _ in self.events():

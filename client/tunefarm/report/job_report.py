@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
-from tunefarm.cli.text.quantities import counted
 from tunefarm.confined.record_view import RecordView
-from tunefarm.local.job_queries import named_job
+from tunefarm.report.job_queries import named_job
+from tunefarm.terminal.quantities import counted
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.job import Job
@@ -16,7 +16,7 @@ from tunefarm_schemas.tuning.measurement import Failed, Timing
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.store import LOCAL_TENANT, NotFound, Store, StoredTrial
-from tunefarm_services.tuner.job.summary import JobSummary, ModelAccuracy, TaskSummary
+from tunefarm_services.tuner.summary import JobSummary, ModelAccuracy, TaskSummary
 
 MAX_JOBS: Final = 200
 """How many of the latest jobs are looked through for one that measured what this one found in the store."""

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tunefarm.cli.text.job_text import named_times, time_text, trials_text
-from tunefarm.cli.text.quantities import duration_text, latency_text, ratio_text
 from tunefarm.report import plots
 from tunefarm.report.job_report import JobReport, TaskReport
-from tunefarm_services.tuner.job.summary import ModelAccuracy
+from tunefarm.terminal.job_text import named_times, time_text, trials_text
+from tunefarm.terminal.quantities import duration_text, latency_text, ratio_text
 from tunefarm_services.tuner.search.model_accuracy import accuracy_in_all, is_better_than_chance
+from tunefarm_services.tuner.summary import ModelAccuracy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

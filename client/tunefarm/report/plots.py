@@ -8,9 +8,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tunefarm.cli.text.quantities import latency_text
 from tunefarm.report.job_report import TaskReport
-from tunefarm_services.tuner.job.summary import ModelAccuracy
+from tunefarm.terminal.quantities import latency_text
+from tunefarm_services.tuner.summary import ModelAccuracy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,15 +9,15 @@ from typing import Final
 
 from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
 from tunefarm_schemas.clock import utc_now
-from tunefarm_schemas.farm.device import Device
 from tunefarm_schemas.farm.lane import LOCAL_WORKER, Lane, LaneState
 from tunefarm_schemas.farm.processor import processor_for
+from tunefarm_schemas.tuning.device import Device
 from tunefarm_schemas.tuning.job import Job
 from tunefarm_services.store import LOCAL_TENANT, Store
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store_error import StoreUnavailable
+from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.farm.ports import Farm
-from tunefarm_services.tuner.job.no_device import NoDevice
 from tunefarm_services.tuner.service.zygotes import Zygotes
 from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint, own_processor
 from tunefarm_workers.lane.local_farm import LocalFarm

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
-from tunefarm.cli.console import say
 from tunefarm.server.api_processes import ApiProcesses
 from tunefarm.server.api_server import api_server, keep_for_good, serve
 from tunefarm.server.connection_files import ConnectionFiles
@@ -16,6 +15,7 @@ from tunefarm.server.single_service import SingleService
 from tunefarm.server.tuner_child import TunerChild
 from tunefarm.startup.installation import open_store, private_folder
 from tunefarm.startup.scratch_folder import ScratchFolder
+from tunefarm.terminal.console import say
 from tunefarm_services.settings import Settings
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def run_service(settings: Settings, listening: Listening, processes: int, tuner_
         BadInput, StoreError: an address, a folder or the database cannot be used.
         KeyboardInterrupt, SystemExit: SIGINT or SIGTERM came, and everything has been put in order.
     """
-    from tunefarm_services.api.app import create_app
+    from tunefarm_services.api.application.app import create_app
     from tunefarm_services.telemetry.farm_collector import FarmCollector
     from tunefarm_services.telemetry.request_spans import RequestSpans
     from tunefarm_services.telemetry.settings import TelemetrySettings

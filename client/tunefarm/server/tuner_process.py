@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 import structlog
 
-from tunefarm.cli.options.required_confinement import require_confinement
+from tunefarm.options.required_confinement import require_confinement
 from tunefarm.startup.installation import open_store, private_folder
 from tunefarm.startup.scratch_folder import ScratchFolder
 from tunefarm.startup.zygote import start_search_zygote, start_zygote

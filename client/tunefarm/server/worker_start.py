@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from tunefarm.cli.console import complain, say
-from tunefarm.cli.exit_code import ExitCode
 from tunefarm.server.worker_blobs import WorkerBlobs
 from tunefarm.startup.installation import private_folder
 from tunefarm.startup.one_heap import share_one_heap
 from tunefarm.startup.scratch_folder import ScratchFolder
+from tunefarm.terminal.console import complain, say
+from tunefarm.terminal.exit_code import ExitCode
 from tunefarm_services.settings import Settings
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.telemetry.telemetry import telemetry_of

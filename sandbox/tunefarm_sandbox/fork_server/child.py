@@ -47,6 +47,7 @@ class Child:
     Attributes:
         pid: its process id, which is its process group as well.
         channel: the parent's end of its channel. What arrives there was written by code that is not trusted.
+        server: the handle of the fork server that it has become; ``ForkServer.within`` sets it.
     """
 
     def __init__(self, pid: int, channel: Channel, pidfd: int, status: StatusSocket, output: CapturedOutput) -> None:
@@ -57,19 +58,19 @@ class Child:
         self._output = output
         self._exit: Exit | None = None
         self._ending = threading.RLock()
-        self._server: ForkServer | None = None
+        self.server: ForkServer | None = None
 
     def stop(self) -> None:
         """Hold the child still, with the processes it has started and, if it is a server, its children."""
         self._signal(signal.SIGSTOP)
-        if self._server is not None:
-            for child in self._server.children():
+        if self.server is not None:
+            for child in self.server.children():
                 child.stop()
 
     def resume(self) -> None:
         """Let it go on after ``stop``."""
-        if self._server is not None:
-            for child in self._server.children():
+        if self.server is not None:
+            for child in self.server.children():
                 child.resume()
         self._signal(signal.SIGCONT)
 
@@ -119,14 +120,6 @@ class Child:
     def output(self, tail_bytes: int = 8192) -> str:
         """The last of what the child and its native code printed to standard output and error, kept after its end."""
         return self._output.tail(tail_bytes)
-
-    def as_server(self) -> "ForkServer":
-        """The fork server that this child has become, or is about to become, by calling ``serve`` on its channel."""
-        from tunefarm_sandbox.fork_server.fork_server import ForkServer  # each is made of the other
-
-        if self._server is None:
-            self._server = ForkServer.within(self)
-        return self._server
 
     def close(self) -> None:
         """Kill it if it still runs, and let go of everything it held in this process; harmless when repeated."""

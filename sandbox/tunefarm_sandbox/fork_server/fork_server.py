@@ -71,8 +71,13 @@ class ForkServer:
 
     @classmethod
     def within(cls, host: Child) -> "ForkServer":
-        """The handle of the server that ``host`` has become; used by ``Child.as_server``."""
-        return cls(host.channel, None, None, host)
+        """The server that ``host`` has become, or is about to become, by calling ``serve`` on its channel.
+
+        A host has one handle, whose locks keep the answers of the server apart.
+        """
+        if host.server is None:
+            host.server = cls(host.channel, None, None, host)
+        return host.server
 
     @property
     def alive(self) -> bool:

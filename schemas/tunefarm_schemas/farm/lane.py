@@ -7,9 +7,9 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from tunefarm_schemas.farm.device import Device
 from tunefarm_schemas.farm.processor import Processor
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.device import Device
 
 OPERATOR_TENANT: Final = "operator"
 """The tenant to whom lanes belong. Every tenant may use them; none sees their host names."""

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.farm.device import Environment
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.device import Environment
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Abi, TensorArgument

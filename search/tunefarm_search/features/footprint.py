@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tunefarm_search.features.access_pattern import BufferAccess
 from tunefarm_search.features.loop_nest import FloatArray
+from tunefarm_search.space.access_pattern import BufferAccess
 
 LINE_BYTES = 64
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tunefarm_search.features.access_pattern import AccessPattern, access_pattern, buffer_written
+from tunefarm_search.space.access_pattern import AccessPattern, access_pattern, buffer_written
 from tunefarm_search.space.decisions import Rows, SketchSpace
 from tunefarm_search.tvm.trace import Instruction
 

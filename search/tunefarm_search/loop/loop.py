@@ -6,11 +6,11 @@ from tunefarm_schemas.tuning.job import Effort, StopReason
 from tunefarm_schemas.tuning.job import Strategy as StrategyName
 from tunefarm_schemas.tuning.measurement import Measurement
 from tunefarm_search.loop.budget import TaskBudget, next_task
-from tunefarm_search.loop.ports import Clock, Farm, Records, RecordsInMemory
 from tunefarm_search.loop.progress import LoopProgress, TaskSummary
-from tunefarm_search.loop.stopping import reason_to_stop_all, reason_to_stop_task
 from tunefarm_search.loop.task_search import SearchTask, TaskSearch
+from tunefarm_search.ports import Clock, Farm, Records, RecordsInMemory
 from tunefarm_search.strategy.protocol import StrategyReport
+from tunefarm_search.strategy.stopping import reason_to_stop_all, reason_to_stop_task
 
 BATCH = 8
 """Candidates proposed at a time: small, so that the model learns early and results are waited for by nobody."""

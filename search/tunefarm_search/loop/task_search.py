@@ -14,19 +14,19 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space, Trace
 from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_search.features.features import FeatureExtractor
-from tunefarm_search.loop.ports import KnownTrial, Records
-from tunefarm_search.loop.stopping import TaskCourse
 from tunefarm_search.model.cost_model import CostModel
-from tunefarm_search.space.moved_decisions import MovedDecisions
-from tunefarm_search.space.population import Breeder, Population
+from tunefarm_search.model.population import Breeder, Population
+from tunefarm_search.ports import KnownTrial, Records
 from tunefarm_search.space.scheduling import Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
 from tunefarm_search.strategy.candidate_filter import CandidateFilter
 from tunefarm_search.strategy.candidate_selector import CandidateSelector
 from tunefarm_search.strategy.evolutionary import EvolutionaryStrategy
+from tunefarm_search.strategy.moved_decisions import MovedDecisions
 from tunefarm_search.strategy.protocol import Outcome, Proposal, Strategy
 from tunefarm_search.strategy.random import RandomStrategy
 from tunefarm_search.strategy.replay import ReplayStrategy
+from tunefarm_search.strategy.stopping import TaskCourse
 from tunefarm_search.strategy.tvm import TvmStrategy
 from tunefarm_search.strategy.warm_start import given_proposals, near_proposals
 from tunefarm_search.tvm.errors import TVM_ERRORS

@@ -11,10 +11,10 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
 from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_search.features.features import FeatureExtractor
-from tunefarm_search.loop.ports import KnownTrial
 from tunefarm_search.model.boosting import BoostedTrees, FeatureArray, FloatArray
 from tunefarm_search.model.cost_model import SPEED_TREES, Sample, labels_of, sample_of
-from tunefarm_search.space.population import Breeder, features_of
+from tunefarm_search.model.population import Breeder, features_of
+from tunefarm_search.ports import KnownTrial
 from tunefarm_search.space.scheduling import Scheduler
 from tunefarm_search.space.space import search_space
 

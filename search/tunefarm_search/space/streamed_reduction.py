@@ -6,7 +6,7 @@ from typing import Any, Final
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule
 
-from tunefarm_search.features.access_pattern import AccessPattern, BufferAccess, access_pattern
+from tunefarm_search.space.access_pattern import AccessPattern, BufferAccess, access_pattern
 from tunefarm_search.tvm.errors import TVM_ERRORS
 
 _MAX_SUMS: Final = 64

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tunefarm_schemas.tuning.measurement import CandidateOrigin
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_search.space.moved_decisions import MovedDecisions
 from tunefarm_search.space.scheduling import Point, Rejected, Scheduled, Scheduler
 from tunefarm_search.strategy.candidate_filter import CandidateFilter
+from tunefarm_search.strategy.moved_decisions import MovedDecisions
 from tunefarm_search.strategy.protocol import Proposal
 
 MAX_FRUITLESS = 128

@@ -13,17 +13,17 @@ import numpy.typing as npt
 
 from tunefarm_schemas.tuning.measurement import CandidateOrigin, Failed, Timing
 from tunefarm_search.features.features import FeatureExtractor
-from tunefarm_search.loop.stopping import GAIN_THAT_COUNTS
 from tunefarm_search.model.boosting import FloatArray
 from tunefarm_search.model.cost_model import CostModel, sample_of
+from tunefarm_search.model.population import Breeder, Population, features_of
 from tunefarm_search.model.rank_accuracy import RankAccuracy
-from tunefarm_search.space.population import Breeder, Population, features_of
 from tunefarm_search.space.scheduling import Point
 from tunefarm_search.space.space import SearchSpace
 from tunefarm_search.strategy.batch_choice import diverse_order
 from tunefarm_search.strategy.candidate_selector import CandidateSelector, RankedPoint
 from tunefarm_search.strategy.plan import Plan
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
+from tunefarm_search.strategy.stopping import GAIN_THAT_COUNTS
 
 RANDOM_POINTS = 256
 ELITES = 32

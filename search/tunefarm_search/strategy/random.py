@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tunefarm_schemas.tuning.measurement import CandidateOrigin, Failed
-from tunefarm_search.space.population import Breeder, Population
+from tunefarm_search.model.population import Breeder, Population
 from tunefarm_search.space.space import SearchSpace
 from tunefarm_search.strategy.candidate_selector import CandidateSelector, RankedPoint
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport

@@ -6,7 +6,7 @@ from typing import TypeVar
 from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
-from tunefarm_search.tvm.database import DatabaseReader, LineRefused
+from tunefarm_search.records.tvm_database import DatabaseReader, LineRefused
 from tunefarm_services.exchange.database_messages import (
     HoldWorkloads,
     ReaderOrder,

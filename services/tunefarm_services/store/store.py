@@ -19,12 +19,12 @@ from tunefarm_services.store.jobs.job_rows import JobRows
 from tunefarm_services.store.jobs.lease_rows import LeaseRows
 from tunefarm_services.store.jobs.queue_overview import QueueOverviewRows
 from tunefarm_services.store.jobs.queue_rows import QueueRows
+from tunefarm_services.store.jobs.usage_rows import UsageRows
 from tunefarm_services.store.records.artifact_rows import ArtifactRows
 from tunefarm_services.store.records.record_match_rows import RecordMatchRows
 from tunefarm_services.store.records.record_rows import RecordRows
 from tunefarm_services.store.tenants.idempotency_rows import IdempotencyRows
 from tunefarm_services.store.tenants.token_rows import TokenRows
-from tunefarm_services.store.tenants.usage_rows import UsageRows
 from tunefarm_services.store.trials.exploration_rows import ExplorationRows
 from tunefarm_services.store.trials.measurement_rows import MeasurementRows
 from tunefarm_services.store.trials.model_rows import ModelRows

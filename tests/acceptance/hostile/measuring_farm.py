@@ -12,7 +12,7 @@ import tvm
 
 from tests.server_of_user import USERS, start_server
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.farm.device import HOT_CACHE
+from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.measurement import (
     Candidate,
     CandidateOrigin,
@@ -24,7 +24,7 @@ from tunefarm_schemas.tuning.measurement import (
 )
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.tvm.loading import LOAD_TVM
-from tunefarm_workers.lane.farm_settings import FarmSettings
+from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.lane.local_farm import LocalFarm
 
 SETTINGS = FarmSettings(build_lanes=2, memory_bytes=512 << 20, first_build_s=4.0, first_run_s=3.0)

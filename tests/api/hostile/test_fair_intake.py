@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from tests.api.people import Person, person_of, somebody
 from tests.api.stored import furnished
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_services.api.app import create_app
+from tunefarm_services.api.application.app import create_app
 from tunefarm_services.api.intake.fair_turns import FairTurns
 from tunefarm_services.api.intake.intake import ZygoteIntake
 from tunefarm_services.api.intake.intake_messages import TargetAnswer, TargetText

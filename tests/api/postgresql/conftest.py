@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from sqlalchemy import create_engine, make_url
 
 from tests.servers.postgres_server import empty_database
-from tunefarm_services.api.app import create_app
+from tunefarm_services.api.application.app import create_app
 from tunefarm_services.api.intake.intake import ZygoteIntake
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store

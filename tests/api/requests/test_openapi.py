@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.api.stored import furnished, lane
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
-from tunefarm_services.api.app import create_app
+from tunefarm_services.api.application.app import create_app
 from tunefarm_services.api.bodies.body import Body
 from tunefarm_services.api.bodies.module import ModuleBody
 from tunefarm_services.api.intake.intake import ZygoteIntake

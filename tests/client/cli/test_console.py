@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.servers.command_server import run_command
-from tunefarm.cli.console import say, say_json
-from tunefarm.cli.text.progress_display import LivePanel, PlainLines
-from tunefarm.cli.text.tables import print_rows
 from tunefarm.http.event_stream import RemoteEvent
 from tunefarm.remote.event_text import event_line
-from tunefarm.remote.remote_progress import RemoteProgress
+from tunefarm.terminal.console import say, say_json
+from tunefarm.terminal.progress_display import LivePanel, PlainLines
+from tunefarm.terminal.remote_progress import RemoteProgress
+from tunefarm.terminal.tables import print_rows
 
 CLEAR_SCREEN = "\x1b[2J"
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tunefarm.cli.options.device_class_option import device_class_of_text
+from tunefarm.options.device_class_option import device_class_of_text
 from tunefarm_schemas.bad_input import BadInput
 
 FIRST, SECOND = "ab" * 32, "ac" * 32

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.store.sample import TENANT, put_job, record
-from tunefarm.cli.named_id import ASKED_FOR
-from tunefarm.local.job_queries import named_job
 from tunefarm.local.machine import Machine
 from tunefarm.records.record_queries import named_record
+from tunefarm.report.job_queries import named_job
 from tunefarm.report.job_report import latest_job
+from tunefarm.terminal.named_id import ASKED_FOR
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
 

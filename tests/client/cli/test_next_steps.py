@@ -12,8 +12,8 @@ import pytest
 
 from tests.acceptance.command import HANG_S
 from tests.quiet_records import as_on_a_quiet_host
-from tunefarm.cli.next_step import at_service, building, loading, watching
-from tunefarm.local.artifact_folder import MANIFEST_NAME
+from tunefarm.artifact.artifact_folder import MANIFEST_NAME
+from tunefarm.terminal.next_step import at_service, building, loading, watching
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
 
 Run = Callable[..., Any]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tunefarm.cli.options.resume_option import with_resume_value
+from tunefarm.terminal.resume_option import with_resume_value
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.servers.command_server import run_command
+from tunefarm.artifact.artifact_folder import read_artifact
 from tunefarm.backup.archive import ArchiveReader
-from tunefarm.cli.options.job_options import output_folder
-from tunefarm.cli.user_files import put_file, read_plain_file
 from tunefarm.intake.module_source import parse_module_source
-from tunefarm.local.artifact_folder import read_artifact
+from tunefarm.options.job_options import output_folder
 from tunefarm.records.tvm_database_folder import read_database
+from tunefarm.terminal.user_files import put_file, read_plain_file
 from tunefarm_schemas.bad_input import BadInput
 
 NOBODY = 65534

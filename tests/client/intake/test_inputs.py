@@ -10,7 +10,7 @@ import pytest
 
 from tests.client.programs import special_functions
 from tests.quiet_records import as_on_a_quiet_host
-from tunefarm.cli.options.input_option import inputs_of_python, inputs_of_texts
+from tunefarm.options.input_option import inputs_of_python, inputs_of_texts
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 

@@ -10,9 +10,9 @@ import pytest
 from tunefarm.confined.call import call
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.module_source import parse_module_source
+from tunefarm.intake.python_input import schedule_source, seed_source_of_text
 from tunefarm.intake.understanding import ENTRY as INTAKE_ENTRY
 from tunefarm.intake.understanding import readable_folders
-from tunefarm.local.python_input import schedule_source, seed_source_of_text
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.farm.processor import architecture_named

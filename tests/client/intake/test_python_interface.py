@@ -9,16 +9,16 @@ import tvm
 
 import tunefarm
 from tests.client.programs.matmul import Module
-from tunefarm.cli.text.summary_text import summary_text
-from tunefarm.http import async_nouns, nouns
 from tunefarm.http.calls.record_calls import best_records, publication
 from tunefarm.http.calls.workload_calls import new_workloads, target_validation
+from tunefarm.remote import async_nouns, nouns
 from tunefarm.remote.remote_job import AsyncRemoteJob, RemoteJob
 from tunefarm.remote.tune_request import TuneRequest
+from tunefarm.terminal.summary_text import summary_text
 from tunefarm.tuning_result import TuningResult
 from tunefarm_schemas.tuning.job import StopReason
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_services.tuner.job.summary import JobSummary, TaskSummary
+from tunefarm_services.tuner.summary import JobSummary, TaskSummary
 
 TARGET = {"kind": "llvm", "num-cores": 1}
 MODULE_JSON = str(tvm.ir.save_json(Module))

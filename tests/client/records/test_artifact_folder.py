@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.kernel_library import kernel_library
 from tests.libraries.manifests import manifest_of as any_manifest_of
-from tunefarm.local.artifact_folder import MANIFEST_NAME, WORKLOAD_NAME, read_artifact, read_workload, write_artifact
+from tunefarm.artifact.artifact_folder import MANIFEST_NAME, WORKLOAD_NAME, read_artifact, read_workload, write_artifact
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest

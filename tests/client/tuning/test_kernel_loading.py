@@ -10,7 +10,7 @@ PROGRAM = """
 import os, sys, warnings
 import tvm
 cores = os.sched_getaffinity(0)
-from tunefarm.local.kernel_loading import use_recorded_threads
+from tunefarm.artifact.kernel_loading import use_recorded_threads
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
     use_recorded_threads(int(sys.argv[1]))

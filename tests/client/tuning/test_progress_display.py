@@ -5,7 +5,7 @@ import pty
 
 import pyte
 
-from tunefarm.cli.text.progress_display import (
+from tunefarm.terminal.progress_display import (
     LivePanel,
     PlainLines,
     panel_lines,
@@ -16,7 +16,7 @@ from tunefarm.cli.text.progress_display import (
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.tuning.job import Effort, Job, JobSpec, JobState
 from tunefarm_schemas.tuning.workload import Task
-from tunefarm_services.tuner.job.summary import Progress, Stage
+from tunefarm_services.tuner.summary import Progress, Stage
 
 
 def progress(stage: Stage = "searching", best_latency_s: float | None = 1e-5) -> Progress:

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.kernel_library import kernel_library
 from tests.store.sample import TENANT, Bench, bench, failed, manifest, put_job, put_task, record, timing
-from tunefarm.local.artifact_folder import MANIFEST_NAME
+from tunefarm.artifact.artifact_folder import MANIFEST_NAME
 from tunefarm.local.output_folder import NAMES, write_outputs
 from tunefarm.report import plots
 from tunefarm.report.job_report import TaskReport, job_report
@@ -17,7 +17,7 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.job import JobOutcome
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.job.summary import Improvement, JobSummary, ModelAccuracy, TaskSummary
+from tunefarm_services.tuner.summary import Improvement, JobSummary, ModelAccuracy, TaskSummary
 
 UNTUNED_S = 1e-3
 LIBRARY = kernel_library()

@@ -39,7 +39,7 @@ def tried(server: ForkServer, attack: str, entry: str = "attempt", confinement: 
 @pytest.fixture(scope="module")
 def host(server: ForkServer) -> Iterator[Child]:
     with fork(server, "host", confinement=Confinement.host()) as child:
-        assert child.as_server().ready(LONG_S)
+        assert ForkServer.within(child).ready(LONG_S)
         yield child
 
 
@@ -55,7 +55,9 @@ def secret() -> Iterator[int]:
 def victim(host: Child, secret: int) -> Iterator[Child]:
     """A sibling of the attacker, such as the child that knows what is right."""
     strict = Confinement.strict()
-    with host.as_server().fork("attacks:hold_secret", limits=ROOMY, confinement=strict, descriptors=[secret]) as child:
+    with ForkServer.within(host).fork(
+        "attacks:hold_secret", limits=ROOMY, confinement=strict, descriptors=[secret]
+    ) as child:
         assert child.channel.receive(LONG_S) == b"held"
         assert os.pread(secret, len(SECRET), 0) == SECRET
         yield child
@@ -65,12 +67,12 @@ def victim(host: Child, secret: int) -> Iterator[Child]:
 @pytest.mark.parametrize("entry", ["attempt", "attempt_sealed"])
 @pytest.mark.parametrize("attack", ON_OTHERS)
 def test_a_sibling_cannot_be_reached(host: Child, victim: Child, attack: str, entry: str) -> None:
-    assert tried(host.as_server(), f"{attack}: {victim.pid}", entry) in {"PermissionError", "FileNotFoundError"}
+    assert tried(ForkServer.within(host), f"{attack}: {victim.pid}", entry) in {"PermissionError", "FileNotFoundError"}
 
 
 @pytest.mark.parametrize("attack", ON_OTHERS)
 def test_the_server_of_a_child_cannot_be_reached(host: Child, attack: str) -> None:
-    assert tried(host.as_server(), f"{attack}: {host.pid}") in {"PermissionError", "FileNotFoundError"}
+    assert tried(ForkServer.within(host), f"{attack}: {host.pid}") in {"PermissionError", "FileNotFoundError"}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,7 @@ def test_a_child_that_may_run_programs_cannot_reach_a_sibling(
 @pytest.mark.parametrize("name", ["cmdline", "environ", "maps", "stat", "status", "fd", "task", "root/etc", "cwd"])
 def test_what_proc_tells_of_a_sibling_is_closed(host: Child, victim: Child, name: str) -> None:
     for pid in (victim.pid, host.pid):
-        assert tried(host.as_server(), f"open: /proc/{pid}/{name}") == "PermissionError"
+        assert tried(ForkServer.within(host), f"open: /proc/{pid}/{name}") == "PermissionError"
 
 
 @pytest.mark.parametrize("attack", ON_ALL)
@@ -158,7 +160,7 @@ def test_threads_without_end_meet_a_limit(server: ForkServer) -> None:
 
 
 def test_no_child_can_be_dumped_and_each_is_ended_first_when_memory_runs_short(server: ForkServer, host: Child) -> None:
-    for each in (server, host.as_server()):
+    for each in (server, ForkServer.within(host)):
         with each.fork("attacks:tell_dumpable", limits=ROOMY, confinement=Confinement.strict()) as child:
             assert child.channel.receive(LONG_S) == b"0"
             assert Path(f"/proc/{child.pid}/oom_score_adj").read_text().strip() == "1000"

@@ -1,6 +1,6 @@
 from tunefarm_schemas.tuning.job import Effort, StopReason
 from tunefarm_search.loop.budget import WARM_UP_TRIALS, TaskBudget, next_task
-from tunefarm_search.loop.stopping import TaskCourse, reason_to_stop_all, reason_to_stop_task
+from tunefarm_search.strategy.stopping import TaskCourse, reason_to_stop_all, reason_to_stop_task
 
 
 def budget(weight: float, latencies_s: list[float | None]) -> TaskBudget:

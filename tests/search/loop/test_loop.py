@@ -8,9 +8,9 @@ from tunefarm_schemas.tuning.job import Effort, StopReason
 from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Failed, Timing
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.loop.loop import SearchLoop
-from tunefarm_search.loop.ports import KnownTrial, RecordsInMemory
 from tunefarm_search.loop.progress import LoopProgress, TaskSummary
 from tunefarm_search.loop.task_search import SearchTask
+from tunefarm_search.ports import KnownTrial, RecordsInMemory
 from tunefarm_search.replay.replay_farm import ReplayFarm
 from tunefarm_search.replay.replay_table import MissingMeasurement, ReplayTable
 

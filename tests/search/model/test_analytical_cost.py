@@ -12,9 +12,9 @@ from tests.search.script_loops import iterations_around
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
 from tunefarm_search.features.features import FeatureExtractor
+from tunefarm_search.model.population import Breeder, features_of
 from tunefarm_search.model.rank_accuracy import rank_accuracy
 from tunefarm_search.replay.replay_table import ReplayTable
-from tunefarm_search.space.population import Breeder, features_of
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
 

@@ -6,12 +6,12 @@ import tvm
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Failed, Timing
 from tunefarm_search.features.features import FeatureExtractor
-from tunefarm_search.loop.ports import KnownTrial
 from tunefarm_search.model.cost_model import CostModel
 from tunefarm_search.model.pooled_model import PooledExploration, pooled_model
+from tunefarm_search.model.population import Breeder, features_of
 from tunefarm_search.model.rank_accuracy import rank_accuracy
+from tunefarm_search.ports import KnownTrial
 from tunefarm_search.replay.replay_table import ReplayTable
-from tunefarm_search.space.population import Breeder, features_of
 from tunefarm_search.space.scheduling import Scheduler
 from tunefarm_search.space.space import search_space
 

@@ -9,8 +9,8 @@ from tvm.s_tir.analysis import estimate_tir_flops
 from tests.search.conftest import te_workload
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
+from tunefarm_search.model.population import Breeder
 from tunefarm_search.space.factorization import MAX_ROWS, factorizations, prime_powers
-from tunefarm_search.space.population import Breeder
 from tunefarm_search.space.scheduling import MAX_REPEATED, Point, Rejected, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
 

@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tunefarm_search.features.access_pattern import BufferAccess
 from tunefarm_search.features.footprint import LINE_BYTES, elements, lines, vectors
+from tunefarm_search.space.access_pattern import BufferAccess
 
 LANES = 16
 STRIDED_WINDOW = BufferAccess("image", 4, (64, 64), ((2.0, 1.0, 0.0), (0.0, 0.0, 1.0)))

@@ -10,9 +10,9 @@ from tvm import s_tir, te, tirx
 from tests.search.conftest import te_workload
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
-from tunefarm_search.features.access_pattern import StrideCondition, access_pattern
 from tunefarm_search.features.loop_nest import loop_nests
 from tunefarm_search.features.unrolling import unroll_steps, unrolled
+from tunefarm_search.space.access_pattern import StrideCondition, access_pattern
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
 

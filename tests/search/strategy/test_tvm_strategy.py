@@ -1,10 +1,10 @@
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.measurement import Failed, Timing
-from tunefarm_search.space.moved_decisions import MovedDecisions
 from tunefarm_search.space.scheduling import Scheduler
 from tunefarm_search.space.space import SearchSpace
 from tunefarm_search.strategy.candidate_filter import CandidateFilter
 from tunefarm_search.strategy.candidate_selector import CandidateSelector
+from tunefarm_search.strategy.moved_decisions import MovedDecisions
 from tunefarm_search.strategy.protocol import Outcome
 from tunefarm_search.strategy.tvm import TvmStrategy
 

@@ -15,8 +15,8 @@ from tvm.script import tirx as T
 
 from tests.search.databases import parse_database
 from tunefarm_schemas.tuning.workload import Workload
-from tunefarm_search.tvm.asked_forms import NO_ALIAS
-from tunefarm_search.tvm.database import ExportedDatabase, export_database
+from tunefarm_search.records.asked_forms import NO_ALIAS
+from tunefarm_search.records.tvm_database import ExportedDatabase, export_database
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_search.tvm.workload import workload_of

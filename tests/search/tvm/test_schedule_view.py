@@ -3,9 +3,9 @@ import pytest
 from tests.search.conftest import te_workload
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.records.schedule_view import schedule_view
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace
-from tunefarm_search.tvm.schedule_view import schedule_view
 
 
 def test_a_schedule_is_shown_as_script_as_python_and_as_a_difference(matmul_space: SearchSpace) -> None:

@@ -10,9 +10,9 @@ from tests.search.conftest import te_workload
 from tests.search.databases import parse_database
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.records.tvm_database import ExportedDatabase, export_database
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace
-from tunefarm_search.tvm.database import ExportedDatabase, export_database
 
 
 @pytest.fixture(scope="module")

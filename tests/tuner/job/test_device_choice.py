@@ -7,16 +7,16 @@ import pytest
 from tests.contract.test_store_farm import lane
 from tests.store.sample import DEVICE, TENANT, leased, spec, workload
 from tunefarm.server.local_farms import LocalFarms
-from tunefarm_schemas.farm.device import Device, DeviceClass
 from tunefarm_schemas.farm.lane import Lane, LaneState
 from tunefarm_schemas.farm.processor import Processor
 from tunefarm_schemas.frozen import canonical_json
+from tunefarm_schemas.tuning.device import Device, DeviceClass
 from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.job.device_choice import ChosenDevice, choose_device
-from tunefarm_services.tuner.job.no_device import NoDevice
+from tunefarm_services.tuner.farm.device_choice import ChosenDevice, choose_device
+from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.service.zygotes import Zygotes
 
 X86 = Processor(architecture="x86_64", x86_level=3)

@@ -30,7 +30,7 @@ from tunefarm_services.store import Store
 from tunefarm_services.telemetry.metrics import Metrics
 from tunefarm_services.telemetry.telemetry import Telemetry
 from tunefarm_services.telemetry.traces import Traces
-from tunefarm_services.tuner.job.no_device import NoDevice
+from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.job.supervisor import Supervisor
 from tunefarm_services.tuner.search.exploration_run import AS_GIVEN
 from tunefarm_services.tuner.service.leased_job import WAITING, Ended, LeasedJob

@@ -13,13 +13,13 @@ from tests.tuner.job.test_effort_left import SEED, candidate, run_that_spent
 from tests.tuner.job.test_service import summary_of
 from tests.tuner.search.test_exploration_run import take, timing
 from tests.tuner.search.test_searching import matmul, tune_job, without_postprocessors
-from tunefarm.cli.text.job_text import job_text, task_text
+from tunefarm.terminal.job_text import job_text, task_text
 from tunefarm_schemas.tuning.job import JobState
 from tunefarm_schemas.tuning.measurement import Measurement, Stages
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
+from tunefarm_services.tuner.farm.dispatching import dispatch_of
 from tunefarm_services.tuner.job.job_run import JobRun
-from tunefarm_services.tuner.search.dispatching import dispatch_of
 from tunefarm_services.tuner.search.exploration_run import ROUGH_GRAIN_S
 from tunefarm_services.tuner.search.search_messages import KnownTrial
 from tunefarm_services.tuner.service.zygotes import Zygotes

@@ -13,7 +13,7 @@ from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_services.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.telemetry.traces import configure_traces
-from tunefarm_services.tuner.job.no_device import NoDevice
+from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.verify.ranking import UNTUNED
 
 Tuner = Callable[..., object]

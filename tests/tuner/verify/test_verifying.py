@@ -26,8 +26,8 @@ from tunefarm_schemas.tuning.measurement import (
 from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
+from tunefarm_services.tuner.job import repeated_verification
 from tunefarm_services.tuner.service.zygotes import Zygotes
-from tunefarm_services.tuner.verify import repeated_verification
 from tunefarm_services.tuner.verify.ranking import UNTUNED
 
 Tuner = Callable[..., object]

@@ -16,7 +16,7 @@ from tests.workers.measuring import RunningFarm, misdeed, reason_of
 from tunefarm_sandbox.confinement.process_user import CAP_DAC_READ_SEARCH, give_up_root
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
-from tunefarm_workers.child.shared_memory import NotSealed, SharedMemory
+from tunefarm_workers.conversation.shared_memory import NotSealed, SharedMemory
 
 CONSTANT = struct.pack("=f", 1.25).hex()
 """What ``hostile`` gives where it gives a constant."""

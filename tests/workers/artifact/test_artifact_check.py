@@ -16,8 +16,8 @@ from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.measurement import Exported, ExportOrder
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_workers.artifact.artifact_check import ArtifactCheck, check_artifact
-from tunefarm_workers.lane.child_answer import ChildFailed
+from tunefarm_workers.conversation.child_answer import ChildFailed
+from tunefarm_workers.lane.artifact_check import ArtifactCheck, check_artifact
 
 LIMITS = Limits(memory_bytes=1 << 30)
 

@@ -9,7 +9,7 @@ from tunefarm_workers.builder.scheduled_module import build_in_place
 from tunefarm_workers.builder.shipped_module import ShippedModule
 from tunefarm_workers.child.kernel import Kernel
 from tunefarm_workers.child.task_host import HeldTask, hold
-from tunefarm_workers.lane.messages import HostOrder
+from tunefarm_workers.conversation.messages import HostOrder
 
 TARGET = '{"kind": "llvm", "num-cores": 1}'
 

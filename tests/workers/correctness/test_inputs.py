@@ -17,7 +17,7 @@ from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Purpose, Timing
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import TensorArgument
-from tunefarm_workers.builder.argument import Argument
+from tunefarm_workers.conversation.argument import Argument
 from tunefarm_workers.correctness.input_check import require_fitting, require_names
 from tunefarm_workers.correctness.inputs import INPUT_SETS, InputArray, make_inputs
 

@@ -9,17 +9,17 @@ from tests.workers import workloads
 from tests.workers.conftest import SETTINGS
 from tests.workers.measuring import RunningFarm
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
-from tunefarm_schemas.farm.device import ReferenceKernelTimes
 from tunefarm_schemas.farm.processor import processor_for
+from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Timing
 from tunefarm_search.tvm.target import host_target
+from tunefarm_workers.conversation.event_loop import EventLoop
 from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint, own_processor, x86_level
 from tunefarm_workers.device.device_identity import device_of
 from tunefarm_workers.device.device_watch import DeviceWatch
 from tunefarm_workers.device.drift import CHECKS_TO_ACCEPT
 from tunefarm_workers.device.environment import present_environment
 from tunefarm_workers.lane.deadlines import Deadlines
-from tunefarm_workers.lane.event_loop import EventLoop
 from tunefarm_workers.lane.local_farm import LocalFarm
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 

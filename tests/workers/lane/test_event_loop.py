@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 
 from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_workers.lane.event_loop import EventLoop
+from tunefarm_workers.conversation.event_loop import EventLoop
 
 HELD_UP_S = 0.3
 

@@ -6,7 +6,7 @@ from tvm import te
 
 from tests.workers import workloads
 from tests.workers.measuring import RunningFarm
-from tunefarm_schemas.farm.device import COLD_CACHE, HOT_CACHE
+from tunefarm_schemas.tuning.device import COLD_CACHE, HOT_CACHE
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Purpose, Timing
 from tunefarm_schemas.tuning.trace import Trace
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tunefarm_schemas.farm.device import PROTOCOLS
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_workers.artifact.library_inputs import tensor_order
 from tunefarm_workers.artifact.library_order import LibraryOrder, TensorOrder
 

@@ -22,8 +22,8 @@ from tunefarm_workers.artifact.library_inputs import LibraryInputs
 from tunefarm_workers.artifact.loaded_library import LoadedLibrary, WrongLibrary, require_digest
 from tunefarm_workers.artifact.runtime_library import Runtime
 from tunefarm_workers.artifact.runtime_paths import NoRuntime, runtime_paths
-from tunefarm_workers.builder.argument import Argument
 from tunefarm_workers.builder.sealed_library import path_of, sealed
+from tunefarm_workers.conversation.argument import Argument
 from tunefarm_workers.correctness.inputs import InputArray, make_inputs
 from tunefarm_workers.threads.shared_cache_wait import SharedCacheWait
 from tunefarm_workers.threads.thread_cores import cores_for

@@ -15,18 +15,18 @@ from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.farm.device import PROTOCOLS
 from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_schemas.tuning.measurement import Exported, ExportOrder, ExportResult, Failed
 from tunefarm_workers.artifact.fresh_inputs import FreshInputs
 from tunefarm_workers.artifact.fresh_runner import FreshRunner
 from tunefarm_workers.artifact.library_inputs import tensor_order
 from tunefarm_workers.artifact.library_order import LibraryOrder, RivalOrder
-from tunefarm_workers.builder.argument import Argument
 from tunefarm_workers.builder.checked_library import checked_library
+from tunefarm_workers.conversation.argument import Argument
+from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait, answer_of, canceled
+from tunefarm_workers.conversation.messages import Broken, HostOrder, InputsOrder, Linked, LinkOrder, from_linker
 from tunefarm_workers.correctness.tolerance import Array
-from tunefarm_workers.lane.child_answer import ChildFailed, OnWait, answer_of, canceled
-from tunefarm_workers.lane.messages import Broken, HostOrder, InputsOrder, Linked, LinkOrder, from_linker
 from tunefarm_workers.threads.shared_cache_wait import SharedCacheWait
 from tunefarm_workers.timing.neighbours import Neighbours
 from tunefarm_workers.timing.processor_clock import queueing_time_s

@@ -11,9 +11,9 @@ from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import digest
 from tunefarm_workers.artifact.library_inputs import LibraryInputs
 from tunefarm_workers.artifact.library_order import TensorOrder
-from tunefarm_workers.child.shared_memory import NotSealed, SharedMemory
-from tunefarm_workers.lane.child_answer import ChildFailed, OnWait, answer_of
-from tunefarm_workers.lane.messages import InputsOrder
+from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait, answer_of
+from tunefarm_workers.conversation.messages import InputsOrder
+from tunefarm_workers.conversation.shared_memory import NotSealed, SharedMemory
 
 _MAKE_S = 120.0
 _GONE_S = 5.0

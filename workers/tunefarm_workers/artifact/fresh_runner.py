@@ -23,9 +23,9 @@ from tunefarm_workers.artifact.fresh_process import package_folders
 from tunefarm_workers.artifact.library_order import LibraryOrder, TensorOrder
 from tunefarm_workers.artifact.library_runner import AGAIN, BOTH, GO, NEAR, WHERE
 from tunefarm_workers.builder.sealed_library import sealed
+from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait, answer_of
 from tunefarm_workers.correctness.element_type import numpy_type
 from tunefarm_workers.correctness.tolerance import Array
-from tunefarm_workers.lane.child_answer import ChildFailed, OnWait, answer_of
 
 _LOAD_S = 60.0
 _TIME_S = 60.0

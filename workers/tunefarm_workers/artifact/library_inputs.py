@@ -7,7 +7,7 @@ import numpy as np
 
 from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_workers.artifact.library_order import TensorOrder
-from tunefarm_workers.builder.argument import Argument
+from tunefarm_workers.conversation.argument import Argument
 from tunefarm_workers.correctness.element_type import size_in_bytes
 from tunefarm_workers.correctness.inputs import InputArray
 

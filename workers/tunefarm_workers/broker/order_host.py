@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tunefarm_schemas.farm.device import Device
 from tunefarm_schemas.farm.farm_message import Cancellation
 from tunefarm_schemas.farm.processor import Processor
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.device import Device
 from tunefarm_workers.broker.celery_intake import Taker
 
 Send = Callable[[str, Frozen], None]

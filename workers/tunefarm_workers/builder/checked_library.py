@@ -5,7 +5,7 @@ from collections.abc import Collection
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.kernel_library.check import refusal_of
 from tunefarm_schemas.kernel_library.of_target import rules_of
-from tunefarm_workers.lane.child_answer import ChildFailed
+from tunefarm_workers.conversation.child_answer import ChildFailed
 
 _CALLEES = "Where the operator allows it, TUNEFARM_CALLEES names the function."
 

@@ -8,7 +8,7 @@ import tvm_ffi
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.workload import TensorArgument
-from tunefarm_workers.builder.argument import Argument
+from tunefarm_workers.conversation.argument import Argument
 
 
 def arguments_of(module: tvm.IRModule) -> tuple[Argument, ...]:

@@ -11,9 +11,9 @@ from tunefarm_workers.builder.scheduled_module import build_in_place, replay
 from tunefarm_workers.builder.shipped_module import changed_signature, ship
 from tunefarm_workers.child.kernel import Kernel, cache_flush
 from tunefarm_workers.child.task_host import held_task
+from tunefarm_workers.conversation.messages import Broken, Built, CandidateOrder, Checked, Go, Ran, Warm
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import FIRST_SLOT, LAST_SLOT
-from tunefarm_workers.lane.messages import Broken, Built, CandidateOrder, Checked, Go, Ran, Warm
 from tunefarm_workers.threads.thread_placement import place_threads, seal_with_threads
 from tunefarm_workers.timing.call_timer import CallTimer
 from tunefarm_workers.timing.timing_protocol import full_timing, take_time

@@ -12,12 +12,12 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_search.validation.memory_bounds import Bounds, bounds_of
 from tunefarm_workers.builder.scheduled_module import build_in_place, replay
 from tunefarm_workers.builder.shipped_module import ShippedModule, ship
+from tunefarm_workers.child.bounds_check import checked_call, refusal
 from tunefarm_workers.child.candidate import broken
 from tunefarm_workers.child.kernel import Kernel, cache_flush
 from tunefarm_workers.child.task_host import held_task
-from tunefarm_workers.correctness.bounds_check import checked_call, refusal
+from tunefarm_workers.conversation.messages import Broken, ComparisonPlan, Compiled, Round, RoundOrder
 from tunefarm_workers.correctness.inputs import INPUT_SETS
-from tunefarm_workers.lane.messages import Broken, ComparisonPlan, Compiled, Round, RoundOrder
 from tunefarm_workers.threads.thread_placement import place_threads, seal_with_threads
 from tunefarm_workers.timing.call_timer import CacheFlush, CallTimer
 

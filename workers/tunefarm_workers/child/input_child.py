@@ -5,8 +5,8 @@ import mmap
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.frozen import digest
 from tunefarm_workers.artifact.library_inputs import LibraryInputs
+from tunefarm_workers.conversation.messages import InputsOrder
 from tunefarm_workers.correctness.inputs import make_inputs
-from tunefarm_workers.lane.messages import InputsOrder
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:

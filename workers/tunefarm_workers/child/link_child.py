@@ -9,7 +9,7 @@ from tunefarm_workers.builder.scheduled_module import build_scheduled, replay
 from tunefarm_workers.builder.shipped_module import ship
 from tunefarm_workers.child.candidate import broken
 from tunefarm_workers.child.task_host import parse
-from tunefarm_workers.lane.messages import Broken, Linked, LinkOrder
+from tunefarm_workers.conversation.messages import Broken, Linked, LinkOrder
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - the shape of an entry

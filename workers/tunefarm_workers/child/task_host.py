@@ -18,13 +18,13 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_search.features.least_work import least_work
 from tunefarm_search.validation.foreign_input import require_permitted_module
-from tunefarm_workers.builder.argument import Argument
 from tunefarm_workers.builder.scheduled_module import target_of
 from tunefarm_workers.builder.signature import arguments_of
+from tunefarm_workers.conversation.argument import Argument
+from tunefarm_workers.conversation.messages import HostOrder, HostReady, HostRefused
 from tunefarm_workers.correctness.guarded_tensor import GuardedTensor
 from tunefarm_workers.correctness.input_check import require_fitting
 from tunefarm_workers.correctness.inputs import InputArray, make_inputs
-from tunefarm_workers.lane.messages import HostOrder, HostReady, HostRefused
 from tunefarm_workers.threads.smt_detection import SmtDetection
 from tunefarm_workers.threads.spread_kernels import smt_detection
 

@@ -27,9 +27,9 @@ from tunefarm_workers.compile.compile_messages import (
     ReferencesWanted,
 )
 from tunefarm_workers.compile.known_tasks import KnownTasks
-from tunefarm_workers.lane.child_answer import ChildFailed, canceled
+from tunefarm_workers.conversation.child_answer import ChildFailed, canceled
 from tunefarm_workers.session.compiler.compiler import Build, Compiler
-from tunefarm_workers.session.session_messages import LibraryShape
+from tunefarm_workers.session.device.session_messages import LibraryShape
 
 log = structlog.get_logger()
 

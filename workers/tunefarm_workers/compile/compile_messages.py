@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter
 from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.farm.farm_message import MESSAGE_VERSION, Holding, Returned, TaskMissing
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_workers.session.session_messages import LibraryShape
+from tunefarm_workers.session.device.session_messages import LibraryShape
 
 COMPILE: Final = "tunefarm.compile"
 

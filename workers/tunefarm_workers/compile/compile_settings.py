@@ -7,9 +7,9 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tunefarm_workers.compile.compile_messages import POOL_PATTERN
-from tunefarm_workers.cuda.cuda_toolchain import cuda_toolchain
-from tunefarm_workers.lane.farm_settings import FarmSettings, usable_cores
-from tunefarm_workers.session.session_messages import Toolchain
+from tunefarm_workers.compile.cuda_toolchain import cuda_toolchain
+from tunefarm_workers.conversation.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.session.device.session_messages import Toolchain
 
 
 class CompileSettings(BaseSettings):

@@ -4,8 +4,8 @@ import shutil
 from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.farm.device import Device, ReferenceKernelTimes
 from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.tuning.device import Device, ReferenceKernelTimes
 from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.broker.order_host import HostedLane
 from tunefarm_workers.compile.compile_host import CompileHost
@@ -18,7 +18,7 @@ from tunefarm_workers.device.host_name import host_name
 from tunefarm_workers.session.compiler.local_compiler import LocalCompiler
 from tunefarm_workers.session.device.host_facts import host_facts
 from tunefarm_workers.session.device.preload import PRELOAD as SESSION_PRELOAD
-from tunefarm_workers.session.session_messages import Toolchain
+from tunefarm_workers.session.device.session_messages import Toolchain
 from tunefarm_workers.worker.lane_opening import LaneContext
 from tunefarm_workers.worker.settings_of_environment import settings_of_environment
 

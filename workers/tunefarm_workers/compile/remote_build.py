@@ -6,9 +6,9 @@ from contextlib import suppress
 from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_workers.lane.child_answer import ChildFailed, OnWait, next_message
+from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait, next_message
 from tunefarm_workers.session.compiler.build_answer import built_library, built_references
-from tunefarm_workers.session.session_messages import LibraryShape, ReferencesBuilt
+from tunefarm_workers.session.device.session_messages import LibraryShape, ReferencesBuilt
 
 _WAIT_S = 900.0
 """An order is lost, or given up, long before: this guards against hanging only."""

@@ -32,8 +32,8 @@ from tunefarm_workers.compile.compile_orders import (
 )
 from tunefarm_workers.compile.remote_build import RemoteBuild
 from tunefarm_workers.compile.stored_tasks import StoredTasks
-from tunefarm_workers.lane.messages import Broken
-from tunefarm_workers.session.session_messages import LibraryBuilt, ReferencesBuilt
+from tunefarm_workers.conversation.messages import Broken
+from tunefarm_workers.session.device.session_messages import LibraryBuilt, ReferencesBuilt
 
 SHOW_S: Final = 1.0
 ABSENT_S: Final = 5.0

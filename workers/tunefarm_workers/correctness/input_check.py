@@ -8,7 +8,7 @@ import numpy as np
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.input_spec import MAX_EXAMPLE_BYTES, InputExample, InputSpec
-from tunefarm_workers.builder.argument import Argument
+from tunefarm_workers.conversation.argument import Argument
 from tunefarm_workers.correctness.element_type import is_floating, numpy_type
 
 FIELD: Final = "input"

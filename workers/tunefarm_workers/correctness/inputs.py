@@ -1,18 +1,16 @@
 """What candidates are fed: the same numbers for every candidate of a task, whoever makes them."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
-from tunefarm_workers.builder.argument import Argument
+from tunefarm_workers.conversation.argument import Argument, Distribution
 from tunefarm_workers.correctness.element_type import is_floating, numpy_type
 
 InputArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Distribution = Literal["normal", "positive"]
-"""``normal``: zero mean, unit variance. ``positive``: between a half and one, for functions such as a square root."""
 
 INPUT_SETS = 3
 """How many sets of inputs a new incumbent has to pass."""

@@ -9,20 +9,20 @@ from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
-from tunefarm_workers.builder.argument import Argument
-from tunefarm_workers.child.output_transfer import OutputIntake
-from tunefarm_workers.correctness.element_type import is_floating
-from tunefarm_workers.correctness.inputs import INPUT_SETS
-from tunefarm_workers.correctness.output_layout import FIRST_SLOT, LAST_SLOT, OutputLayout, reference_slot
-from tunefarm_workers.correctness.tolerance import Array, OutputReference, all_finite, worst_error
-from tunefarm_workers.lane.child_death import was_killed
-from tunefarm_workers.lane.messages import (
+from tunefarm_workers.conversation.argument import Argument
+from tunefarm_workers.conversation.child_death import was_killed
+from tunefarm_workers.conversation.messages import (
     ReferenceBroken,
     ReferenceOrder,
     ReferenceStep,
     ReferenceTimed,
     from_reference,
 )
+from tunefarm_workers.correctness.element_type import is_floating
+from tunefarm_workers.correctness.inputs import INPUT_SETS
+from tunefarm_workers.correctness.output_layout import FIRST_SLOT, LAST_SLOT, OutputLayout, reference_slot
+from tunefarm_workers.correctness.output_transfer import OutputIntake
+from tunefarm_workers.correctness.tolerance import Array, OutputReference, all_finite, worst_error
 
 _KILLS_BORNE = 2
 """How many times a child that somebody killed is replaced before the function it runs is blamed."""
@@ -91,7 +91,7 @@ class Referee:
         self._steps.clear()  # what an earlier child sent and nobody has learnt from is sent again
         self._sent = OutputIntake([self._own] * INPUT_SETS + [self._double] * INPUT_SETS)
         return self._server.fork(
-            "tunefarm_workers.correctness.reference:run",
+            "tunefarm_workers.child.reference:run",
             ReferenceOrder(sets=INPUT_SETS, widen=self._widen).model_dump_json().encode(),
             limits=self._limits,
             confinement=Confinement.strict(may_pin_threads=True),

@@ -13,13 +13,13 @@ from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_workers.builder.argument import Argument
-from tunefarm_workers.child.output_transfer import OutputIntake
+from tunefarm_workers.conversation.argument import Argument
+from tunefarm_workers.conversation.event_loop import ChildConversation
+from tunefarm_workers.conversation.messages import ComparisonPlan, Compiled, from_comparison
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import OutputLayout
+from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.correctness.referee import Referee
-from tunefarm_workers.lane.event_loop import ChildConversation
-from tunefarm_workers.lane.messages import ComparisonPlan, Compiled, from_comparison
 
 
 class Listener(Protocol):

@@ -10,21 +10,21 @@ from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.farm.device import Device, Environment
 from tunefarm_schemas.farm.processor import Processor
+from tunefarm_schemas.tuning.device import Device, Environment
 from tunefarm_schemas.tuning.measurement import MeasureTask
+from tunefarm_workers.compile.cuda_toolchain import cuda_toolchain
+from tunefarm_workers.conversation.farm_settings import usable_cores
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
-from tunefarm_workers.cuda.cuda_toolchain import cuda_toolchain
 from tunefarm_workers.cuda.gpu_child import GpuConnection
 from tunefarm_workers.cuda.gpu_facts import GpuFacts, gpu_facts
 from tunefarm_workers.cuda.gpu_target import check_architecture, gpu_device, gpu_environment, target_of_gpu
-from tunefarm_workers.lane.farm_settings import usable_cores
 from tunefarm_workers.session.compiler.compiler import Compiler
 from tunefarm_workers.session.compiler.local_compiler import LocalCompiler
+from tunefarm_workers.session.device.session_messages import Toolchain
 from tunefarm_workers.session.device_access import DeviceAccess
 from tunefarm_workers.session.exclusive_device import ExclusiveDevice
 from tunefarm_workers.session.session_farm import SessionFarm
-from tunefarm_workers.session.session_messages import Toolchain
 
 _FACTS_FRESH_S = 2.0
 _DEVICE_FOLDER = Path("/dev")

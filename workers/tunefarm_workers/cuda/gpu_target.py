@@ -3,9 +3,9 @@
 import json
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.farm.device import Device, Environment, ReferenceKernelTimes
 from tunefarm_schemas.farm.processor import card_runs
 from tunefarm_schemas.frozen import canonical_json, digest
+from tunefarm_schemas.tuning.device import Device, Environment, ReferenceKernelTimes
 from tunefarm_schemas.tuning.measurement import MeasureTask
 from tunefarm_workers.cuda.gpu_facts import GpuFacts
 from tunefarm_workers.device.cpu_identity import CpuIdentity

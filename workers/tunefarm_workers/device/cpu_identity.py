@@ -9,8 +9,8 @@ from typing import Final
 
 from tunefarm_schemas.farm.processor import Processor, architecture_named
 from tunefarm_schemas.frozen import Frozen, digest
+from tunefarm_workers.conversation.farm_settings import usable_cores
 from tunefarm_workers.device.host_name import host_name
-from tunefarm_workers.lane.farm_settings import usable_cores
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _TOPOLOGY = Path("/sys/devices/system/cpu")

@@ -2,7 +2,7 @@
 
 import math
 
-from tunefarm_schemas.farm.device import Device, DeviceClass, ReferenceKernelTimes
+from tunefarm_schemas.tuning.device import Device, DeviceClass, ReferenceKernelTimes
 from tunefarm_workers.device.cpu_identity import CpuIdentity, host_fingerprint
 from tunefarm_workers.device.host_name import host_name
 

@@ -10,12 +10,12 @@ from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
-from tunefarm_schemas.farm.device import Device, ReferenceKernelTimes
+from tunefarm_schemas.tuning.device import Device, ReferenceKernelTimes
+from tunefarm_workers.conversation.event_loop import EventLoop
+from tunefarm_workers.conversation.messages import DeviceChild, KernelRequest
 from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint
 from tunefarm_workers.device.device_identity import device_of
 from tunefarm_workers.device.drift import RECHECK_S, Drift
-from tunefarm_workers.lane.event_loop import EventLoop
-from tunefarm_workers.lane.messages import DeviceChild, KernelRequest
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 
 _ANSWER_S = 30.0

@@ -1,6 +1,6 @@
 """Whether a device became slower than it was, by its reference kernels."""
 
-from tunefarm_schemas.farm.device import ReferenceKernelTimes
+from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 
 RECHECK_S = 0.2
 """How soon to check again while there is doubt."""

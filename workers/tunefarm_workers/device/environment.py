@@ -5,7 +5,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from tunefarm_schemas.farm.device import Environment
+from tunefarm_schemas.tuning.device import Environment
 from tunefarm_workers.device.cpu_identity import hypervisor, microcode
 
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")

@@ -9,9 +9,9 @@ import tvm_ffi
 from tvm import te
 
 from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_schemas.farm.device import ReferenceKernelTimes
+from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_workers.builder.scheduled_module import build_in_place, empty_arguments
-from tunefarm_workers.lane.messages import DeviceChild, KernelRequest
+from tunefarm_workers.conversation.messages import DeviceChild, KernelRequest
 from tunefarm_workers.timing.call_timer import EVALUATOR, CallTimer
 
 _COMPUTE_EXTENT = 48

@@ -7,9 +7,9 @@ from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
-from tunefarm_schemas.farm.device import Device, ReferenceKernelTimes
 from tunefarm_schemas.farm.processor import Processor, processor_for
 from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.tuning.device import Device, ReferenceKernelTimes
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_workers.device.cpu_identity import CpuIdentity, own_processor
 from tunefarm_workers.device.device_identity import classified
@@ -19,11 +19,11 @@ from tunefarm_workers.gateway.board_connection import BoardConnection
 from tunefarm_workers.gateway.gateway_settings import GatewaySettings
 from tunefarm_workers.session.compiler.compiler import Compiler
 from tunefarm_workers.session.compiler.local_compiler import LocalCompiler
+from tunefarm_workers.session.device.session_messages import Toolchain
 from tunefarm_workers.session.device_access import DeviceAccess
 from tunefarm_workers.session.device_health import HealthSettings
 from tunefarm_workers.session.exclusive_device import ExclusiveDevice
 from tunefarm_workers.session.session_farm import SessionFarm
-from tunefarm_workers.session.session_messages import Toolchain
 
 _CHILD_MEMORY_BYTES = 2 << 30
 _LINGER_BEYOND_S = 5.0

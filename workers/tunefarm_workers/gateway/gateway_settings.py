@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tunefarm_workers.compile.compile_messages import POOL_PATTERN
-from tunefarm_workers.lane.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.conversation.farm_settings import FarmSettings, usable_cores
 
 
 class GatewaySettings(BaseSettings):

@@ -11,14 +11,14 @@ from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.farm.device import PROTOCOLS
+from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_schemas.tuning.measurement import Dispatch, Failed, Measurement, Purpose, Result, Stages, Stopped, Timing
-from tunefarm_workers.child.output_transfer import OutputIntake
+from tunefarm_workers.conversation.child_death import failure_of_death
+from tunefarm_workers.conversation.messages import Broken, Built, CandidateOrder, Checked, Go, Ran, Warm, from_candidate
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import SLOTS
+from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.correctness.referee import slots_to_judge
-from tunefarm_workers.lane.child_death import failure_of_death
-from tunefarm_workers.lane.messages import Broken, Built, CandidateOrder, Checked, Go, Ran, Warm, from_candidate
 from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.threads.thread_watch import CoresOfThreads, ThreadWatch
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter

@@ -12,14 +12,14 @@ from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.farm.device import PROTOCOLS
+from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Failed, Result, Timing
-from tunefarm_workers.child.output_transfer import OutputIntake
+from tunefarm_workers.conversation.child_death import failure_of_death, was_killed
+from tunefarm_workers.conversation.event_loop import ChildConversation
+from tunefarm_workers.conversation.messages import ComparisonPlan, Compiled, Round, RoundOrder, from_comparison
 from tunefarm_workers.correctness.element_type import size_in_bytes
 from tunefarm_workers.correctness.inputs import INPUT_SETS
-from tunefarm_workers.lane.child_death import failure_of_death, was_killed
-from tunefarm_workers.lane.event_loop import ChildConversation
-from tunefarm_workers.lane.messages import ComparisonPlan, Compiled, Round, RoundOrder, from_comparison
+from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.threads.thread_watch import CoresOfThreads, ThreadWatch
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter

@@ -20,15 +20,15 @@ from tunefarm_schemas.tuning.measurement import (
     MeasureTask,
     Timing,
 )
-from tunefarm_workers.correctness.inputs import Distribution
+from tunefarm_workers.conversation.argument import Distribution
+from tunefarm_workers.conversation.event_loop import ChildConversation, EventLoop
+from tunefarm_workers.conversation.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.correctness.referee import Doubt, Referee
 from tunefarm_workers.correctness.unverifiable import Unverifiable
 from tunefarm_workers.device.device_watch import DeviceWatch
 from tunefarm_workers.device.quarantine import SLOWER, UNTRUSTED, Quarantine
 from tunefarm_workers.lane.attempt import Attempt, Queued
 from tunefarm_workers.lane.comparison import RunningComparison
-from tunefarm_workers.lane.event_loop import ChildConversation, EventLoop
-from tunefarm_workers.lane.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.lane.task_opening import MAX_HOSTS_LOST, opened_task
 from tunefarm_workers.threads.thread_watch import ThreadWatch

@@ -5,8 +5,8 @@ from typing import Generic, Protocol, TypeVar
 
 from tunefarm_sandbox.channel.measurement_outbox import MeasurementOutbox
 from tunefarm_schemas.tuning.measurement import Dispatch, Measurement, MeasureTask
-from tunefarm_workers.lane.event_loop import EventLoop
-from tunefarm_workers.lane.farm_settings import FarmSettings
+from tunefarm_workers.conversation.event_loop import EventLoop
+from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.lane.farm_statistics import FarmStatistics
 
 

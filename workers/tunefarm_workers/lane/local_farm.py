@@ -9,7 +9,7 @@ from pathlib import Path
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import TrialFailure
-from tunefarm_schemas.farm.device import Device, Environment
+from tunefarm_schemas.tuning.device import Device, Environment
 from tunefarm_schemas.tuning.measurement import (
     Comparison,
     ComparisonOrder,
@@ -19,12 +19,12 @@ from tunefarm_schemas.tuning.measurement import (
     Measurement,
 )
 from tunefarm_workers.artifact.export import Exporter
+from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait, canceled
+from tunefarm_workers.conversation.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.correctness.tolerance import Array
 from tunefarm_workers.device.cpu_identity import own_processor
 from tunefarm_workers.device.device_watch import DeviceWatch
 from tunefarm_workers.device.environment import present_environment
-from tunefarm_workers.lane.child_answer import ChildFailed, OnWait, canceled
-from tunefarm_workers.lane.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.lane.lane import Lane
 from tunefarm_workers.lane.lane_farm import LaneFarm
 from tunefarm_workers.lane.open_task import OpenTask

@@ -13,17 +13,16 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.tuning.least_work import LeastWork, disbelief, least_latency_s
 from tunefarm_schemas.tuning.measurement import MeasureTask
-from tunefarm_workers.builder.argument import Argument
+from tunefarm_workers.conversation.argument import Argument, Distribution
+from tunefarm_workers.conversation.child_death import was_killed
+from tunefarm_workers.conversation.event_loop import ChildConversation
+from tunefarm_workers.conversation.messages import HostOrder, HostReady, from_host
 from tunefarm_workers.correctness.finite_referee import FiniteReferee
-from tunefarm_workers.correctness.inputs import Distribution
 from tunefarm_workers.correctness.output_layout import OutputLayout
 from tunefarm_workers.correctness.referee import Referee
 from tunefarm_workers.correctness.reference_confirmation import Listener, ReferenceConfirmation
 from tunefarm_workers.device.cpu_identity import are_declared_siblings
-from tunefarm_workers.lane.child_death import was_killed
 from tunefarm_workers.lane.deadlines import Deadlines
-from tunefarm_workers.lane.event_loop import ChildConversation
-from tunefarm_workers.lane.messages import HostOrder, HostReady, from_host
 from tunefarm_workers.threads.smt_detection import SleepBurstBudget
 from tunefarm_workers.threads.thread_cores import cores_for
 from tunefarm_workers.timing.device_arbiter import TURN_S
@@ -84,7 +83,7 @@ class OpenTask:
         self.layout = OutputLayout.of(tuple(argument.tensor for argument in self.arguments))
         if not self.layout.tensors:
             raise BadInput("module", "the function writes none of its parameters.", "Tune a function with an output.")
-        self.server: ForkServer = self.host.as_server()
+        self.server: ForkServer = ForkServer.within(self.host)
         try:
             self.referee = self._new_referee(limits, on_progress)
         except ForkFailed as error:

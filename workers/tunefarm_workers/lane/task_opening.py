@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Final
 
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
-from tunefarm_schemas.farm.device import PROTOCOLS
+from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_schemas.tuning.measurement import MeasureTask
-from tunefarm_workers.correctness.inputs import Distribution
+from tunefarm_workers.conversation.argument import Distribution
+from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.lane.deadlines import Deadlines
-from tunefarm_workers.lane.farm_settings import FarmSettings
 from tunefarm_workers.lane.open_task import HostLost, OpenTask
 
 MAX_HOSTS_LOST: Final = 3

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.farm.device import PROTOCOLS
+from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_schemas.tuning.measurement import MeasureTask
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tunefarm_schemas.farm.device import ReferenceKernelTimes
+from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_workers.device.drift import RECHECK_S, Drift
 
 

@@ -10,12 +10,11 @@ from tunefarm_sandbox.channel.channel import ChannelClosed
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_workers.child.output_transfer import OutputIntake
-from tunefarm_workers.lane.child_answer import ChildFailed, OnWait, answer_of
-from tunefarm_workers.lane.child_death import failure_of_death, was_killed
-from tunefarm_workers.lane.messages import Broken, HostOrder, Round
-from tunefarm_workers.session.device_access import DeviceAccess
-from tunefarm_workers.session.session_messages import (
+from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait, answer_of
+from tunefarm_workers.conversation.child_death import failure_of_death, was_killed
+from tunefarm_workers.conversation.messages import Broken, HostOrder, Round
+from tunefarm_workers.correctness.output_transfer import OutputIntake
+from tunefarm_workers.session.device.session_messages import (
     DeviceGone,
     Entered,
     EnterRequest,
@@ -28,6 +27,7 @@ from tunefarm_workers.session.session_messages import (
     SessionReady,
     from_session,
 )
+from tunefarm_workers.session.device_access import DeviceAccess
 
 _SEND_S = 5.0
 _GONE_S = 1.0

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tunefarm_sandbox.channel.private_files import make_private_folder, write_private_file
-from tunefarm_schemas.farm.device import Device
+from tunefarm_schemas.tuning.device import Device
 
 
 class KnownDevice:

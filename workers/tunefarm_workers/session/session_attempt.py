@@ -8,26 +8,26 @@ from typing import Protocol
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.farm.device import PROTOCOLS
+from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_schemas.tuning.measurement import Dispatch, Failed, Measurement, Purpose, Result, Stages, Timing
 from tunefarm_workers.builder.checked_library import checked_library
-from tunefarm_workers.child.output_transfer import OutputIntake
-from tunefarm_workers.child.shared_memory import SharedMemory
+from tunefarm_workers.conversation.child_answer import ChildFailed
+from tunefarm_workers.conversation.messages import Broken
+from tunefarm_workers.conversation.shared_memory import SharedMemory
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import SLOTS
+from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.correctness.referee import slots_to_judge
-from tunefarm_workers.lane.child_answer import ChildFailed
-from tunefarm_workers.lane.messages import Broken
 from tunefarm_workers.session.compiler.compiler import Build
 from tunefarm_workers.session.compiler.library_build import in_memory
-from tunefarm_workers.session.device_session import DeviceSession
-from tunefarm_workers.session.session_messages import (
+from tunefarm_workers.session.device.session_messages import (
     LibraryBuilt,
     LibraryShape,
     RunRequest,
     SessionRan,
     from_builder,
 )
+from tunefarm_workers.session.device_session import DeviceSession
 from tunefarm_workers.session.session_task import SessionTask
 
 _SENT_TWICE = 2

@@ -6,21 +6,21 @@ from contextlib import contextmanager
 from statistics import median
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.farm.device import PROTOCOLS
+from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Failed, Result, Timing
-from tunefarm_workers.child.output_transfer import OutputIntake
+from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait
+from tunefarm_workers.conversation.messages import Broken, Round
 from tunefarm_workers.correctness.inputs import INPUT_SETS
+from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.correctness.tolerance import Array
-from tunefarm_workers.lane.child_answer import ChildFailed, OnWait
-from tunefarm_workers.lane.messages import Broken, Round
 from tunefarm_workers.session.compiler.library_build import in_memory
-from tunefarm_workers.session.device_session import DeviceLost, DeviceSession
-from tunefarm_workers.session.session_messages import (
+from tunefarm_workers.session.device.session_messages import (
     Entered,
     EnterRequest,
     LibraryShape,
     RoundRequest,
 )
+from tunefarm_workers.session.device_session import DeviceLost, DeviceSession
 from tunefarm_workers.session.session_task import SessionTask
 from tunefarm_workers.timing.sampling import is_calm
 

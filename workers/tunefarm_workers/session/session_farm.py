@@ -10,7 +10,7 @@ from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.farm.device import PROTOCOLS, Device, Environment, ReferenceKernelTimes
+from tunefarm_schemas.tuning.device import PROTOCOLS, Device, Environment, ReferenceKernelTimes
 from tunefarm_schemas.tuning.measurement import (
     Comparison,
     ComparisonOrder,
@@ -24,23 +24,18 @@ from tunefarm_schemas.tuning.measurement import (
 )
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_workers.builder.checked_library import checked_library
-from tunefarm_workers.child.output_transfer import OutputIntake
+from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait, answer_of, canceled
+from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import SLOTS
+from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.correctness.referee import slots_to_judge
 from tunefarm_workers.correctness.tolerance import Array
-from tunefarm_workers.lane.child_answer import ChildFailed, OnWait, answer_of, canceled
-from tunefarm_workers.lane.farm_settings import FarmSettings
 from tunefarm_workers.lane.lane_farm import LaneFarm
 from tunefarm_workers.session.compiler.compiler import Compiler
 from tunefarm_workers.session.compiler.library_build import in_memory
 from tunefarm_workers.session.device.host_facts import host_facts
-from tunefarm_workers.session.device_access import DeviceAccess
-from tunefarm_workers.session.device_health import DeviceHealth, HealthSettings
-from tunefarm_workers.session.device_session import DeviceLost, DeviceSession
-from tunefarm_workers.session.session_comparison import Library, SessionComparison
-from tunefarm_workers.session.session_lane import SessionLane
-from tunefarm_workers.session.session_messages import (
+from tunefarm_workers.session.device.session_messages import (
     BoundsOrder,
     Examined,
     ReferenceRequest,
@@ -49,6 +44,11 @@ from tunefarm_workers.session.session_messages import (
     SessionRan,
     Toolchain,
 )
+from tunefarm_workers.session.device_access import DeviceAccess
+from tunefarm_workers.session.device_health import DeviceHealth, HealthSettings
+from tunefarm_workers.session.device_session import DeviceLost, DeviceSession
+from tunefarm_workers.session.session_comparison import Library, SessionComparison
+from tunefarm_workers.session.session_lane import SessionLane
 from tunefarm_workers.session.session_task import SessionTask
 from tunefarm_workers.timing.device_turn import while_device_is_held
 

@@ -7,14 +7,10 @@ from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_workers.child.shared_memory import SharedMemory
-from tunefarm_workers.lane.event_loop import EventLoop
-from tunefarm_workers.lane.messages import Broken, HostOrder
-from tunefarm_workers.session.device_access import DeviceAccess
-from tunefarm_workers.session.device_health import DeviceHealth
-from tunefarm_workers.session.device_session import DeviceSession
-from tunefarm_workers.session.session_attempt import SessionAttempt
-from tunefarm_workers.session.session_messages import (
+from tunefarm_workers.conversation.event_loop import EventLoop
+from tunefarm_workers.conversation.messages import Broken, HostOrder
+from tunefarm_workers.conversation.shared_memory import SharedMemory
+from tunefarm_workers.session.device.session_messages import (
     DeviceGone,
     ReferenceRequest,
     ReferenceTimes,
@@ -22,6 +18,10 @@ from tunefarm_workers.session.session_messages import (
     SessionReady,
     from_session,
 )
+from tunefarm_workers.session.device_access import DeviceAccess
+from tunefarm_workers.session.device_health import DeviceHealth
+from tunefarm_workers.session.device_session import DeviceSession
+from tunefarm_workers.session.session_attempt import SessionAttempt
 
 _CHECK_S = 30.0
 

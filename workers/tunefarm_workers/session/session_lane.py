@@ -10,20 +10,20 @@ from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.measurement import Dispatch, Failed, Measurement, MeasureTask, Timing
-from tunefarm_workers.child.shared_memory import SharedMemory
-from tunefarm_workers.correctness.inputs import Distribution
+from tunefarm_workers.conversation.argument import Distribution
+from tunefarm_workers.conversation.event_loop import EventLoop
+from tunefarm_workers.conversation.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.conversation.shared_memory import SharedMemory
 from tunefarm_workers.correctness.referee import Doubt, Referee
 from tunefarm_workers.correctness.unverifiable import Unverifiable
-from tunefarm_workers.lane.event_loop import EventLoop
-from tunefarm_workers.lane.farm_settings import FarmSettings, usable_cores
 from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.lane.task_opening import MAX_HOSTS_LOST, opened_task
 from tunefarm_workers.session.compiler.compiler import Compiler
+from tunefarm_workers.session.device.session_messages import SessionRan
 from tunefarm_workers.session.device_access import DeviceAccess
 from tunefarm_workers.session.device_health import DeviceHealth
 from tunefarm_workers.session.session_attempt import SessionAttempt, Stage
 from tunefarm_workers.session.session_holder import SessionHolder
-from tunefarm_workers.session.session_messages import SessionRan
 from tunefarm_workers.session.session_task import SessionTask
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 

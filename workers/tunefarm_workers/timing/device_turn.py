@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from tunefarm_workers.lane.child_answer import OnWait, canceled
-from tunefarm_workers.lane.event_loop import EventLoop
+from tunefarm_workers.conversation.child_answer import OnWait, canceled
+from tunefarm_workers.conversation.event_loop import EventLoop
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 
 _CRASH_POLL_S = 0.25

@@ -7,8 +7,8 @@ from typing import Final, Protocol
 
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.farm.device import Device
 from tunefarm_schemas.farm.processor import Processor
+from tunefarm_schemas.tuning.device import Device
 from tunefarm_schemas.tuning.measurement import (
     Comparison,
     ComparisonOrder,

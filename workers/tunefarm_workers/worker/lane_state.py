@@ -4,10 +4,10 @@ import threading
 from dataclasses import dataclass, field
 
 from tunefarm_schemas.clock import utc_now
-from tunefarm_schemas.farm.device import Device
 from tunefarm_schemas.farm.farm_message import MESSAGE_VERSION, LaneAnswer
 from tunefarm_schemas.farm.lane import Lane, LaneKind, LaneRequest, LaneState
 from tunefarm_schemas.farm.processor import Processor
+from tunefarm_schemas.tuning.device import Device
 
 
 @dataclass(frozen=True)

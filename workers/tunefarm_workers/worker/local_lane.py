@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tunefarm_sandbox.channel.private_files import make_private_folder, write_private_file
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
-from tunefarm_schemas.farm.device import Device
+from tunefarm_schemas.tuning.device import Device
 from tunefarm_workers.broker.blobs import Blobs
 from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint
 from tunefarm_workers.lane.local_farm import LocalFarm

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tunefarm.cli.console import complain, say
-from tunefarm.cli.exit_code import ExitCode
-from tunefarm.cli.next_step import loading, tell_next, trying
-from tunefarm.cli.options.remote_options import Api, Remote
-from tunefarm.cli.text.quantities import latency_text
-from tunefarm.cli.text.tables import print_json
+from tunefarm.cli.remote_options import Api, Remote
+from tunefarm.terminal.console import complain, say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.next_step import loading, tell_next, trying
+from tunefarm.terminal.quantities import latency_text
+from tunefarm.terminal.tables import print_json
 
 if TYPE_CHECKING:
-    from tunefarm.local.artifact_trial import ArtifactTrial
+    from tunefarm.artifact.artifact_trial import ArtifactTrial
 
 artifact = typer.Typer(help="From a record to a library, and a library on trial.", no_args_is_help=True)
 
@@ -36,8 +36,8 @@ def build(
     as_json: AsJson = False,
 ) -> int:
     """Write the library of a record, the very one that was measured, with its manifest and its function."""
-    from tunefarm.cli.options.job_options import output_folder
-    from tunefarm.records.record_place import record_place
+    from tunefarm.options.job_options import output_folder
+    from tunefarm.records.place_choice import record_place
     from tunefarm_schemas.kernel_library.rules import LibraryRules
 
     folder = output_folder(output)
@@ -59,8 +59,8 @@ def run(
     as_json: AsJson = False,
 ) -> int:
     """Check an artifact's library, compare what it computes with the untuned function, and time it."""
-    from tunefarm.local.artifact_folder import library_name, read_artifact, read_workload
-    from tunefarm.local.artifact_trial import try_and_compare, try_artifact
+    from tunefarm.artifact.artifact_folder import library_name, read_artifact, read_workload
+    from tunefarm.artifact.artifact_trial import try_and_compare, try_artifact
     from tunefarm_services.telemetry.logs import warn_on_standard_error
 
     warn_on_standard_error()

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tunefarm.cli.console import say
-from tunefarm.cli.exit_code import ExitCode
-from tunefarm.cli.next_step import tell_next
-from tunefarm.cli.text.quantities import bytes_text
-from tunefarm.cli.text.tables import print_json, print_rows
+from tunefarm.terminal.console import say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.next_step import tell_next
+from tunefarm.terminal.quantities import bytes_text
+from tunefarm.terminal.tables import print_json, print_rows
 
 if TYPE_CHECKING:
     from tunefarm.backup.store_backup import BackupReport

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from tunefarm.cli.console import say
-from tunefarm.cli.exit_code import ExitCode
-from tunefarm.cli.next_step import tell_next, with_api
-from tunefarm.cli.options.remote_options import Api, AsJson
-from tunefarm.cli.text.tables import print_json, print_rows
+from tunefarm.cli.remote_options import Api, AsJson
 from tunefarm.http.calls.device_calls import LaneVerb
 from tunefarm.http.calls.views import DeviceView, WorkerView
+from tunefarm.terminal.console import say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.next_step import tell_next, with_api
+from tunefarm.terminal.tables import print_json, print_rows
 from tunefarm_schemas.visible_text import visible_line
 
 devices = typer.Typer(help="What a service measures on.", no_args_is_help=True)

@@ -4,17 +4,17 @@ from typing import Annotated
 
 import typer
 
-from tunefarm.cli.console import say
-from tunefarm.cli.exit_code import ExitCode
-from tunefarm.cli.next_step import tell_next
-from tunefarm.cli.text.quantities import counted
-from tunefarm.cli.text.tables import print_json
+from tunefarm.terminal.console import say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.next_step import tell_next
+from tunefarm.terminal.quantities import counted
+from tunefarm.terminal.tables import print_json
 from tunefarm_schemas.visible_text import visible_line
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> int:
     """Check this machine: TVM, processor, confinement, memory, settings."""
-    from tunefarm.startup.diagnosis import diagnose
+    from tunefarm.local.diagnosis import diagnose
 
     findings = diagnose()
     wrong = [finding for finding in findings if finding.level == "wrong"]

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from tunefarm.cli.console import say
-from tunefarm.cli.exit_code import ExitCode
-from tunefarm.cli.next_step import tell_next, with_api
-from tunefarm.cli.options.remote_options import Api, AsJson, JobId
-from tunefarm.cli.text.tables import print_json
+from tunefarm.cli.remote_options import Api, AsJson, JobId
+from tunefarm.terminal.console import say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.next_step import tell_next, with_api
+from tunefarm.terminal.tables import print_json
 
 
 def watch(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from tunefarm.cli.console import say
-from tunefarm.cli.exit_code import ExitCode
-from tunefarm.cli.options.label_option import labels_of_texts
-from tunefarm.cli.options.remote_options import Api, AsJson, JobId
-from tunefarm.cli.text.tables import print_json, print_rows
+from tunefarm.cli.remote_options import Api, AsJson, JobId
 from tunefarm.http.calls.views import JobView
+from tunefarm.options.label_option import labels_of_texts
+from tunefarm.terminal.console import say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.tables import print_json, print_rows
 from tunefarm_schemas.tuning.job import JobState
 
 jobs = typer.Typer(help="What a service was asked to do.", no_args_is_help=True)
@@ -41,9 +41,9 @@ def list_jobs(
 @jobs.command("show")
 def show_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     """Show a job, and how it ended."""
-    from tunefarm.cli.text.job_text import job_text
     from tunefarm.client import Client
     from tunefarm.remote.job_report import tell_next_of
+    from tunefarm.terminal.job_text import job_text
 
     with Client(api) as client:
         job = client.jobs.get(job_id)

@@ -6,14 +6,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from tunefarm.cli.console import say
-from tunefarm.cli.exit_code import ExitCode
-from tunefarm.cli.next_step import at_service, building, tell_next, with_api
-from tunefarm.cli.options.job_options import require_protocol
-from tunefarm.cli.options.remote_options import Api, Remote
-from tunefarm.cli.text.quantities import counted, latency_text, ratio_text
-from tunefarm.cli.text.tables import print_json, print_rows
-from tunefarm.records.record_place import ModuleQuery, RecordPlace, record_place
+from tunefarm.cli.remote_options import Api, Remote
+from tunefarm.options.job_options import require_protocol
+from tunefarm.records.place_choice import record_place
+from tunefarm.records.record_place import ModuleQuery, RecordPlace
+from tunefarm.terminal.console import say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.next_step import at_service, building, tell_next, with_api
+from tunefarm.terminal.quantities import counted, latency_text, ratio_text
+from tunefarm.terminal.tables import print_json, print_rows
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.tuning.record import MatchKind, RecordMatch, RecordStatus, TuningRecord

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from tunefarm.cli.console import say
-from tunefarm.cli.exit_code import ExitCode
-from tunefarm.cli.text.tables import print_json
-from tunefarm.cli.user_files import put_file, require_named
+from tunefarm.terminal.console import say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.tables import print_json
+from tunefarm.terminal.user_files import put_file, require_named
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.job import JobOutcome
 

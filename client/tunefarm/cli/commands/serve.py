@@ -6,8 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
-from tunefarm.cli.exit_code import ExitCode
 from tunefarm.server.listening import DEFAULT_PORT, Listening
+from tunefarm.terminal.exit_code import ExitCode
 
 MAX_BY_DEFAULT: Final = 4
 

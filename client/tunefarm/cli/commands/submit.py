@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tunefarm.cli.console import complain, say
-from tunefarm.cli.exit_code import ExitCode
-from tunefarm.cli.next_step import tell_next, trying, watching
-from tunefarm.cli.options.input_option import inputs_of_texts
-from tunefarm.cli.options.job_options import output_folder
-from tunefarm.cli.options.label_option import labels_of_texts
-from tunefarm.cli.options.remote_options import Api, AsJson
-from tunefarm.cli.text.tables import print_json
+from tunefarm.cli.remote_options import Api, AsJson
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import parse_module_source
-from tunefarm.local.host_cores import usable_physical_cores
-from tunefarm.local.python_input import schedule_source, seed_source_of_text
-from tunefarm.local.untuned_functions import untuned_text
+from tunefarm.intake.python_input import schedule_source, seed_source_of_text
+from tunefarm.intake.untuned_functions import untuned_text
+from tunefarm.options.input_option import inputs_of_texts
+from tunefarm.options.job_options import output_folder
+from tunefarm.options.label_option import labels_of_texts
 from tunefarm.remote.job_options import RemoteJobOptions
+from tunefarm.startup.host_cores import usable_physical_cores
 from tunefarm.startup.prestarted_fork_server import take_zygote
+from tunefarm.terminal.console import complain, say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.next_step import tell_next, trying, watching
+from tunefarm.terminal.tables import print_json
 from tunefarm_schemas.bad_input import BadInput
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _submit(
 
 def _wait(job: "RemoteJob", folder: Path | None, api: str | None, *, as_json: bool) -> int:
 
-    from tunefarm.local.artifact_folder import task_folder
+    from tunefarm.artifact.artifact_folder import task_folder
     from tunefarm.remote.job_report import tell_end, tell_next_of
 
     complain(f"job {job.job_id}; Ctrl-C leaves it running, tunefarm finish {job.job_id} ends its search")

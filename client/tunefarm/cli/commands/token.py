@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tunefarm.cli.console import say
-from tunefarm.cli.exit_code import ExitCode
-from tunefarm.cli.next_step import tell_next
-from tunefarm.cli.text.tables import print_json, print_rows
+from tunefarm.terminal.console import say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.next_step import tell_next
+from tunefarm.terminal.tables import print_json, print_rows
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.token import Scope, Token
 

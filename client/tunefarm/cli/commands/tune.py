@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tunefarm.cli.console import complain, say
-from tunefarm.cli.exit_code import ExitCode
-from tunefarm.cli.next_step import building, tell_next, trying
-from tunefarm.cli.options.input_option import inputs_of_texts
-from tunefarm.cli.options.job_options import JobOptions, output_folder
-from tunefarm.cli.options.resume_option import LATEST
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import ModuleSource, parse_module_source
-from tunefarm.local.host_cores import usable_physical_cores
-from tunefarm.local.python_input import schedule_source, seed_source_of_text
-from tunefarm.local.untuned_functions import untuned_text
+from tunefarm.intake.python_input import schedule_source, seed_source_of_text
+from tunefarm.intake.untuned_functions import untuned_text
+from tunefarm.options.input_option import inputs_of_texts
+from tunefarm.options.job_options import JobOptions, output_folder
+from tunefarm.startup.host_cores import usable_physical_cores
 from tunefarm.startup.prestarted_fork_server import take_zygote
+from tunefarm.terminal.console import complain, say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.next_step import building, tell_next, trying
+from tunefarm.terminal.resume_option import LATEST
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.job import Job, JobOutcome
 
 if TYPE_CHECKING:
-    from tunefarm.cli.text.progress_display import ProgressDisplay
     from tunefarm.local.machine import Machine
+    from tunefarm.terminal.progress_display import ProgressDisplay
     from tunefarm_services.settings import Settings
-    from tunefarm_services.tuner.job.summary import JobSummary
+    from tunefarm_services.tuner.summary import JobSummary
 
 StrategyName = Literal["random", "evolutionary", "tvm", "replay"]
 AbiName = Literal["stable", "packed"]
@@ -127,8 +127,8 @@ def _tune(
     *,
     as_json: bool,
 ) -> int:
-    from tunefarm.cli.text.progress_display import progress_display
     from tunefarm.local.machine import Machine
+    from tunefarm.terminal.progress_display import progress_display
 
     with Machine(settings, zygote=take_zygote()) as machine:
         with progress_display() as display:
@@ -147,7 +147,7 @@ def _job(
     display: "ProgressDisplay",
 ) -> Job:
     if request is None:
-        from tunefarm.cli.text.progress_display import resumption_line
+        from tunefarm.terminal.progress_display import resumption_line
 
         job = machine.unfinished_job(None if resume == LATEST else resume, options.labels)
         display.say(resumption_line(job))
@@ -209,7 +209,7 @@ def _write_outputs(
 
 
 def _tell(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None, *, as_json: bool) -> int:
-    from tunefarm.cli.text.summary_text import summary_json, summary_text
+    from tunefarm.terminal.summary_text import summary_json, summary_text
 
     say(summary_json(summary, numpy_latency_s) if as_json else summary_text(summary, numpy_latency_s))
     if summary.outcome is None:
@@ -231,7 +231,7 @@ def _tell(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | N
 
 
 def _tell_next(summary: "JobSummary", folder: Path | None) -> None:
-    from tunefarm.local.artifact_folder import task_folder
+    from tunefarm.artifact.artifact_folder import task_folder
 
     if folder is not None:
         say(f"library, manifest, plot and report are in {folder}")

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from tunefarm.cli.exit_code import ExitCode
-from tunefarm.cli.options.remote_options import Api, AsJson
-from tunefarm.cli.text.quantities import duration_text
-from tunefarm.cli.text.tables import print_json, print_rows
+from tunefarm.cli.remote_options import Api, AsJson
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.quantities import duration_text
+from tunefarm.terminal.tables import print_json, print_rows
 
 
 def usage(

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from tunefarm.cli.console import say
-from tunefarm.cli.exit_code import ExitCode
+from tunefarm.terminal.console import say
+from tunefarm.terminal.exit_code import ExitCode
 
 worker = typer.Typer(help="A lane of the farm on this host.", no_args_is_help=True)
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tunefarm.artifact.artifact_folder import write_artifact
+from tunefarm.artifact.kernel_loading import load_kernel
 from tunefarm.http.calls.record_calls import whole_record_id
 from tunefarm.http.calls.workload_calls import workload_module
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Reply, Request
-from tunefarm.local.artifact_folder import write_artifact
-from tunefarm.local.kernel_loading import load_kernel
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.kernel_library.rules import LibraryRules

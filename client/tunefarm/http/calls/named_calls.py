@@ -5,10 +5,10 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final, TypeVar
 
-from tunefarm.cli.named_id import ASKED_FOR, JOB_ID_LENGTH, RECORD_ID_LENGTH, require_one
 from tunefarm.http.api_error import ApiError
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Answer, Flow
+from tunefarm.terminal.named_id import ASKED_FOR, JOB_ID_LENGTH, RECORD_ID_LENGTH, require_one
 from tunefarm_schemas.bad_input import BadInput
 
 T = TypeVar("T")

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tunefarm.cli.named_id import RECORD_ID_LENGTH
 from tunefarm.http.calls.named_calls import of_record
 from tunefarm.http.calls.upload_calls import module_field, with_modules
 from tunefarm.http.calls.views import ExportView, ImportView
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Answer, Flow, Reply, Request
-from tunefarm.local.tvm_objects import TargetLike, module_text, target_field
+from tunefarm.intake.tvm_objects import TargetLike, module_text, target_field
+from tunefarm.terminal.named_id import RECORD_ID_LENGTH
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.tuning.record import RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.trace import Trace

@@ -7,7 +7,7 @@ from tunefarm.http.calls.upload_calls import module_field, with_modules
 from tunefarm.http.calls.views import TargetPreset, TargetView, WorkloadView
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Answer, Flow, Reply, Request
-from tunefarm.local.tvm_objects import TargetLike, module_text, target_field
+from tunefarm.intake.tvm_objects import TargetLike, module_text, target_field
 from tunefarm_schemas.tuning.workload import Workload
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from tunefarm_schemas.farm.device import HOT_CACHE
+from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.input_spec import InputSpec
 from tunefarm_schemas.tuning.job import JobKind, Strategy
 from tunefarm_schemas.tuning.workload import Abi

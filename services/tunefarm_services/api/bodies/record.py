@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from tunefarm_schemas.farm.device import HOT_CACHE
+from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_services.api.bodies.body import (
     DIGEST_EXAMPLE,

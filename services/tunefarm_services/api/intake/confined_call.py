@@ -4,9 +4,9 @@ from typing import Final
 
 import structlog
 
-from tunefarm_sandbox.channel.question import Answer, Fixes, ask
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.question import Answer, Fixes, ask
 from tunefarm_schemas.frozen import Frozen
 
 log = structlog.get_logger()

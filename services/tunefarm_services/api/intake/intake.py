@@ -4,10 +4,10 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, Protocol
 
-from tunefarm_sandbox.channel.question import Answer
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_failed import ForkFailed
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_sandbox.fork_server.question import Answer
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_services.api.intake.confined_call import confined_call

@@ -16,10 +16,10 @@ from tunefarm_services.api.access.known_tokens import KnownTokens
 from tunefarm_services.api.access.request_rates import RequestRates
 from tunefarm_services.api.http.connections import network
 from tunefarm_services.api.http.http_protocol import PUBLIC
+from tunefarm_services.api.http.problem_handlers import problem_of
 from tunefarm_services.api.middleware.request_body import ANNOUNCE_BODY
 from tunefarm_services.api.pages.page_files import DOCUMENTS
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind, unauthenticated
-from tunefarm_services.api.problems.problem_handlers import problem_of
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import StoreError
 

@@ -9,7 +9,7 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tunefarm_services.api.problems.problem_handlers import problem_of
+from tunefarm_services.api.http.problem_handlers import problem_of
 from tunefarm_services.telemetry.logs import bind
 from tunefarm_services.telemetry.metrics import Metrics
 

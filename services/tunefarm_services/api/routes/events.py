@@ -18,7 +18,7 @@ from tunefarm_services.api.access.caller import JobsReader, bearer_text
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import responses
-from tunefarm_services.api.parts import Parts, PartsOf
+from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.routes.path import Id, IdFilter
 from tunefarm_services.api.views.page import Page

@@ -13,7 +13,7 @@ from tunefarm_services.api.access.caller import JobsReader
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, LARGEST_PAGE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import responses
-from tunefarm_services.api.parts import Parts, PartsOf
+from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id
 from tunefarm_services.api.views.page import Page

@@ -19,9 +19,9 @@ from tunefarm_services.api.http.answer import answer, answer_tagged, etag_of
 from tunefarm_services.api.http.json_route import JsonRoute
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import ETAG, LOCATION, NOT_MODIFIED, responses
-from tunefarm_services.api.job_creation import create_job
 from tunefarm_services.api.middleware.idempotency import KEY_STATE
-from tunefarm_services.api.parts import PartsOf
+from tunefarm_services.api.operations.job_creation import create_job
+from tunefarm_services.api.operations.parts import PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id, IdPrefix
 from tunefarm_services.api.views.new_job import NewJob

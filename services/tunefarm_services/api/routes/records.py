@@ -8,22 +8,22 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.farm.device import HOT_CACHE
+from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.record import RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_services.api.access.caller import RecordsReader, RecordsWriter
-from tunefarm_services.api.best_records import Question, best_records, needs_child
 from tunefarm_services.api.bodies.record import BestBody, DatabaseBody, ExportBody, PublishBody, RetractBody
-from tunefarm_services.api.claims import export_database, import_database, publish
 from tunefarm_services.api.http.answer import answer, answer_tagged
 from tunefarm_services.api.http.json_route import JsonRoute
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
+from tunefarm_services.api.http.problem_handlers import unusable
 from tunefarm_services.api.http.responses import ETAG, LOCATION, NOT_MODIFIED, responses
-from tunefarm_services.api.intake.modules import target_question
-from tunefarm_services.api.parts import Parts, PartsOf
+from tunefarm_services.api.operations.best_records import Question, best_records, needs_child
+from tunefarm_services.api.operations.claims import export_database, import_database, publish
+from tunefarm_services.api.operations.modules import target_question
+from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.plain_words import field_problems
 from tunefarm_services.api.problems.problem import ProblemKind
-from tunefarm_services.api.problems.problem_handlers import unusable
 from tunefarm_services.api.routes.path import Id, IdFilter, IdPrefix
 from tunefarm_services.api.views.page import Page
 from tunefarm_services.api.views.report import ExportedDatabase, ImportReport

@@ -12,7 +12,7 @@ from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.json_route import JsonRoute
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import LOCATION, responses
-from tunefarm_services.api.parts import Parts, PartsOf
+from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.routes.path import Id
 from tunefarm_services.api.views.new_token import NewToken

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from tunefarm_schemas.farm.device import DeviceClass, ReferenceKernelTimes
 from tunefarm_schemas.farm.lane import Lane, LaneKind, LaneRequest, LaneState
 from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.tuning.device import DeviceClass, ReferenceKernelTimes
 
 ID_CHARACTERS = 16
 

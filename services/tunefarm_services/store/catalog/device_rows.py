@@ -5,7 +5,7 @@ from typing import Final
 from sqlalchemy import bindparam, select
 
 from tunefarm_schemas.clock import utc_now
-from tunefarm_schemas.farm.device import Device, DeviceClass, ReferenceKernelTimes
+from tunefarm_schemas.tuning.device import Device, DeviceClass, ReferenceKernelTimes
 from tunefarm_services.store.database.insert_once import insert_once
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.database.rows import AnyRow, Rows

@@ -10,11 +10,11 @@ from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import digest as digest_of
 from tunefarm_schemas.upload import Upload
 from tunefarm_services.store.blob_store import StoredBlob
+from tunefarm_services.store.catalog.garbage import Garbage
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.database.rows import AnyRow
 from tunefarm_services.store.store_error import NotFound, UploadIncomplete, WrongOffset
 from tunefarm_services.store.tables import UploadPieceTable, UploadTable
-from tunefarm_services.store.upkeep.garbage import Garbage
 
 _OF_TENANT: Final = select(UploadTable).where(UploadTable.tenant == bindparam("tenant"))
 _BY_ID: Final = _OF_TENANT.where(UploadTable.upload_id == bindparam("upload_id"))

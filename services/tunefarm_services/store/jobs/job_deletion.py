@@ -5,6 +5,7 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, delete, exists, select
 
 from tunefarm_services.store.blob_store import StoredBlob
+from tunefarm_services.store.catalog.garbage import Garbage
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.jobs.fence import IS_FREE
 from tunefarm_services.store.store_error import JobBusy, NotFound
@@ -18,7 +19,6 @@ from tunefarm_services.store.tables import (
     TrialTable,
     WorkloadTable,
 )
-from tunefarm_services.store.upkeep.garbage import Garbage
 
 _IS_FREE: Final = (
     select(IS_FREE)

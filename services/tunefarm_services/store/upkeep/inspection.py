@@ -5,6 +5,7 @@ from typing import Final
 from sqlalchemy import Connection, and_, func, or_, select, text
 
 from tunefarm_schemas.tuning.record import RecordStatus
+from tunefarm_services.store.catalog.garbage import all_references
 from tunefarm_services.store.database.rows import Rows
 from tunefarm_services.store.database.schema_revision import NEEDED
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing
@@ -27,7 +28,6 @@ from tunefarm_services.store.tables import (
     UsageTable,
     WorkloadTable,
 )
-from tunefarm_services.store.upkeep.garbage import all_references
 
 _COUNTED: Final[tuple[type[Table], ...]] = (
     WorkloadTable,

@@ -12,10 +12,10 @@ from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
+from tunefarm_services.tuner.farm.device_choice import choose_device
 from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
+from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.farm.ports import Farm
-from tunefarm_services.tuner.job.device_choice import choose_device
-from tunefarm_services.tuner.job.no_device import NoDevice
 
 
 class BrokerFarms:

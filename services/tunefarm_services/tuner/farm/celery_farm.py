@@ -12,8 +12,8 @@ import structlog
 from tunefarm_sandbox.channel.measurement_outbox import MeasurementOutbox
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm.broker import Broker
-from tunefarm_schemas.farm.device import Device
 from tunefarm_schemas.farm.farm_message import queue_name
+from tunefarm_schemas.tuning.device import Device
 from tunefarm_schemas.tuning.measurement import (
     Comparison,
     ComparisonOrder,
@@ -28,8 +28,8 @@ from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.farm.celery_farm_link import BROKER_ERRORS, READ_AT_ONCE, OrderSender, ReplyReader
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
 from tunefarm_services.tuner.farm.celery_farm_state import FarmState
+from tunefarm_services.tuner.farm.dispatching import ATTEMPTS
 from tunefarm_services.tuner.farm.outstanding_orders import Patience
-from tunefarm_services.tuner.search.dispatching import ATTEMPTS
 
 TEND_S: Final = 0.25
 GATHER_S: Final = 0.002

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Self
 
-from tunefarm_schemas.farm.device import Device
 from tunefarm_schemas.farm.farm_message import MESSAGE_VERSION
 from tunefarm_schemas.farm.lane import Lane
+from tunefarm_schemas.tuning.device import Device
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
 

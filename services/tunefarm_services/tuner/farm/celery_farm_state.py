@@ -45,8 +45,8 @@ from tunefarm_schemas.tuning.measurement import (
 )
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing, StoreUnavailable
+from tunefarm_services.tuner.farm.dispatching import ATTEMPTS
 from tunefarm_services.tuner.farm.outstanding_orders import OutstandingOrder, OutstandingOrders, Patience
-from tunefarm_services.tuner.search.dispatching import ATTEMPTS
 
 CANCEL_S: Final = 1.2
 """So long lanes have to answer for what was canceled, before it counts as canceled without them."""

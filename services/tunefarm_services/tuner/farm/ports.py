@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tunefarm_schemas.farm.device import Device
+from tunefarm_schemas.tuning.device import Device
 from tunefarm_schemas.tuning.measurement import (
     Comparison,
     ComparisonOrder,

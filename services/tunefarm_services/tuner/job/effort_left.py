@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from tunefarm_schemas.tuning.job import Effort, JobSpec, StopReason
 from tunefarm_schemas.tuning.measurement import Timing
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_search.loop.stopping import TaskCourse
+from tunefarm_search.strategy.stopping import TaskCourse
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 
 MIN_DEVICE_SECONDS: Final = 0.1

@@ -3,10 +3,10 @@
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import Failed, Stopped, Timing
 from tunefarm_services.store.store import Store
+from tunefarm_services.tuner.farm.dispatching import ATTEMPTS
 from tunefarm_services.tuner.job.job_run import JobRun
-from tunefarm_services.tuner.search.dispatching import ATTEMPTS
+from tunefarm_services.tuner.job.search_orders import load_trials
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
-from tunefarm_services.tuner.search.search_orders import load_trials
 
 
 def take_results(store: Store, job_run: JobRun) -> None:

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Dispatch, Measurement
 from tunefarm_services.store.store import Store
+from tunefarm_services.tuner.farm.dispatching import dispatch_of
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.given_results import result_of, take_results
 from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.job.job_watch import JobWatch
-from tunefarm_services.tuner.search.dispatching import dispatch_of
+from tunefarm_services.tuner.job.search_orders import unfinished_attempts
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
-from tunefarm_services.tuner.search.search_orders import unfinished_attempts
 from tunefarm_services.tuner.search.search_session import SearchSession
 from tunefarm_services.tuner.verify.ranking import UNTUNED
 

@@ -9,10 +9,10 @@ from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, StopReason, Str
 from tunefarm_services.store.jobs.job_rows import FINISHED, deadline_of, deadline_text
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.tuner.job.schedule_times import is_of_job, run_best, seed_times, store_best
-from tunefarm_services.tuner.job.summary import JobSummary, Progress, Stage, TaskSummary
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 from tunefarm_services.tuner.search.model_accuracy import recent_accuracy
 from tunefarm_services.tuner.search.search_session import SearchSession
+from tunefarm_services.tuner.summary import JobSummary, Progress, Stage, TaskSummary
 from tunefarm_services.tuner.verify.verifier import Finished
 
 

@@ -10,7 +10,7 @@ from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import FenceLost
 from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.tuner.job.job_run import JobRun
-from tunefarm_services.tuner.job.summary import Progress, Stage
+from tunefarm_services.tuner.summary import Progress, Stage
 
 LEASE_S = 15.0
 RENEW_S = 4.0

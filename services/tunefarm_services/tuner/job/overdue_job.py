@@ -13,9 +13,9 @@ from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.job.given_results import take_results, without_time
 from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.job.place import Place
-from tunefarm_services.tuner.job.summary import JobSummary
+from tunefarm_services.tuner.job.search_orders import load_trials, open_exploration, open_given
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
-from tunefarm_services.tuner.search.search_orders import load_trials, open_exploration, open_given
+from tunefarm_services.tuner.summary import JobSummary
 from tunefarm_services.tuner.verify.verifier import Finished, exact_record, stored_answer
 
 ANSWERED: Final = "answered from the store"

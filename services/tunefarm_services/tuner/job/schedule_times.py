@@ -6,8 +6,8 @@ from tunefarm_schemas.tuning.measurement import Failed, Stopped, Timing
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.tuner.job.effort_left import as_scheduled, does_the_same
-from tunefarm_services.tuner.job.summary import ScheduleTime
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
+from tunefarm_services.tuner.summary import ScheduleTime
 
 
 def run_best(run: ExplorationRun) -> ScheduleTime | None:

@@ -22,17 +22,17 @@ from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.job.job_watch import LEASE_S, REPORT_S, JobWatch, LeaseKeeper, StopRequests
 from tunefarm_services.tuner.job.overdue_job import ANSWERED, WAITING, OverdueJob
 from tunefarm_services.tuner.job.place import Place
-from tunefarm_services.tuner.job.summary import JobSummary, Progress
-from tunefarm_services.tuner.search.search_orders import (
+from tunefarm_services.tuner.job.repeated_verification import verified
+from tunefarm_services.tuner.job.search_orders import (
     load_trials,
     open_exploration,
     open_given,
     search_order,
     unfinished_attempts,
 )
+from tunefarm_services.tuner.outage import Outage
 from tunefarm_services.tuner.search.search_session import SearchDied, SearchSession
-from tunefarm_services.tuner.service.outage import Outage
-from tunefarm_services.tuner.verify.repeated_verification import verified
+from tunefarm_services.tuner.summary import JobSummary, Progress
 from tunefarm_services.tuner.verify.verifier import Verifier, stored_answer
 
 __all__ = ["LEASE_S", "ExplorationHeld", "Supervisor"]

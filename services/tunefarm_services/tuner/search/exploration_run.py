@@ -12,8 +12,8 @@ from tunefarm_schemas.tuning.record import RecordKey
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Abi, Task, Workload
-from tunefarm_services.tuner.job.summary import Improvement, ModelAccuracy
 from tunefarm_services.tuner.search.search_messages import KnownTrial
+from tunefarm_services.tuner.summary import Improvement, ModelAccuracy
 
 ROUGH_GRAIN_S = 5e-5
 """A single call that finds caches cold takes microseconds whatever it computes. What was seen of a shorter function in

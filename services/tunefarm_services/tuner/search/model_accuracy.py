@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from tunefarm_services.tuner.job.summary import ModelAccuracy
+from tunefarm_services.tuner.summary import ModelAccuracy
 
 RECENT: Final = 32
 """New trials over which a present accuracy is taken: a batch alone is too few to tell."""

@@ -11,12 +11,11 @@ from tunefarm_schemas.tuning.measurement import Candidate, Measurement
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.features.least_work import least_work_of
 from tunefarm_search.loop.loop import SearchLoop
-from tunefarm_search.loop.ports import KnownTrial
 from tunefarm_search.loop.progress import LoopProgress
 from tunefarm_search.loop.task_search import SearchTask as LoopTask
 from tunefarm_search.model.rank_accuracy import RankAccuracy
+from tunefarm_search.ports import KnownTrial
 from tunefarm_search.strategy.protocol import StrategyReport
-from tunefarm_services.tuner.job.summary import ModelAccuracy
 from tunefarm_services.tuner.search.search_messages import (
     FromSearch,
     Measured,
@@ -30,6 +29,7 @@ from tunefarm_services.tuner.search.search_messages import (
     Understood,
     to_search,
 )
+from tunefarm_services.tuner.summary import ModelAccuracy
 
 
 def main(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:

@@ -21,15 +21,15 @@ from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import FenceLost, NotFound, StoreUnavailable
 from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.telemetry.telemetry import Telemetry
+from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.job_reporter import JobReporter
 from tunefarm_services.tuner.job.job_run import seconds_to_deadline, until_deadline
 from tunefarm_services.tuner.job.job_watch import LeaseKeeper
-from tunefarm_services.tuner.job.no_device import NoDevice
 from tunefarm_services.tuner.job.overdue_job import WAITING, OverdueJob
-from tunefarm_services.tuner.job.summary import JobSummary
 from tunefarm_services.tuner.job.supervisor import SEARCH_DEATHS, ExplorationHeld, Supervisor
 from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.summary import JobSummary
 
 FarmSource = Callable[[Lease, Job], Farm | NoDevice]
 """Gives a farm for one job, which is closed when the job is let go. Raises ForkFailed, OSError."""

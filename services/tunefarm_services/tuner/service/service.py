@@ -13,8 +13,8 @@ from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.telemetry.telemetry import Telemetry
+from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.job.job_watch import LEASE_S
-from tunefarm_services.tuner.job.no_device import NoDevice
 from tunefarm_services.tuner.service.leased_job import Ended, FarmSource, LeasedJob, OnFinished
 from tunefarm_services.tuner.service.owner import is_gone, owner_name
 from tunefarm_services.tuner.service.settings import TunerSettings

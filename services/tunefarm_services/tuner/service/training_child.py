@@ -2,8 +2,8 @@
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.tuning.trace import Space
-from tunefarm_search.loop.ports import KnownTrial
 from tunefarm_search.model.pooled_model import PooledExploration, pooled_model
+from tunefarm_search.ports import KnownTrial
 from tunefarm_services.tuner.service.training_messages import Trained, TrainingExploration, TrainingOrder
 
 

@@ -4,13 +4,13 @@ from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_search.validation.memory_bounds import bounds_of
 from tunefarm_workers.builder.shipped_module import ship
+from tunefarm_workers.child.bounds_check import PROCESSORS, checked_call, refusal
 from tunefarm_workers.child.candidate import broken
 from tunefarm_workers.child.task_host import held_task
-from tunefarm_workers.correctness.bounds_check import PROCESSORS, checked_call, refusal
-from tunefarm_workers.lane.messages import Broken
-from tunefarm_workers.session.compiler.default_schedule import scheduled_for
+from tunefarm_workers.conversation.messages import Broken
+from tunefarm_workers.session.device.default_schedule import scheduled_for
 from tunefarm_workers.session.device.device_target import device_target
-from tunefarm_workers.session.session_messages import BoundsOrder, Examined, Toolchain
+from tunefarm_workers.session.device.session_messages import BoundsOrder, Examined, Toolchain
 from tunefarm_workers.threads.thread_placement import place_threads
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_workers.lane.child_answer import ChildFailed
-from tunefarm_workers.lane.messages import Broken
-from tunefarm_workers.session.session_messages import LibraryBuilt, LibraryShape, ReferencesBuilt, from_builder
+from tunefarm_workers.conversation.child_answer import ChildFailed
+from tunefarm_workers.conversation.messages import Broken
+from tunefarm_workers.session.device.session_messages import LibraryBuilt, LibraryShape, ReferencesBuilt, from_builder
 
 Receive = Callable[[], bytes]
 """The next message. Raises ``ChildFailed``."""

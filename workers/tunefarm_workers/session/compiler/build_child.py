@@ -13,11 +13,11 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_workers.builder.linker import link_kernel, linker_command
 from tunefarm_workers.builder.shipped_module import ship
 from tunefarm_workers.child.candidate import broken
-from tunefarm_workers.lane.messages import Broken
-from tunefarm_workers.session.compiler.default_schedule import scheduled_for
+from tunefarm_workers.conversation.messages import Broken
+from tunefarm_workers.session.device.default_schedule import scheduled_for
 from tunefarm_workers.session.device.device_target import device_target
 from tunefarm_workers.session.device.reference_library import reference_module
-from tunefarm_workers.session.session_messages import (
+from tunefarm_workers.session.device.session_messages import (
     BuildOrder,
     HostFacts,
     LibraryBuilt,

@@ -7,8 +7,8 @@ from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.tuning.measurement import MeasureTask
-from tunefarm_workers.lane.child_answer import OnWait
-from tunefarm_workers.session.session_messages import LibraryShape, ReferencesBuilt
+from tunefarm_workers.conversation.child_answer import OnWait
+from tunefarm_workers.session.device.session_messages import LibraryShape, ReferencesBuilt
 
 
 class Build(Protocol):

@@ -12,11 +12,11 @@ from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_workers.child.shared_memory import NotSealed, SharedMemory
-from tunefarm_workers.lane.child_answer import ChildFailed, OnWait, answer_of
-from tunefarm_workers.lane.child_death import failure_of_death
+from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait, answer_of
+from tunefarm_workers.conversation.child_death import failure_of_death
+from tunefarm_workers.conversation.shared_memory import NotSealed, SharedMemory
 from tunefarm_workers.session.compiler.build_answer import built_library, built_references
-from tunefarm_workers.session.session_messages import (
+from tunefarm_workers.session.device.session_messages import (
     BuildOrder,
     LibraryShape,
     ReferenceBuildOrder,

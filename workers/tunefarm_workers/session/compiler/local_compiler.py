@@ -4,9 +4,9 @@ from pathlib import Path
 
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.tuning.measurement import MeasureTask
-from tunefarm_workers.lane.farm_settings import FarmSettings
+from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.session.compiler.library_build import LibraryBuild, OrderIn
-from tunefarm_workers.session.session_messages import BuildOrder, ReferenceBuildOrder, Toolchain
+from tunefarm_workers.session.device.session_messages import BuildOrder, ReferenceBuildOrder, Toolchain
 
 
 class LocalCompiler:

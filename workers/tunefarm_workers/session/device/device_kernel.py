@@ -7,11 +7,11 @@ import numpy as np
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_workers.child.output_transfer import send_outputs
 from tunefarm_workers.child.task_host import HeldTask
-from tunefarm_workers.lane.messages import Broken
+from tunefarm_workers.conversation.messages import Broken
+from tunefarm_workers.correctness.output_transfer import send_outputs
 from tunefarm_workers.session.device.bench import Bench
-from tunefarm_workers.session.session_messages import LibraryShape
+from tunefarm_workers.session.device.session_messages import LibraryShape
 
 
 class PlacedInputs:

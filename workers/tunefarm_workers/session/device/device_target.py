@@ -6,7 +6,7 @@ from typing import Any
 import tvm
 
 from tunefarm_workers.builder.scheduled_module import target_of
-from tunefarm_workers.session.session_messages import Toolchain
+from tunefarm_workers.session.device.session_messages import Toolchain
 
 _PROCESSORS = {"llvm", "c"}
 

@@ -3,8 +3,8 @@
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
-from tunefarm_workers.lane.child_answer import ChildFailed, answer_of
-from tunefarm_workers.session.session_messages import HostFacts, Toolchain
+from tunefarm_workers.conversation.child_answer import ChildFailed, answer_of
+from tunefarm_workers.session.device.session_messages import HostFacts, Toolchain
 
 _ANSWER_S = 30.0
 

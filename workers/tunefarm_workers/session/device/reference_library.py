@@ -7,7 +7,7 @@ from tvm import te
 
 from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_workers.device.reference_kernels import reference_functions
-from tunefarm_workers.session.compiler.default_schedule import spread_over_threads
+from tunefarm_workers.session.device.default_schedule import spread_over_threads
 
 NAMES: Final = ("compute", "bandwidth", "launch")
 _PROCESSORS = {"llvm", "c"}

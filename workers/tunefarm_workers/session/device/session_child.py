@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.farm.device import ReferenceKernelTimes
+from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_schemas.tuning.measurement import Result, Timing
 from tunefarm_workers.child.candidate import broken
 from tunefarm_workers.child.task_host import hold
+from tunefarm_workers.conversation.messages import Broken, Round
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import FIRST_SLOT, LAST_SLOT
-from tunefarm_workers.lane.messages import Broken, Round
 from tunefarm_workers.session.device.bench import Bench
 from tunefarm_workers.session.device.device_kernel import DeviceKernel, PlacedInputs
 from tunefarm_workers.session.device.device_timer import DeviceTimer
 from tunefarm_workers.session.device.reference_library import NAMES, reference_arguments
-from tunefarm_workers.session.session_messages import (
+from tunefarm_workers.session.device.session_messages import (
     DeviceGone,
     Entered,
     EnterRequest,

@@ -1,0 +1,1 @@
+"""Compiled libraries as folders: written, loaded, tried."""

@@ -1,0 +1,133 @@
+"""What a Python caller hands over, turned into what the intake child takes."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest, ScheduleSource, SeedSource
+from tunefarm.intake.module_source import JsonSource, ModuleSource, parse_module_source, readable_file, split_symbol
+from tunefarm.intake.own_schedule import own_sketches, own_trace
+from tunefarm.intake.tvm_objects import TargetLike, module_text, target_text
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.trace import Space, Trace
+from tunefarm_schemas.tuning.workload import Abi
+
+ScheduleFunction = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class PythonInput:
+    """A module, a target and schedules as a Python program holds them.
+
+    Schedule functions that are objects of the caller's process run in a fork of it; what is named by file runs in the
+    intake child like everything else.
+    """
+
+    module: ModuleSource
+    function: str | None
+    target: str
+    abi: Abi
+    space_source: ScheduleSource | None
+    space_function: ScheduleFunction | None
+    seeds: tuple[SeedSource, ...]
+    seed_functions: tuple[ScheduleFunction, ...]
+
+    @classmethod
+    def of(
+        cls,
+        module: Any,
+        *,
+        target: TargetLike,
+        function: str | None,
+        space: str | ScheduleFunction | None,
+        seed_traces: Sequence[Any],
+        abi: Abi,
+    ) -> "PythonInput":
+        """Sort out what was given.
+
+        Raises:
+            BadInput: one of them is of a kind that is not understood.
+        """
+        return cls(
+            module=_module_source(module),
+            function=function,
+            target=target_text(target),
+            abi=abi,
+            space_source=schedule_source("space", space) if isinstance(space, str) else None,
+            space_function=space if callable(space) else None,
+            seeds=tuple(_seed_source(each) for each in seed_traces if not callable(each)),
+            seed_functions=tuple(each for each in seed_traces if callable(each)),
+        )
+
+    def request(self, host_cores: int) -> IntakeRequest:
+        """What the intake child is asked."""
+        return IntakeRequest(
+            module=self.module,
+            function=self.function,
+            all_functions=False,
+            target=self.target,
+            abi=self.abi,
+            space=self.space_source,
+            seeds=self.seeds,
+            host_cores=host_cores,
+        )
+
+    def complete(self, answer: IntakeAnswer) -> IntakeAnswer:
+        """``answer`` with the schedules that only this process can make.
+
+        Raises:
+            BadInput: one of the functions fails on the workload.
+        """
+        if self.space_function is None and not self.seed_functions:
+            return answer
+        workload, target = answer.workloads[0], answer.target
+        space, seeds = answer.space, list(answer.seed_traces)
+        if self.space_function is not None:
+            space = Space(automatic=False, sketches=own_sketches(self.space_function, workload, target))
+        seeds += [own_trace(function, workload) for function in self.seed_functions]
+        return answer.model_copy(update={"space": space, "seed_traces": tuple(seeds)})
+
+
+def schedule_source(field: str, text: str) -> ScheduleSource:
+    """Read ``FILE.py:FUNCTION``.
+
+    Raises:
+        BadInput: it is of another form, or there is no such file.
+    """
+    path, symbol = split_symbol(text)
+    fix = "Write it as FILE.py:FUNCTION, a function that takes a schedule and transforms it."
+    if not symbol:
+        raise BadInput(field, f"{text!r} names no function.", fix)
+    return ScheduleSource(path=str(readable_file(field, path, fix=fix)), symbol=symbol)
+
+
+def seed_source_of_text(field: str, text: str) -> SeedSource:
+    """Read a file of a trace's JSON, or ``FILE.py:FUNCTION``.
+
+    Raises:
+        BadInput: there is no such file.
+    """
+    if split_symbol(text)[1]:
+        return SeedSource(name=text, function=schedule_source(field, text))
+    path = readable_file(field, text, fix="Give the JSON file of a trace, or FILE.py:FUNCTION.")
+    return SeedSource(name=path.name, text=path.read_text(encoding="utf-8", errors="replace"))
+
+
+def _seed_source(value: Any) -> SeedSource:
+    if isinstance(value, Trace):
+        return SeedSource(name="a trace", text=value.text)
+    if isinstance(value, str):
+        return seed_source_of_text("seed_traces", value)
+    if isinstance(value, list | tuple):
+        return SeedSource(name="a trace", text=json.dumps(value))
+    if hasattr(value, "as_json"):
+        from tunefarm_search.tvm.trace import plain
+
+        return SeedSource(name="a trace", text=json.dumps(plain(value.as_json())))
+    kind = type(value).__name__
+    raise BadInput("seed_traces", f"a {kind} is not a schedule.", "Give traces, their JSON, or schedule functions.")
+
+
+def _module_source(module: Any) -> ModuleSource:
+    return parse_module_source(module) if isinstance(module, str) else JsonSource(name="main", text=module_text(module))

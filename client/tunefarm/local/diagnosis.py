@@ -1,0 +1,204 @@
+"""What ``tunefarm doctor`` looks at. Each look is one function that gives one finding."""
+
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from tunefarm.startup.host_cores import usable_physical_cores
+from tunefarm.terminal.quantities import bytes_text
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import Frozen
+
+TVM_PIN: Final = "0.27.0.post1"
+FFI_THAT_WORK: Final = ("0.1.14", "0.1.14.post0", "0.1.14.post1")
+ENOUGH_MEMORY_BYTES: Final = 2 << 30
+STEADY_GOVERNORS: Final = frozenset({"performance", "unknown"})
+
+
+class Finding(Frozen):
+    """One thing that was looked at. ``wrong`` keeps tuning from working, ``note`` makes it worse."""
+
+    level: Literal["fine", "note", "wrong"]
+    subject: str
+    text: str
+    fix: str = ""
+
+
+def diagnose() -> list[Finding]:
+    """Look at everything."""
+    looks: Sequence[Callable[[], Finding]] = (
+        look_at_python,
+        look_at_tvm_versions,
+        look_at_tvm,
+        look_at_processor,
+        look_at_confinement,
+        look_at_governor,
+        look_at_memory,
+        look_at_compiler,
+        look_at_settings,
+        look_at_permissions,
+        look_at_store,
+    )
+    return [look() for look in looks]
+
+
+def look_at_python() -> Finding:
+    """The interpreter and the system."""
+    text = f"{platform.python_version()} on {platform.system()} {platform.release()} {platform.machine()}"
+    if not sys.platform.startswith("linux"):
+        return Finding(level="wrong", subject="system", text=text, fix="Measuring runs on Linux.")
+    return Finding(level="fine", subject="system", text=text)
+
+
+def look_at_tvm_versions() -> Finding:
+    """Whether the installed TVM and its FFI are a pair that works."""
+    tvm, ffi = _version_of("apache-tvm"), _version_of("apache-tvm-ffi")
+    text = f"apache-tvm {tvm or 'is missing'}, apache-tvm-ffi {ffi or 'is missing'}"
+    fix = f"Run: pip install apache-tvm=={TVM_PIN} apache-tvm-ffi=={FFI_THAT_WORK[-1]}"
+    if tvm == TVM_PIN and ffi in FFI_THAT_WORK:
+        return Finding(level="fine", subject="TVM versions", text=text)
+    if tvm == TVM_PIN:
+        text += f"; this FFI crashes with this TVM, {' and '.join(FFI_THAT_WORK)} work"
+    return Finding(level="wrong", subject="TVM versions", text=text, fix=fix)
+
+
+def look_at_tvm() -> Finding:
+    """Whether TVM loads, in a child that may die of it."""
+    from tunefarm.confined.call import call
+    from tunefarm.confined.tvm_facts import ENTRY, NoQuestion, TvmFacts
+    from tunefarm.startup.zygote import start_zygote
+
+    fix = "Run: python -c 'import tvm' to see why; it is usually the versions above."
+    try:
+        zygote = start_zygote()
+        try:
+            facts = call(zygote, ENTRY, NoQuestion(), TvmFacts, field="TVM")
+        finally:
+            zygote.close()
+    except BadInput as error:
+        return Finding(level="wrong", subject="TVM", text=error.problem, fix=fix)
+    except OSError as error:
+        return Finding(level="wrong", subject="TVM", text=f"no process could be started: {error}", fix=fix)
+    return Finding(level="fine", subject="TVM", text=f"loads; LLVM {facts.llvm_version} sees a {facts.host_cpu}")
+
+
+def look_at_processor() -> Finding:
+    """Name and usable cores."""
+    names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    logical = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = usable_physical_cores()
+    text = f"{names[0] if names else platform.machine()}, {cores} usable cores, {logical} logical"
+    if cores == 1:
+        fix = "More cores let builds run beside each other."
+        return Finding(level="note", subject="processor", text=text, fix=fix)
+    return Finding(level="fine", subject="processor", text=text)
+
+
+def look_at_confinement() -> Finding:
+    """What the kernel offers to hold candidates in."""
+    from tunefarm_sandbox.confinement.abilities import abilities
+
+    able = abilities()
+    text = f"Landlock {able.landlock_abi or 'is missing'}, seccomp {'works' if able.seccomp else 'is missing'}"
+    remarks = (*able.missing(), *able.open_attacks())
+    if remarks:
+        return Finding(level="note", subject="confinement", text=text, fix=" ".join(remarks))
+    return Finding(level="fine", subject="confinement", text=text)
+
+
+def look_at_governor() -> Finding:
+    """Whether the clock frequency is steady."""
+    governor = next(iter(_lines("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")), "unknown").strip()
+    if governor in STEADY_GOVERNORS:
+        return Finding(level="fine", subject="frequency governor", text=governor)
+    fix = "Timings are steadier with: cpupower frequency-set -g performance"
+    return Finding(level="note", subject="frequency governor", text=governor, fix=fix)
+
+
+def look_at_memory() -> Finding:
+    """How much memory children may take."""
+    amounts = {name: rest for name, _, rest in (line.partition(":") for line in _lines("/proc/meminfo"))}
+    available_bytes = int(amounts.get("MemAvailable", "0 kB").split()[0]) << 10
+    text = f"{bytes_text(available_bytes)} available"
+    if available_bytes < ENOUGH_MEMORY_BYTES:
+        fix = f"Tuning wants {bytes_text(ENOUGH_MEMORY_BYTES)}; close other programs."
+        return Finding(level="note", subject="memory", text=text, fix=fix)
+    return Finding(level="fine", subject="memory", text=text)
+
+
+def look_at_compiler() -> Finding:
+    """The linker that makes shared libraries of artifacts."""
+    import shutil
+
+    found = next((path for name in ("cc", "gcc", "clang") if (path := shutil.which(name))), None)
+    if found is None:
+        fix = "Install gcc or clang: artifacts are linked by it."
+        return Finding(level="wrong", subject="compiler", text="neither cc, gcc nor clang is on PATH", fix=fix)
+    return Finding(level="fine", subject="compiler", text=found)
+
+
+def look_at_settings() -> Finding:
+    """Settings as they came from the environment, secrets hidden."""
+    from pydantic import ValidationError
+
+    from tunefarm_services.settings import Settings
+
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        text = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        return Finding(level="wrong", subject="settings", text=text, fix="Correct the TUNEFARM_ variables.")
+    return Finding(level="fine", subject="settings", text=str(settings))
+
+
+def look_at_permissions() -> Finding:
+    """Whether other users of this machine are kept from what is stored. Looked at before opening mends it."""
+    from pydantic import ValidationError
+
+    from tunefarm_sandbox.channel.private_files import is_open_to_others
+    from tunefarm_services.settings import Settings
+
+    try:
+        home = Settings().home.expanduser().absolute()
+    except ValidationError:
+        return Finding(level="note", subject="permissions", text="not looked at: the settings are wrong")
+    names = ("", "blobs", "scratch", "devices", "lanes", "tunefarm.db", "tunefarm.db-wal", "tunefarm.db-shm", "token")
+    found = [str(home / name) for name in names if is_open_to_others(home / name)]
+    if found:
+        text = f"other users have permissions on {', '.join(found)}"
+        fix = f"What belongs to you is corrected when it is opened; otherwise run: chmod -R go= {home}"
+        return Finding(level="note", subject="permissions", text=text, fix=fix)
+    return Finding(level="fine", subject="permissions", text=f"only you may read {home}")
+
+
+def look_at_store() -> Finding:
+    """Whether the store opens."""
+    from tunefarm.local.machine import Machine
+    from tunefarm_services.store import StoreError
+
+    try:
+        with Machine() as machine:
+            revision = machine.store.revision()
+    except StoreError as error:
+        return Finding(level="wrong", subject="store", text=str(error))
+    except (BadInput, OSError) as error:
+        return Finding(level="wrong", subject="store", text=str(error), fix="Choose another TUNEFARM_HOME.")
+    return Finding(level="fine", subject="store", text=f"opens, at revision {revision}")
+
+
+def _version_of(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []

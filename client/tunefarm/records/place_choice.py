@@ -1,0 +1,26 @@
+"""Where the record commands look: in this machine's store, or at a service."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tunefarm.http.service_address import is_service_named
+from tunefarm.records.record_place import RecordPlace
+from tunefarm.startup.prestarted_fork_server import take_zygote
+
+
+@contextmanager
+def record_place(api: str | None, *, remote: bool, needs_tvm: bool = False) -> Iterator[RecordPlace]:
+    """The service that ``api`` or the environment names, or the known one if ``remote``; this machine otherwise."""
+    zygote = take_zygote() if needs_tvm else None
+    if remote or is_service_named(api):
+        from tunefarm.client import Client
+        from tunefarm.records.remote_records import RemoteRecords
+
+        with Client(api, zygote=zygote) as client:
+            yield RemoteRecords(client)
+    else:
+        from tunefarm.local.machine import Machine
+        from tunefarm.records.local_records import LocalRecords
+
+        with Machine(zygote=zygote) as machine:
+            yield LocalRecords(machine)

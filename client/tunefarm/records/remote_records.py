@@ -1,0 +1,101 @@
+"""The records of a service, as the record commands look at them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tunefarm.http.calls.views import ImportView
+from tunefarm.options.device_class_option import CLASS_ID_LENGTH, device_class_of_text
+from tunefarm.records.record_place import Written
+from tunefarm.records.tvm_database_folder import read_database, write_database
+from tunefarm_schemas.kernel_library.rules import LibraryRules
+from tunefarm_schemas.tuning.record import RecordMatch, RecordStatus, TuningRecord
+
+if TYPE_CHECKING:
+    from tunefarm.client import Client
+    from tunefarm.confined.record_view import RecordView
+    from tunefarm.records.record_place import ModuleQuery
+
+MAX_LISTED = 10_000
+"""A service lists records by their ids, so the newest of them are found among so many."""
+
+
+class RemoteRecords:
+    """The records of a service."""
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+
+    def listed(self, status: RecordStatus | None, limit: int) -> Sequence[TuningRecord]:
+        """Records, the newest first."""
+        found = self._client.records.list(status=status, limit=MAX_LISTED)
+        return sorted(found, key=lambda record: record.created_at, reverse=True)[:limit]
+
+    def best(self, query: "ModuleQuery") -> Sequence[RecordMatch]:
+        """The best records for a module, and what matched."""
+        conversion = self._client.converter.convert(query.request())
+        return self._client.records.best(
+            conversion.modules[0].text,
+            function=conversion.function,
+            target=conversion.target,
+            device_class_id=self._device_class_id(query.device_class),
+            protocol_id=query.protocol_id,
+            abi=query.abi,
+        )
+
+    def _device_class_id(self, text: str | None) -> str | None:
+        if text is None or len(text) >= CLASS_ID_LENGTH:
+            return text
+        return device_class_of_text(text, [device.device_class_id for device in self._client.devices.list()])
+
+    def named(self, record_id: str) -> TuningRecord:
+        """The record whose id is, or begins with, ``record_id``."""
+        return self._client.records.get(record_id)
+
+    def workload_name(self, record: TuningRecord) -> str:
+        """What the record's workload is called."""
+        return self._client.workloads.view(record.key.workload_id).name
+
+    def view(self, record: TuningRecord) -> "RecordView":
+        """What its trace makes of its workload. The trace is applied on this machine, in a confined process."""
+        from tunefarm.confined.call import call
+        from tunefarm.confined.record_view import ENTRY, RecordView, ViewRequest
+
+        module_json = self._client.workloads.module(record.key.workload_id)
+        request = ViewRequest(module_json=module_json, trace=record.trace)
+        return call(self._client.converter.zygote, ENTRY, request, RecordView, field="record")
+
+    def export(self, folder: str, record_ids: Sequence[str]) -> Written:
+        """Write records as TVM's JSON database."""
+        exported = self._client.records.export(record_ids)
+        write_database(folder, exported.workloads, exported.records)
+        return Written(exported.exported, tuple((each.records, each.reason) for each in exported.left_out))
+
+    def take_in(self, folder: str) -> ImportView:
+        """Take records of TVM's JSON database in, as claims."""
+        workloads, records = read_database(folder)
+        return self._client.records.import_(workloads, records)
+
+    def publish(self, query: "ModuleQuery", trace: str, latency_s: float) -> TuningRecord:
+        """Keep a schedule of a module as a claim. ``trace`` is as typed, the latency in seconds."""
+        conversion = self._client.converter.convert(query.request(trace))
+        module = conversion.modules[0]
+        return self._client.records.publish(
+            module.text,
+            function=conversion.function,
+            target=conversion.target,
+            trace=conversion.seed_traces[0],
+            latency_s=latency_s,
+            name=module.name or None,
+        )
+
+    def retract(self, record: TuningRecord, reason: str) -> None:
+        """Take a record back."""
+        self._client.records.retract(record.record_id, reason)
+
+    def write_artifact(self, record: TuningRecord, folder: Path, rules: LibraryRules) -> tuple[str, Path]:
+        """Write the record's library, its manifest and its function; the artifact's id and the library's path."""
+        built = self._client.artifacts.of_record(record.record_id)
+        return built.manifest.artifact_id, built.write(
+            folder, callees=rules.callees, device_code=rules.may_hold_device_code
+        )

@@ -1,0 +1,22 @@
+"""Questions about the jobs of this machine's store, for the command line."""
+
+from tunefarm.terminal.named_id import ASKED_FOR, require_one
+from tunefarm_schemas.tuning.job import Job
+from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
+
+
+def named_job(store: Store | None, job_id: str, *, field: str = "job") -> Job:
+    """The job whose id is, or begins with, ``job_id``. ``field`` is what the user gave it as.
+
+    Raises:
+        BadInput: there is none, or several.
+    """
+    found: list[Job] = []
+    if store is not None and job_id:
+        try:
+            return store.job(LOCAL_TENANT, job_id)
+        except NotFound:
+            found = store.jobs(LOCAL_TENANT, limit=ASKED_FOR, id_prefix=job_id)
+    fix = "Leave it out for the latest job."
+    require_one("job", job_id, [job.job_id for job in found], field=field, fix=fix)
+    return found[0]

@@ -1,0 +1,108 @@
+"""How a job ended, as lines for a person, from the JSON of its summary: of a job on this machine or at a service."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tunefarm.terminal.quantities import counted, duration_text, failures_text, latency_text, ratio_text
+from tunefarm_schemas.tuning.job import StopReason
+from tunefarm_schemas.visible_text import visible_line
+
+STOP_TEXTS: Final[Mapping[str, str]] = {
+    StopReason.TRIALS: "all trials are made",
+    StopReason.SECONDS: "the time is used up",
+    StopReason.PLATEAU: "no gain for as many trials as --plateau says",
+    StopReason.TARGET_LATENCY: "the target latency is reached",
+    StopReason.DEVICE_SECONDS: "the device time is used up",
+    StopReason.DEADLINE: "the deadline is reached",
+    StopReason.SPACE_EXHAUSTED: "the space holds no further schedule",
+    StopReason.REQUESTED: "it was asked to finish",
+    StopReason.CANCELED: "canceled",
+    StopReason.INTERRUPTED: "interrupted; --resume goes on",
+}
+MAX_SEEDS: Final = 8
+"""How many seeds have a line each; ``--json`` tells all."""
+
+
+def job_text(summary: Mapping[str, Any], numpy_latency_s: float | None = None) -> str:
+    """A few lines for each task, and one for the job."""
+    tasks: Sequence[Mapping[str, Any]] = summary.get("tasks") or ()
+    total = duration_text(dict(summary.get("seconds") or {}).get("total"))
+    is_whole = all(_trials_of_latest_run(task) == task.get("trials") for task in tasks)
+    span = "in all" if is_whole else "in the latest run of it"
+    return "\n".join(
+        [*(task_text(task, numpy_latency_s) for task in tasks), f"{total} {span}, job {summary['job_id']}"]
+    )
+
+
+def task_text(task: Mapping[str, Any], numpy_latency_s: float | None = None) -> str:
+    """One task: untuned, tuned, numpy, what else was timed, and what it took."""
+    best_s, untuned_s = task.get("best_latency_s"), task.get("untuned_latency_s")
+    lines = [visible_line(str(task.get("name"))), f"  untuned  {latency_text(untuned_s)}"]
+    spread = interval_text(task.get("interval_s"), was_busy=bool(task.get("was_busy")))
+    lines.append(f"  tuned    {latency_text(best_s)}{spread}{gain_text(untuned_s, best_s)}")
+    lines += [f"    {name:<16}  {time_text(time)}" for name, time in named_times(task)]
+    if numpy_latency_s is not None:
+        faster = ratio_text(numpy_latency_s, best_s)
+        lines.append(f"  numpy    {latency_text(numpy_latency_s)}, so {faster} as fast as numpy")
+    lines.append(f"  {trials_text(task)}, failures {failures_text(dict(task.get('failures') or {}))}")
+    if task.get("stop_reason") and not task.get("answered_from_store"):
+        lines.append(f"  stopped  {STOP_TEXTS.get(str(task['stop_reason']), task['stop_reason'])}")
+    if task.get("record_id"):
+        lines.append(f"  record   {task['record_id']}")
+    if best_s is None and task.get("first_failure_message"):
+        lines.append(f"  first failure: {str(task['first_failure_message']).strip()[:400]}")
+    return "\n".join(lines)
+
+
+def named_times(task: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """What else was timed: this job's own best and the store's where they differ, and its seeds."""
+    own = (("this run's best", task.get("run_best")), ("the store's best", task.get("store_best")))
+    times = [(name, time) for name, time in own if time]
+    seeds: Sequence[Mapping[str, Any]] = task.get("seeds") or ()
+    if len(seeds) == 1:
+        return [*times, ("the seed", seeds[0])]
+    return [*times, *((f"seed {number}", time) for number, time in enumerate(seeds[:MAX_SEEDS], start=1))]
+
+
+def time_text(time: Mapping[str, Any]) -> str:
+    """What a schedule took and how that was timed, or why it has no time."""
+    if time.get("failure"):
+        return visible_line(str(time["failure"]))[:400]
+    if time.get("latency_s") is None:
+        return f"at least {latency_text(time.get('at_least_s'))}, timing ended early {time.get('timed')}"
+    return f"{latency_text(time['latency_s'])}, timed {time.get('timed')}"
+
+
+def trials_text(task: Mapping[str, Any]) -> str:
+    """How many trials all runs of the job made, and how many the store holds."""
+    trials = int(task.get("trials") or 0)
+    text = counted(trials, "trial")
+    latest = _trials_of_latest_run(task)
+    if task.get("answered_from_store"):
+        text = f"answered from the store, {text}"
+    elif latest != trials:
+        text = f"{text} over all runs, {latest} in the latest"
+    in_store = task.get("trials_in_store")
+    return text if in_store is None else f"{text} ({in_store} in the store)"
+
+
+def interval_text(interval_s: Sequence[float] | None, *, was_busy: bool = False) -> str:
+    """The spread over fresh processes, in parentheses; empty where it was not taken."""
+    busy = "taken while the host was busy" if was_busy else ""
+    if interval_s is None:
+        return f" ({busy})" if busy else ""
+    low_s, high_s = interval_s
+    spread = f"{latency_text(low_s)} to {latency_text(high_s)} over fresh processes"
+    return f" ({'; '.join(filter(None, (spread, busy)))})"
+
+
+def gain_text(untuned_s: float | None, best_s: float | None) -> str:
+    """How many times faster than the untuned function; empty where either is not known."""
+    if untuned_s is None or best_s is None:
+        return ""
+    return f", {ratio_text(untuned_s, best_s)} faster"
+
+
+def _trials_of_latest_run(task: Mapping[str, Any]) -> int:
+    latest = task.get("trials_in_run")
+    return int(task.get("trials") or 0) if latest is None else int(latest)

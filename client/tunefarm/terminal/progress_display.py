@@ -1,0 +1,148 @@
+"""Shows a running job: a live panel on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeAlias
+
+from tunefarm.terminal.console import say
+from tunefarm.terminal.quantities import duration_text, failures_text, latency_text, ratio_text
+from tunefarm.terminal.resume_option import module_of
+from tunefarm_schemas.visible_text import visible, visible_line
+
+if TYPE_CHECKING:
+    from tunefarm.terminal.remote_progress import RemoteProgress
+    from tunefarm_schemas.tuning.job import Job
+    from tunefarm_services.tuner.summary import Progress
+
+PLAIN_LINE_INTERVAL_S: Final = 5.0
+BAR_CELLS: Final = 30
+REFRESH_HZ: Final = 4
+
+
+ShownProgress: TypeAlias = "Progress | RemoteProgress"
+"""Of a job on this machine, or of one at a service."""
+
+
+class ProgressDisplay(AbstractContextManager["ProgressDisplay"], Protocol):
+    """Something a job's progress can be shown on."""
+
+    def show(self, progress: ShownProgress) -> None:
+        """Show the latest state. Called often; must be cheap."""
+
+    def say(self, text: str) -> None:
+        """Leave one line of text on the screen."""
+
+
+def progress_display(stream: TextIO | None = None) -> ProgressDisplay:
+    """A live panel when ``stream`` (standard error by default) is a terminal, plain lines otherwise."""
+    stream = stream or sys.stderr
+    return LivePanel(stream) if stream.isatty() else PlainLines(stream)
+
+
+class PlainLines:
+    """One line for each improvement, change of stage, and every few seconds."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._last_shown_s = 0.0
+        self._last_mark: tuple[object, ...] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to put back."""
+
+    def show(self, progress: ShownProgress) -> None:
+        """Print a line when there is news, or when none was printed for a while."""
+        now_s = time.monotonic()
+        mark = (progress.stage, progress.task_name, progress.best_latency_s)
+        if mark == self._last_mark and now_s - self._last_shown_s < PLAIN_LINE_INTERVAL_S:
+            return
+        self._last_shown_s, self._last_mark = now_s, mark
+        self.say(visible_line(progress_line(progress)))
+
+    def say(self, text: str) -> None:
+        """Print the line."""
+        say(text, stream=self._stream)
+
+
+class LivePanel:
+    """A panel of a few lines that is drawn again in place."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(file=stream)
+        self._live = Live(console=self._console, refresh_per_second=REFRESH_HZ, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def show(self, progress: ShownProgress) -> None:
+        """Put the latest state into the panel."""
+        from rich.panel import Panel
+        from rich.text import Text
+
+        title = visible_line(f"{progress.task_name or 'tunefarm'}: {progress.stage}")
+        lines = "\n".join(map(visible_line, panel_lines(progress)))
+        self._live.update(Panel(Text(lines), title=Text(title), title_align="left"))
+
+    def say(self, text: str) -> None:
+        """Print the line above the panel."""
+        self._console.print(visible(text), markup=False, highlight=False, emoji=False)
+
+
+def panel_lines(progress: ShownProgress) -> list[str]:
+    """The lines of the panel: how far, how fast, how good, what failed, what it waits for."""
+    filled = round(BAR_CELLS * min(1.0, progress.trials_done / max(1, progress.trials_budget)))
+    bar = "#" * filled + "." * (BAR_CELLS - filled)
+    share = progress.model_rank_accuracy
+    accuracy = "" if share is None else f"   model accuracy {share:.2f} (chance 0.50)"
+    about, digits = ("about ", 2) if progress.untuned_is_rough else ("", 4)
+    gain = ""
+    if progress.untuned_latency_s is not None:
+        faster = ratio_text(progress.untuned_latency_s, progress.best_latency_s, min(digits, 3))
+        gain = f"   untuned {about}{latency_text(progress.untuned_latency_s, digits)}   {about}{faster} faster"
+    waits = [f"waits for {progress.waits_for}"] if progress.waits_for else []
+    return [
+        f"[{bar}] {progress.trials_done}/{progress.trials_budget} trials   {progress.trials_per_s:.1f}/s   "
+        f"{duration_text(progress.elapsed_s)} gone, {duration_text(progress.seconds_left)} left",
+        f"best {latency_text(progress.best_latency_s)}{gain}",
+        f"failures {failures_text(progress.failures)}{accuracy}",
+        *waits,
+    ]
+
+
+def resumption_line(job: "Job") -> str:
+    """One line on a job that goes on: it does so as it was created, whatever the present command says."""
+    spec = job.spec
+    return (
+        f"resuming job {job.job_id}: {module_of(job)}, {spec.effort.trials} trials, "
+        f"{spec.strategy} search, as it was created; options given now do not change it"
+    )
+
+
+def progress_line(progress: ShownProgress) -> str:
+    """One line for logs: words a person reads and ``name=value`` pairs a machine finds."""
+    speedup = ratio_text(progress.untuned_latency_s, progress.best_latency_s, 2 if progress.untuned_is_rough else 3)
+    if progress.untuned_is_rough and speedup != "-":
+        speedup = f"~{speedup}"
+    waits = f" (waits for {progress.waits_for})" if progress.waits_for else ""
+    return (
+        f"{progress.elapsed_s:7.1f}s {progress.stage} {progress.task_name} "
+        f"trials={progress.trials_done}/{progress.trials_budget} rate={progress.trials_per_s:.1f}/s "
+        f"best={latency_text(progress.best_latency_s).replace(' ', '')} speedup={speedup} "
+        f"failures={sum(progress.failures.values())} left={duration_text(progress.seconds_left)}{waits}"
+    )

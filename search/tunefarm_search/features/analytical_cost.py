@@ -1,0 +1,252 @@
+"""What the loops of a tiled block cost, estimated from their extents alone.
+
+The numbers are features for the learned model, and their sum in time is the prior that ranks candidates before the
+model has learned anything. In the spirit of the analytical models of Goto and van de Geijn, "Anatomy of
+High-Performance Matrix Multiplication" (ACM TOMS 2008), and Low et al., "Analytical Modeling Is Enough for
+High-Performance BLIS" (ACM TOMS 2016), for any tensor contraction.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tunefarm_search.features.footprint import LINE_BYTES, elements, lines, vectors
+from tunefarm_search.features.innermost_body import InnermostBody, innermost_body
+from tunefarm_search.features.loop_nest import FloatArray, LoopNest
+from tunefarm_search.features.movement_cost import movement
+from tunefarm_search.features.unrolling import unroll_steps, unrolled
+from tunefarm_search.space.access_pattern import BufferAccess
+from tunefarm_search.space.decisions import Rows, SketchSpace
+
+BYTES_MULTIPLIED_PER_CYCLE = 64
+LOADS_PER_CYCLE = 2.0
+LATENCY_CYCLES = 4.0
+SPILL_CYCLES = 4.0
+"""For each result too many for the registers."""
+SPILLING_CYCLES = 0.5
+"""For each result, where there are too many."""
+LONG_BODY = 128
+"""A body of more operations is not scheduled well: what it loads early must be put aside."""
+LONG_BODY_CYCLES = 0.5
+"""For each operation, where a body is twice as long."""
+COPIED_CYCLES = 1.0
+"""For a vector of padding, or of another input, that is computed before it is read."""
+COPIED_AT_ONCE = 64
+"""So many vectors are computed without loops, and are still in the first cache when they are read."""
+COPIED_IN_LOOPS_CYCLES = 5.0
+"""For a vector, where it is more of them: loops over rows and their edges, and a way to the second cache and back."""
+INLINED_CYCLES = 0.5
+"""For a load that computes it instead."""
+LINE_FROM_SECOND_LEVEL_CYCLES = 0.5
+LINE_FROM_BEYOND_CYCLES = 2.0
+"""What lies in order is fetched ahead while the arithmetic goes on, so these are rates, not latencies."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the model must know of the processor. The caches are those of one core."""
+
+    cores: int
+    vector_bytes: int
+    first_cache_bytes: int = 32 * 1024
+    second_cache_bytes: int = 1024 * 1024
+
+    @property
+    def vector_registers(self) -> int:
+        """Architectural vector registers."""
+        return 32 if self.vector_bytes >= 64 else 16
+
+
+@dataclass(frozen=True)
+class NestCost:
+    """The estimate at each point. All arrays have the shape [points]; ``named`` holds the features."""
+
+    cycles: FloatArray
+    named: dict[str, FloatArray]
+
+
+def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine) -> NestCost:
+    """Estimate a nest at points of one sketch."""
+    if all(nest.pattern.spatial):
+        return _movement_cost(nest, sketch, rows, machine)
+    extents, steps = nest.extents(sketch, rows), unroll_steps(sketch, rows)
+    places = nest.places(sketch, rows, extents)
+    lanes = max(1, machine.vector_bytes // nest.pattern.writes[0].element_bytes)
+    body = innermost_body(nest, extents, steps, lanes)
+    bodies = unrolled(nest, extents, steps)
+    arithmetic = _arithmetic(nest, body, bodies["skipped"], lanes, machine)
+    tiles = _inner_tiles(nest, extents, {0, *nest.boundaries, *(places[places >= 0] + 1).tolist()})
+    traffic = _traffic(nest, extents, tiles, machine)
+    producing = _producing(nest, extents, tiles, places, arithmetic["loads"], lanes)
+    parallel = _parallel(nest, extents, nest.shared_at(places), machine)
+    imbalance = np.ceil(parallel / machine.cores) * machine.cores / parallel
+    memory = _memory_cycles(traffic)
+    busy = arithmetic["cycles"] + producing["producing_cycles"]
+    cycles = np.maximum(busy, memory) * imbalance / machine.cores
+    named = {
+        **arithmetic,
+        **traffic,
+        **bodies,
+        **producing,
+        "parallel": parallel,
+        "imbalance": imbalance,
+        "memory_cycles": memory,
+        "total": cycles,
+    }
+    return NestCost(cycles, named)
+
+
+def _movement_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine) -> NestCost:
+    """The estimate where nothing is reduced."""
+    extents = nest.extents(sketch, rows)
+    lanes = max(1, machine.vector_bytes // nest.pattern.writes[0].element_bytes)
+    moved = movement(nest, extents, lanes)
+    traffic = _traffic(nest, extents, _inner_tiles(nest, extents, {0, *nest.boundaries}), machine)
+    parallel = _parallel(nest, extents, np.full(len(extents), float(len(nest.parts))), machine)
+    imbalance = np.ceil(parallel / machine.cores) * machine.cores / parallel
+    memory = _memory_cycles(traffic)
+    cycles = np.maximum(moved["cycles"], memory) * imbalance / machine.cores
+    named = {**moved, **traffic, "parallel": parallel, "imbalance": imbalance, "memory_cycles": memory, "total": cycles}
+    return NestCost(cycles, named)
+
+
+def _memory_cycles(traffic: dict[str, FloatArray]) -> FloatArray:
+    return traffic["first_lines"] * LINE_FROM_SECOND_LEVEL_CYCLES + traffic["second_lines"] * LINE_FROM_BEYOND_CYCLES
+
+
+def _inner_tiles(nest: LoopNest, extents: FloatArray, wanted: set[int]) -> dict[int, FloatArray]:
+    """For each number: how far each iterator goes in that loop and those inside of it; shape [points, iterators]."""
+    inside = np.ones((len(extents), len(nest.pattern.extents)))
+    tiles = {}
+    for place in range(len(nest.parts), -1, -1):
+        if place < len(nest.parts):
+            inside[:, nest.parts[place].iterator] *= extents[:, place]
+        if place in wanted:
+            tiles[place] = inside.copy()
+    return tiles
+
+
+def _arithmetic(
+    nest: LoopNest, body: InnermostBody, skipped: FloatArray, lanes: int, machine: Machine
+) -> dict[str, FloatArray]:
+    """Cycles of arithmetic and loads, from what is kept in registers, less the steps that are skipped."""
+    per_row = np.ceil(body.vector / lanes)
+    one_step = np.where(np.array(nest.pattern.spatial), body.tile, 1.0)
+    loads = np.zeros(len(one_step))
+    for read in nest.pattern.reads:
+        loads += _loads(read, one_step, nest.parts[-1].iterator, body.vector, per_row)
+    accumulators = body.accumulators
+    spilled = np.maximum(accumulators - (machine.vector_registers - 2), 0)
+    multiplied = accumulators * machine.vector_bytes / BYTES_MULTIPLIED_PER_CYCLE
+    step = np.maximum(np.maximum(multiplied, loads / LOADS_PER_CYCLE), LATENCY_CYCLES)
+    step += 2 * accumulators / body.reuse
+    step += SPILL_CYCLES * spilled + SPILLING_CYCLES * accumulators * (spilled > 0)
+    step += LONG_BODY_CYCLES * accumulators * np.maximum(body.operations / skipped / LONG_BODY - 1, 0)
+    rounds = nest.pattern.iterations / body.results / skipped
+    return {
+        "vector": body.vector,
+        "lane_use": body.vector / (per_row * lanes),
+        "inner": body.results,
+        "accumulators": accumulators,
+        "operations": body.operations,
+        "loads": loads * rounds,
+        "loads_per_operation": loads / accumulators,
+        "reduced": body.reduced,
+        "reuse": body.reuse,
+        "spilled": spilled + 1,
+        "cycles_per_operation": step / accumulators,
+        "cycles": rounds * step,
+    }
+
+
+def _loads(read: BufferAccess, tile: FloatArray, iterator: int, vector: FloatArray, per_row: FloatArray) -> FloatArray:
+    """Load instructions for one buffer in one step of the innermost reduction."""
+    without = tile.copy()
+    without[:, iterator] = 1
+    rows = elements(read, without)
+    touched = [dimension for dimension, steps in enumerate(read.strides) if steps[iterator] > 0]
+    if not touched:
+        return rows
+    side_by_side = touched == [len(read.strides) - 1] and read.strides[-1][iterator] == 1
+    return rows * (per_row if side_by_side else vector)
+
+
+def _producing(
+    nest: LoopNest,
+    extents: FloatArray,
+    tiles: dict[int, FloatArray],
+    places: npt.NDArray[np.int64],
+    loads: FloatArray,
+    lanes: int,
+) -> dict[str, FloatArray]:
+    """What the producers cost where decisions put them: again for each iteration of the loops around them.
+
+    One that is in no loop of this nest writes all of its buffer before any of it is read.
+    """
+    copied, cycles, at_once = np.zeros(len(extents)), np.zeros(len(extents)), np.zeros(len(extents))
+    for place, producer in zip(places.T, nest.producers, strict=True):
+        for read in (read for read in nest.pattern.reads if read.name == producer.buffer):
+            times = _times(extents, place)
+            box = _box(tiles, place, read, lanes)
+            filled = box * times
+            each_cycles = np.where(box <= COPIED_AT_ONCE, COPIED_CYCLES, COPIED_IN_LOOPS_CYCLES)
+            whole_lines = math.prod(read.extents) * read.element_bytes / LINE_BYTES
+            copied += np.where(place == -2, loads, filled)
+            at_once += np.where(place == -2, 0.0, box)
+            cycles += np.where(place == -2, INLINED_CYCLES * loads, each_cycles * filled)
+            cycles += np.where(place == -1, 2 * LINE_FROM_BEYOND_CYCLES * whole_lines, 0)
+    return {"copied": copied, "copied_at_once": at_once, "producing_cycles": cycles}
+
+
+def _times(extents: FloatArray, place: npt.NDArray[np.int64]) -> FloatArray:
+    """How often the loop at ``place`` goes round, with all loops around it; once where that is no loop."""
+    rounds = np.concatenate([np.ones((len(extents), 1)), extents.cumprod(axis=1)], axis=1)
+    return np.asarray(rounds[np.arange(len(extents)), np.maximum(place + 1, 0)])
+
+
+def _box(tiles: dict[int, FloatArray], place: npt.NDArray[np.int64], read: BufferAccess, lanes: int) -> FloatArray:
+    """How many vectors fill what one iteration of the loop at ``place`` reads, or the buffer where that is no loop."""
+    box = np.full(len(place), math.prod(read.extents[:-1]) * math.ceil(read.extents[-1] / lanes), np.float64)
+    for number in np.unique(place[place >= 0]):
+        here = np.flatnonzero(place == number)
+        box[here] = vectors(read, tiles[number + 1][here], lanes)
+    return box
+
+
+def _traffic(
+    nest: LoopNest, extents: FloatArray, tiles: dict[int, FloatArray], machine: Machine
+) -> dict[str, FloatArray]:
+    """Cache lines moved into the first and the second cache, by the outermost tile that fits each."""
+    points = len(extents)
+    buffers = (*nest.pattern.reads, *nest.pattern.writes)
+    moved = {"first_lines": np.zeros(points), "second_lines": np.zeros(points)}
+    settled = {"first_lines": np.zeros(points, bool), "second_lines": np.zeros(points, bool)}
+    named: dict[str, FloatArray] = {}
+    outwards = (0, *nest.boundaries)
+    # One pass over the tiles of all places costs little more than one over those of a single place.
+    together = np.concatenate([tiles[place] for place in outwards])
+    touched_at = sum((lines(access, together) for access in buffers), np.zeros(len(together)))
+    for place, touched in zip(outwards, touched_at.reshape(len(outwards), points), strict=True):
+        trips = extents[:, :place].prod(axis=1)
+        for cache, size in (("first_lines", machine.first_cache_bytes), ("second_lines", machine.second_cache_bytes)):
+            fits = ~settled[cache] & ((touched * LINE_BYTES <= 0.8 * size) | (place == len(nest.parts)))
+            moved[cache] += np.where(fits, touched * trips, 0)
+            settled[cache] |= fits
+        if 0 < place < len(nest.parts) and len(named) < 6:
+            named[f"footprint_{len(named)}"] = touched
+    return {**named, **moved}
+
+
+def _parallel(nest: LoopNest, extents: FloatArray, shared_at: FloatArray, machine: Machine) -> FloatArray:
+    """Iterations of the loop that threads share.
+
+    TVM fuses outer loops until it has 16 for each core, down to the first that holds more than the next one.
+    """
+    product = np.ones(len(extents))
+    for place, part in enumerate(nest.parts):
+        if not nest.pattern.spatial[part.iterator]:
+            break
+        product *= np.where((product <= 16 * machine.cores) & (place <= shared_at), extents[:, place], 1)
+    return product

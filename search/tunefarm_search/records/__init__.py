@@ -1,0 +1,1 @@
+"""Records in TVM's own database format, and schedules for human eyes."""

@@ -1,0 +1,1 @@
+"""The API as one ASGI application, with its OpenAPI document."""

@@ -1,0 +1,109 @@
+"""The API as one application."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import anyio
+from anyio import to_thread
+from fastapi import Depends, FastAPI
+from starlette.middleware import Middleware
+
+from tunefarm_services.api.access.known_tokens import KnownTokens
+from tunefarm_services.api.access.request_rates import RequestRates
+from tunefarm_services.api.application.openapi import add_openapi
+from tunefarm_services.api.http.known_parameters import require_known_parameters
+from tunefarm_services.api.http.problem_handlers import add_problem_handlers
+from tunefarm_services.api.intake.intake import Intake, ZygoteIntake
+from tunefarm_services.api.middleware.authentication import Authentication
+from tunefarm_services.api.middleware.idempotency import Idempotency
+from tunefarm_services.api.middleware.request_body import RequestBody
+from tunefarm_services.api.middleware.request_log import RequestLog
+from tunefarm_services.api.operations.parts import Parts
+from tunefarm_services.api.routes import (
+    artifacts,
+    devices,
+    events,
+    health,
+    job_contents,
+    jobs,
+    pages,
+    records,
+    targets,
+    tokens,
+    uploads,
+    usage,
+    workloads,
+)
+from tunefarm_services.api.settings import ApiSettings
+from tunefarm_services.store import Store
+from tunefarm_services.telemetry.metrics import Metrics
+
+ROUTES = (
+    jobs,
+    job_contents,
+    events,
+    records,
+    workloads,
+    targets,
+    devices,
+    artifacts,
+    uploads,
+    tokens,
+    usage,
+    health,
+    pages,
+)
+
+
+def create_app(
+    store: Store, settings: ApiSettings, *, intake: Intake | None = None, metrics: Metrics | None = None
+) -> FastAPI:
+    """The API over ``store``.
+
+    Args:
+        store: stays the caller's, who closes it after the app has ended.
+        settings: limits.
+        intake: reads modules; a zygote of its own when None. Started and ended with the app.
+        metrics: figures of the process; its own when None.
+    """
+    tokens = KnownTokens(store, settings.token_trust_s)
+    parts = Parts(store, settings, intake or ZygoteIntake(settings), metrics or Metrics("api"), tokens)
+    app = FastAPI(
+        title="tunefarm",
+        version="1",
+        lifespan=_lifespan(parts),
+        dependencies=[Depends(require_known_parameters)],
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        middleware=[
+            Middleware(RequestLog, metrics=parts.metrics),
+            Middleware(Authentication, tokens=tokens, rates=RequestRates(), settings=settings),
+            Middleware(RequestBody, settings=settings),
+            Middleware(Idempotency, store=store),
+        ],
+        redirect_slashes=False,
+    )
+    app.state.parts = parts
+    app.state.routes = [route for each in ROUTES for route in each.router.routes]
+    for routes in ROUTES:
+        app.include_router(routes.router)
+    add_problem_handlers(app)
+    add_openapi(app)
+    return app
+
+
+def _lifespan(parts: Parts) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        to_thread.current_default_thread_limiter().total_tokens = parts.settings.threads
+        parts.stopping = anyio.Event()
+        if parts.loads_intake_at_once:
+            parts.intake.start()
+        try:
+            yield
+        finally:
+            parts.stopping.set()
+            await to_thread.run_sync(parts.intake.close)
+
+    return lifespan

@@ -1,0 +1,92 @@
+"""The best records for a function, and what they are worth on the device that was asked for."""
+
+from collections.abc import Sequence
+
+from tunefarm_schemas.farm.lane import KINDS_FOR_TARGET
+from tunefarm_schemas.tuning.record import MatchKind, RecordKey, RecordMatch
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_services.api.bodies.record import BestBody
+from tunefarm_services.api.intake.intake_messages import TargetText
+from tunefarm_services.api.operations.modules import understood
+from tunefarm_services.api.operations.parts import Parts
+from tunefarm_services.store import Store
+
+UNKNOWN = "unknown"
+
+
+Question = TargetText | Target
+
+
+def best_records(parts: Parts, tenant: str, body: BestBody, question: Question) -> list[RecordMatch]:
+    """What is known for the function, the most trustworthy first. ``question`` is what the body says of its target.
+
+    Raises:
+        BadInput: the module or the target cannot be used.
+        NotFound: the workload or the upload is not there.
+    """
+    if body.workload_id is not None and isinstance(question, Target):
+        workload_id, target = body.workload_id, question
+    elif body.workload_id is not None:
+        assert not isinstance(question, Target)
+        workload_id, target = body.workload_id, parts.intake.target(question).target
+    else:
+        answer = understood(parts, tenant, [body], question)
+        assert answer.target is not None
+        workload_id, target = answer.workloads[0].workload.workload_id, answer.target
+    places = _places(parts.store, tenant, workload_id, target, body)
+    found = [
+        parts.store.best_record(tenant, _key(workload_id, target, place, body), limit=body.limit) for place in places
+    ]
+    return _merged(found, body.limit)
+
+
+def needs_child(parts: Parts, body: BestBody, question: Question) -> bool:
+    """Whether it takes TVM to understand what is asked, and not only the store."""
+    if body.workload_id is None:
+        return True
+    return not isinstance(question, Target) and not parts.intake.knows_target(question)
+
+
+def _key(workload_id: str, target: Target, place: tuple[str, str], body: BestBody) -> RecordKey:
+    device_class_id, code_generator = place
+    return RecordKey(
+        workload_id=workload_id,
+        target_id=target.target_id,
+        device_class_id=device_class_id,
+        code_generator=code_generator,
+        protocol_id=body.protocol_id,
+        abi=body.abi,
+    )
+
+
+def _places(store: Store, tenant: str, workload_id: str, target: Target, body: BestBody) -> list[tuple[str, str]]:
+    """Device classes with code generators for which an answer may be called exact.
+
+    A caller who names no class gets one only where there is no choice: where all lanes, or else all records of the
+    function for this target, are of one class.
+    """
+    if body.device_class_id is not None and body.code_generator is not None:
+        return [(body.device_class_id, body.code_generator)]
+    kinds = KINDS_FOR_TARGET.get(target.kind, ())
+    of_lanes = {
+        (lane.device.device_class.device_class_id, lane.code_generator)
+        for lane in store.lanes(body.device_class_id)
+        if lane.kind in kinds
+    }
+    of_records = set(store.record_places(tenant, workload_id, target.target_id, body.device_class_id))
+    for places in (of_lanes, of_records):
+        wanted = {place for place in places if body.code_generator in (None, place[1])}
+        if wanted and len({device_class_id for device_class_id, _ in wanted}) == 1:
+            return sorted(wanted)
+    return [(body.device_class_id or UNKNOWN, body.code_generator or UNKNOWN)]
+
+
+def _merged(answers: Sequence[Sequence[RecordMatch]], limit: int) -> list[RecordMatch]:
+    """Answers for several code generators of one class as one: each record once, under the best of its matches."""
+    found: dict[str, RecordMatch] = {}
+    order = list(MatchKind)
+    for match in sorted((m for each in answers for m in each), key=lambda m: order.index(m.match)):
+        found.setdefault(match.record.record_id, match)
+    exact = sorted((m for m in found.values() if m.match is MatchKind.EXACT), key=lambda m: m.record.latency_s)
+    others = [match for kind in order[1:] for match in [m for m in found.values() if m.match is kind][:limit]]
+    return [*exact, *others]

@@ -1,0 +1,134 @@
+"""From the body of a request to a job in the store."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.device import PROTOCOLS
+from tunefarm_schemas.tuning.input_spec import InputSpec
+from tunefarm_schemas.tuning.job import Effort, Job, JobSpec, JobState, require_space_for
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Space
+from tunefarm_schemas.tuning.workload import Task
+from tunefarm_services.api.bodies.job import EffortBody, JobBody, SketchesBody
+from tunefarm_services.api.intake.intake_messages import ModuleAnswer
+from tunefarm_services.api.operations.lane_fit import notes_on, unfit
+from tunefarm_services.api.operations.modules import target_question, trace_text, understood
+from tunefarm_services.api.operations.parts import Parts
+from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
+
+RETRY_AFTER_S: Final = 30
+
+
+def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> tuple[Job, tuple[str, ...]]:
+    """Understand what is asked for and queue it. With ``key`` the same request makes one job, however often it comes.
+
+    Returns:
+        The job, and notes on what its target was taken for and what it waits for.
+
+    Raises:
+        BadInput, NotFound: the body names something that cannot be used.
+        ApiProblem: the tenant has too many open jobs.
+    """
+    _require_plain(parts, body)
+    _require_room(parts, tenant)
+    sketches = body.space.sketches if isinstance(body.space, SketchesBody) else []
+    answer = understood(
+        parts,
+        tenant,
+        body.modules,
+        target_question(parts, tenant, body.target),
+        sketches=[trace_text(each) for each in sketches],
+        seed_traces=[trace_text(each) for each in body.seed_traces],
+    )
+    assert answer.target is not None
+    lanes = parts.store.lanes()
+    if body.deadline_s is None and (reason := unfit(lanes, answer.target, body.device_class_id)) is not None:
+        raise reason  # it would wait without end
+    parts.store.put_target(tenant, answer.target)
+    for workload in {each.workload.workload_id: each.workload for each in answer.workloads}.values():
+        parts.store.put_workload(tenant, workload)
+    spec = _spec(body, answer, answer.target, parts.settings.callees.get(tenant, ()))
+    job = parts.store.create_job(tenant, spec, key=key)
+    return job, (*answer.notes, *notes_on(job, lanes, answer.target, answer.notes))
+
+
+def _spec(body: JobBody, answer: ModuleAnswer, target: Target, callees: tuple[str, ...]) -> JobSpec:
+    tasks = _tasks(answer, target, merged=body.kind == "tune")
+    effort = body.effort
+    if body.kind == "measure":
+        effort = effort.model_copy(update={"trials": len(tasks)})
+    space = Space(automatic=False, sketches=answer.sketches) if answer.sketches else Space()
+    require_space_for(body.strategy, space)
+    return JobSpec(
+        tasks=tasks,
+        effort=_effort(effort),
+        strategy=body.strategy,
+        space=space,
+        seed_traces=answer.seed_traces,
+        protocol_id=body.protocol_id,
+        abi=body.abi,
+        seed=body.seed,
+        fresh=body.fresh,
+        priority=body.priority,
+        labels=body.labels,
+        device_class_id=body.device_class_id,
+        kind=body.kind,
+        deadline_s=body.deadline_s,
+        input_specs=tuple(body.input_specs),
+        callees=callees,
+        untuned_functions=answer.untuned_functions,
+    )
+
+
+def _tasks(answer: ModuleAnswer, target: Target, *, merged: bool) -> tuple[Task, ...]:
+    """A task for each workload. A function that comes several times is tuned once, with the weights added up."""
+    tasks = [
+        Task(
+            workload_id=each.workload.workload_id,
+            target_id=target.target_id,
+            name=each.workload.name,
+            weight=each.weight,
+        )
+        for each in answer.workloads
+    ]
+    if not merged:
+        return tuple(tasks)
+    by_workload: dict[str, Task] = {}
+    for task in tasks:
+        known = by_workload.get(task.workload_id)
+        by_workload[task.workload_id] = (
+            task if known is None else known.model_copy(update={"weight": known.weight + task.weight})
+        )
+    return tuple(by_workload.values())
+
+
+def _effort(body: EffortBody) -> Effort:
+    return Effort.model_validate(body.model_dump())
+
+
+def _require_plain(parts: Parts, body: JobBody) -> None:
+    if len(body.modules) > parts.settings.modules_per_job:
+        fix = f"Send at most {parts.settings.modules_per_job} in one job."
+        raise BadInput("modules", f"there are {len(body.modules)} of them.", fix)
+    if body.protocol_id not in PROTOCOLS:
+        raise BadInput("protocol_id", "it is not known.", f"Use one of: {', '.join(PROTOCOLS)}.")
+    if body.strategy == "replay":
+        raise BadInput("strategy", "replay has no recorded measurements here.", "Use evolutionary, random or tvm.")
+    if body.kind == "measure" and (body.seed_traces or isinstance(body.space, SketchesBody)):
+        raise BadInput("kind", "a measure job searches nothing.", "Leave out space and seed_traces, or ask for tune.")
+    _require_no_examples(body.input_specs)
+
+
+def _require_no_examples(specs: Sequence[InputSpec]) -> None:
+    if any(spec.kind == "example" for spec in specs):
+        fix = "Use normal, positive, uniform or integers with a range."
+        raise BadInput("input_specs", "example arrays are taken by tunefarm tune only.", fix)
+
+
+def _require_room(parts: Parts, tenant: str) -> None:
+    states = (JobState.QUEUED, JobState.RUNNING, JobState.PAUSED)
+    unfinished = sum(parts.store.count_jobs(tenant, state) for state in states)
+    if unfinished >= parts.settings.open_jobs_per_tenant:
+        detail = f"{unfinished} jobs are not finished, which is the most that this tenant may have."
+        raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers={"Retry-After": str(RETRY_AFTER_S)})

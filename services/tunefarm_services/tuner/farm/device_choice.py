@@ -1,0 +1,101 @@
+"""Which devices measure for a job."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tunefarm_schemas.farm.lane import KINDS_FOR_TARGET, Lane, LaneKind, LaneState
+from tunefarm_schemas.farm.processor import processor_for
+from tunefarm_schemas.tuning.device import Device
+from tunefarm_schemas.tuning.job import Job
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_services.store.store import Store
+from tunefarm_services.tuner.farm.no_device import NoDevice
+
+_COMING_BACK: Final = frozenset({LaneState.STARTING, LaneState.QUARANTINED, LaneState.MAINTENANCE})
+
+
+@dataclass(frozen=True)
+class ChosenDevice:
+    """A device class and the code generator of the lanes that serve it: those give comparable numbers."""
+
+    device_class_id: str
+    code_generator: str
+    device: Device
+    kind: LaneKind
+
+
+def choose_device(store: Store, job: Job) -> ChosenDevice | NoDevice:
+    """The device class for a job, from the lanes that are live now.
+
+    The one that was named; else one where this tenant has searched for the job's workload before, so that what is
+    known is used; else the one with the most room. Lanes of the host's own kind go before boards behind a gateway.
+    """
+    target = store.target(job.spec.tasks[0].target_id, tenant=job.tenant)
+    named = job.spec.device_class_id
+    offered = [lane for lane in store.lanes(named) if lane.kind in KINDS_FOR_TARGET.get(target.kind, ())]
+    able = _able(offered, target)
+    fitting = [lane for lane in able if _has_cores(lane, target)]
+    live = [lane for lane in fitting if lane.state.takes_work]
+    if not live:
+        return NoDevice(_why_none(target, named, offered))
+    pools: dict[tuple[str, str], list[Lane]] = defaultdict(list)
+    for lane in live:
+        pools[lane.device.device_class.device_class_id, lane.code_generator].append(lane)
+    known = _known_classes(store, job)
+    order = KINDS_FOR_TARGET[target.kind]
+    (device_class_id, code_generator), best = max(
+        pools.items(),
+        key=lambda pool: (
+            -order.index(pool[1][0].kind),
+            known.get(pool[0], 0),
+            sum(lane.room - lane.in_flight for lane in pool[1]),
+            pool[0],
+        ),
+    )
+    return ChosenDevice(device_class_id, code_generator, best[0].device, best[0].kind)
+
+
+def _able(lanes: Sequence[Lane], target: Target) -> list[Lane]:
+    """Those whose processor runs the target's code; a lane that tells nothing of it is believed to."""
+    needed = processor_for(target)
+    return [lane for lane in lanes if lane.processor.runs_code_for(needed)]
+
+
+def _has_cores(lane: Lane, target: Target) -> bool:
+    """Whether the kernel's threads find a core each; a lane that tells no cores is believed."""
+    return lane.kind != "cpu" or not lane.cores or target.num_cores <= len(lane.cores)
+
+
+def _known_classes(store: Store, job: Job) -> dict[tuple[str, str], int]:
+    """Trials that were spent on the job's first workload, by device class and code generator."""
+    task = job.spec.tasks[0]
+    spent: dict[tuple[str, str], int] = defaultdict(int)
+    for exploration in store.explorations(job.tenant, task.workload_id):
+        key = exploration.key
+        if key.target_id == task.target_id:
+            spent[key.device_class_id, key.code_generator] += exploration.spent.trials
+    return spent
+
+
+def _why_none(target: Target, named: str | None, offered: Sequence[Lane]) -> str:
+    """``offered`` are the lanes of the target's kind."""
+    which = f"device class {named}" if named is not None else f"kind {target.kind}"
+    if needed := processor_for(target).text:
+        which = f"{which} for {needed}"
+    able = _able(offered, target)
+    fitting = [lane for lane in able if _has_cores(lane, target)]
+    if any(lane.state in _COMING_BACK for lane in fitting):
+        return f"no live device of {which}: those that fit are {_states(fitting)}; the job waits for one"
+    if fitting:
+        return f"no live device of {which}: all are {_states(fitting)}; the job waits for one"
+    if any(lane.state.takes_work for lane in able):
+        return f"no live device of {which} has the {target.num_cores} cores that the target asks for"
+    if others := {lane.processor.text for lane in offered if lane.state.takes_work}:
+        return f"no live device of {which}: those that are live are {', '.join(sorted(others))}; the job waits for one"
+    return f"no live device of {which}; the job waits for one"
+
+
+def _states(lanes: Sequence[Lane]) -> str:
+    return ", ".join(sorted({lane.state.value for lane in lanes}))

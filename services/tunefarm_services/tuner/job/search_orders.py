@@ -1,0 +1,163 @@
+"""What a search child is told at its start, gathered from the store."""
+
+from collections.abc import Callable
+
+import structlog
+
+from tunefarm_schemas.tuning.job import Effort, ExplorationKey, Job
+from tunefarm_schemas.tuning.measurement import Dispatch
+from tunefarm_schemas.tuning.record import MatchKind
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_schemas.tuning.workload import Task
+from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.store.store import Store
+from tunefarm_services.store.store_error import BlobDamaged, BlobMissing
+from tunefarm_services.store.stored import StoredModel
+from tunefarm_services.tuner.farm.dispatching import ATTEMPTS, dispatch_of
+from tunefarm_services.tuner.job.effort_left import only_seeds_are_left
+from tunefarm_services.tuner.job.job_run import JobRun
+from tunefarm_services.tuner.job.place import Place
+from tunefarm_services.tuner.search.exploration_run import AS_GIVEN, ExplorationRun
+from tunefarm_services.tuner.search.search_messages import KnownTrial, SearchOrder, SearchTask
+
+MAX_NEAR_RECORDS, MAX_CLAIMS = 8, 8
+
+log = structlog.get_logger()
+
+
+def open_exploration(store: Store, place: Place, lease: Lease, job: Job, task: Task) -> ExplorationRun:
+    """The exploration of one task of ``job`` in a place, without its earlier trials."""
+    fresh_for = job.job_id if job.spec.fresh else ""
+    return _run_of(store, place, lease, job, task, space_id=job.spec.space.space_id, fresh_for=fresh_for)
+
+
+def open_given(store: Store, place: Place, lease: Lease, job: Job, task: Task) -> ExplorationRun:
+    """The place of one schedule that ``job`` brought along to be measured as it is. It is this job's alone."""
+    return _run_of(store, place, lease, job, task, space_id=AS_GIVEN, fresh_for=job.job_id)
+
+
+def _run_of(
+    store: Store, place: Place, lease: Lease, job: Job, task: Task, *, space_id: str, fresh_for: str
+) -> ExplorationRun:
+    key = ExplorationKey(
+        tenant=lease.tenant,
+        workload_id=task.workload_id,
+        target_id=task.target_id,
+        device_class_id=place.device_class_id,
+        code_generator=place.code_generator,
+        protocol_id=job.spec.protocol_id,
+        space_id=space_id,
+        abi=job.spec.abi,
+        fresh_for=fresh_for,
+    )
+    workload = store.workload(lease.tenant, task.workload_id)
+    names = {argument.name for argument in workload.arguments}
+    specs = tuple(spec for spec in job.spec.input_specs if spec.argument in names)
+    return ExplorationRun(
+        task=task,
+        workload=workload,
+        target=store.target(task.target_id, tenant=lease.tenant),
+        abi=job.spec.abi,
+        exploration=store.open_exploration(lease, key),
+        input_specs=specs,
+        input_examples=store.input_examples(specs),
+        callees=job.spec.callees,
+    )
+
+
+def load_trials(store: Store, lease: Lease, run: ExplorationRun) -> None:
+    """Take what the store knows of the exploration into ``run``, in place of what it knew before."""
+    run.forget_known()
+    run.exploration = store.exploration(lease.tenant, run.exploration_id)
+    for trial in store.trials(run.exploration_id, tenant=lease.tenant):
+        if trial.measurement is not None:
+            known = KnownTrial(candidate=trial.candidate, measurement=trial.measurement)
+            run.remember(known, is_of_job=trial.job_id == lease.job_id)
+        else:
+            run.proposed(trial.candidate.number, trial.candidate.trace)
+
+
+def search_order(
+    store: Store, job_run: JobRun, effort: Effort, queue_depth: int, on_task: Callable[[], None]
+) -> SearchOrder:
+    """The order for a search that may spend ``effort`` and keep ``queue_depth`` candidates in flight.
+
+    ``on_task`` is called before each task, of which there may be hundreds.
+    """
+    spec = job_run.job.spec
+    seeds_only = only_seeds_are_left(spec, job_run.explorations)
+    tasks = []
+    for run in job_run.explorations:
+        on_task()
+        tasks.append(_search_task(store, job_run, run, uses_store=not (spec.fresh or seeds_only)))
+    return SearchOrder(
+        tasks=tuple(tasks),
+        strategy="replay" if seeds_only else spec.strategy,
+        effort=effort,
+        seed=spec.seed,
+        queue_depth=queue_depth,
+    )
+
+
+def _search_task(store: Store, job_run: JobRun, run: ExplorationRun, *, uses_store: bool) -> SearchTask:
+    spec = job_run.job.spec
+    key = run.exploration.key
+    claimed = _claimed_traces(store, run) if uses_store else []
+    near = _near_traces(store, job_run.lease.tenant, key) if uses_store else []
+    model = _latest_model(store, key) if uses_store else None
+    return SearchTask(
+        exploration_id=run.exploration_id,
+        name=run.task.name,
+        weight=run.task.weight,
+        module_json=run.workload.module_json,
+        target=run.target,
+        abi=run.abi,
+        space=spec.space,
+        known=tuple(run.known),
+        seed_traces=spec.seed_traces,
+        claimed_traces=tuple(claimed),
+        near_traces=tuple(near),
+        model_json=None if model is None else model.model_json.decode(),
+    )
+
+
+def _latest_model(store: Store, key: ExplorationKey) -> StoredModel | None:
+    """The model that was saved last. Without it a search learns from the beginning, so none is worth a failure."""
+    try:
+        return store.latest_model(key.tenant, key.target_id, key.device_class_id)
+    except (BlobMissing, BlobDamaged) as error:
+        log.warning("the saved cost model is not used", reason=str(error))
+        return None
+
+
+def _claimed_traces(store: Store, run: ExplorationRun) -> list[Trace]:
+    """Schedules of this workload for the same kind of target that were imported, published, or found elsewhere."""
+    tenant = run.exploration.key.tenant
+    traces = []
+    for match in store.best_record(tenant, run.record_key, limit=MAX_CLAIMS):
+        is_this_workload = match.match is MatchKind.SAME_WORKLOAD_OTHER_DEVICE
+        if is_this_workload and store.target(match.record.key.target_id, tenant=tenant).kind == run.target.kind:
+            traces.append(match.record.trace)
+    return traces
+
+
+def _near_traces(store: Store, tenant: str, key: ExplorationKey) -> list[Trace]:
+    """The schedules of workloads of the same family in another shape. The search skips what does not fit."""
+    records = store.near_records(tenant, key.workload_id, key.target_id, key.device_class_id, MAX_NEAR_RECORDS)
+    return [record.trace for record in records]
+
+
+def unfinished_attempts(store: Store, job_run: JobRun, on_task: Callable[[], None]) -> list[Dispatch]:
+    """Second attempts, stored already, at the trials of a killed run that never came back; ``on_task`` as above."""
+    lease = job_run.lease
+    again = []
+    for run in job_run.by_id().values():
+        on_task()
+        again += [
+            dispatch_of(trial.candidate, fence=lease.fence, attempt=trial.dispatch.attempt + 1)
+            for trial in store.trials(run.exploration_id, tenant=lease.tenant)
+            if trial.measurement is None and trial.dispatch.attempt < ATTEMPTS
+        ]
+    if again:
+        store.put_trials(lease, [], again)
+    return again

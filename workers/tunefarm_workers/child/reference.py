@@ -1,0 +1,143 @@
+"""The child that runs the untuned function, so that others have something to be right against."""
+
+import time
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_workers.builder.scheduled_module import build_in_place
+from tunefarm_workers.builder.shipped_module import ENTRY
+from tunefarm_workers.child.task_host import HeldTask, held_task, input_tensor
+from tunefarm_workers.conversation.argument import Argument
+from tunefarm_workers.conversation.messages import ReferenceBroken, ReferenceOrder, ReferenceStep, ReferenceTimed
+from tunefarm_workers.correctness.element_type import is_floating
+from tunefarm_workers.correctness.float64_module import widen
+from tunefarm_workers.correctness.guarded_tensor import GuardedTensor
+from tunefarm_workers.correctness.inputs import InputArray
+from tunefarm_workers.correctness.output_layout import reference_slot
+from tunefarm_workers.correctness.output_transfer import send_outputs
+from tunefarm_workers.correctness.reordered_module import with_faster_loops
+from tunefarm_workers.threads.thread_placement import seal_with_threads
+
+_MESSAGE_CHARACTERS = 2000
+_BEARABLE_S: Final = 0.5
+"""From here on a call of the function as written, only to show its time, would take too much from the candidates."""
+_BRIEF_S: Final = 0.05
+_NOT_BUILT = (tvm.error.InternalError, ValueError, RuntimeError)
+"""What TVM raises where it cannot compile the reordered loops of a type, such as vectors of bfloat16."""
+
+
+def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape
+    """Entry: both forms of the function on every set of inputs, the first set first."""
+    order = ReferenceOrder.model_validate_json(payload)
+    held = held_task()
+    widened = _widened(held) if order.widen else None
+    forms = [form for form in (_own(held), widened) if form is not None]
+    for set_number in range(order.sets):
+        for form in list(forms):
+            try:
+                outputs = form.run(set_number)
+            except Exception as error:  # noqa: BLE001 - whatever the user's function raises is the answer
+                message = f"{type(error).__name__}: {error}"[:_MESSAGE_CHARACTERS]
+                _send(channel, ReferenceBroken(double=form.double, message=message))
+                forms.remove(form)
+                continue
+            slot = reference_slot(set_number, double=form.double)
+            send_outputs(channel, slot, (output.contents() for output in outputs))
+            _send(channel, ReferenceStep(set_number=set_number, double=form.double))
+    for form in forms:
+        if not form.double and (latency_s := form.seconds_as_written()) is not None:
+            _send(channel, ReferenceTimed(latency_s=latency_s))
+
+
+def _send(channel: Channel, message: ReferenceStep | ReferenceBroken | ReferenceTimed) -> None:
+    channel.send(message.model_dump_json().encode())
+
+
+def _own(held: HeldTask) -> "_Form":
+    return _Form(held, held.module, held.arguments, double=False)
+
+
+def _widened(held: HeldTask) -> "_Form | None":
+    if not any(is_floating(argument.tensor.dtype) for argument in held.arguments if argument.tensor.is_output):
+        return None
+    arguments = tuple(
+        argument.model_copy(update={"tensor": argument.tensor.model_copy(update={"dtype": "float64"})})
+        if is_floating(argument.tensor.dtype)
+        else argument
+        for argument in held.arguments
+    )
+    return _Form(held, None, arguments, double=True)
+
+
+class _Form:
+    """The untuned function in one choice of types, built at its first run."""
+
+    def __init__(
+        self,
+        held: HeldTask,
+        module: tvm.IRModule | None,
+        arguments: tuple[Argument, ...],
+        *,
+        double: bool,
+    ) -> None:
+        self.double = double
+        self._held = held
+        self._module = module
+        self._arguments = arguments
+        self._function: Any = None
+        self._is_as_written = True
+        self._least_s = float("inf")
+
+    def run(self, set_number: int) -> list[GuardedTensor]:
+        """Run on one set of inputs; the outputs."""
+        if self._function is None:
+            self._function = self._built(self._module or widen(self._held.order.module_json))
+        outputs: list[GuardedTensor] = []
+        tensors: list[Any] = []
+        for argument, array in zip(self._arguments, self._held.inputs(set_number), strict=True):
+            tensors.append(self._tensor(argument, array, outputs))
+        seal_with_threads()
+        self._least_s = min(self._least_s, _seconds_of(self._function, tensors))
+        return outputs
+
+    def seconds_as_written(self) -> float | None:
+        """About how long a call takes of the function without the new order of its loops; None where that is long."""
+        if self._is_as_written:
+            return self._least_s
+        if self._least_s > _BEARABLE_S or self._module is None:
+            return None
+        function = build_in_place(self._module, self._held.target)[ENTRY]
+        outputs: list[GuardedTensor] = []
+        pairs = zip(self._arguments, self._held.inputs(0), strict=True)
+        tensors = [self._tensor(argument, array, outputs) for argument, array in pairs]
+        first_s = _seconds_of(function, tensors)
+        return first_s if first_s > _BRIEF_S else min(first_s, _seconds_of(function, tensors))
+
+    def _built(self, module: tvm.IRModule) -> Any:
+        faster = with_faster_loops(module)
+        try:
+            built = build_in_place(faster, self._held.target)[ENTRY]
+        except _NOT_BUILT:
+            return build_in_place(module, self._held.target)[ENTRY]
+        self._is_as_written = tvm_ffi.structural_equal(faster, module)
+        return built
+
+    def _tensor(self, argument: Argument, array: InputArray | None, outputs: list[GuardedTensor]) -> Any:
+        if array is not None and self.double and is_floating(argument.tensor.dtype):
+            array = array.astype("float64")
+        if not argument.tensor.is_output:
+            assert array is not None, "an argument that is no output holds an input"
+            return input_tensor(array, argument)
+        output = GuardedTensor(argument.tensor, array)
+        outputs.append(output)
+        return output.tensor
+
+
+def _seconds_of(function: Any, tensors: list[Any]) -> float:
+    """Time of this thread alone, so that being held still while others are timed does not count."""
+    start_s = time.thread_time()
+    function(*tensors)
+    return max(time.thread_time() - start_s, 1e-9)

@@ -1,0 +1,44 @@
+"""What compiles CUDA source, and how a child is told."""
+
+import json
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_workers.session.device.session_messages import Toolchain
+
+CudaCompiler = Literal["nvrtc", "nvcc"]
+
+
+def cuda_toolchain(compiler: CudaCompiler, toolkit: str, base: Toolchain | None = None) -> Toolchain:
+    """``base`` with a compiler for CUDA. ``toolkit`` is the folder of the CUDA toolkit.
+
+    Raises:
+        BadInput: the compiler is not installed, or does not tell its version.
+    """
+    path = f"{toolkit}/bin:/usr/local/bin:/usr/bin:/bin"
+    environment = {"TVM_CUDA_COMPILE_MODE": compiler, "CUDA_HOME": toolkit, "PATH": path}
+    environment["CUDA_PATH"] = toolkit  # which TVM reads
+    update = {
+        "environment": tuple(sorted(environment.items())),
+        "programs": (toolkit,) if compiler == "nvcc" else (),
+        "readable": (toolkit,),
+        "compiler": _compiler_version(compiler, toolkit),
+    }
+    return (base or Toolchain()).model_copy(update=update)
+
+
+def _compiler_version(compiler: CudaCompiler, toolkit: str) -> str:
+    """What compiles CUDA source, with its version, as it enters a record's key."""
+    if compiler == "nvcc":
+        release = Path(toolkit, "version.json")
+        try:
+            return f"nvcc-{json.loads(release.read_text())['cuda_nvcc']['version']}"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadInput("toolkit", f"{release} does not tell its version: {error}.", "Name the toolkit.") from error
+    try:
+        return f"nvrtc-{version('cuda-bindings')}"
+    except PackageNotFoundError as error:
+        fix = "Install cuda-bindings, or set TUNEFARM_CUDA_COMPILER=nvcc."
+        raise BadInput("compiler", "nvrtc needs the Python package cuda-bindings.", fix) from error
