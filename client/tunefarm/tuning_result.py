@@ -49,11 +49,11 @@ class TuningResult:
     def of(cls, store: Store, summary: JobSummary) -> "TuningResult":
         """Fetch what the summary names."""
         task = summary.tasks[0]
-        record = None if task.record_id is None else store.record(LOCAL_TENANT, task.record_id)
+        record = None if task.record_id is None else store.records.get(LOCAL_TENANT, task.record_id)
         if task.artifact_id is None:
             return cls(summary=summary, record=record, manifest=None, library=None, module_json=None)
-        manifest, library = store.artifact(LOCAL_TENANT, task.artifact_id)
-        module_json = store.workload(LOCAL_TENANT, manifest.workload_id).module_json
+        manifest, library = store.artifacts.get(LOCAL_TENANT, task.artifact_id)
+        module_json = store.workloads.get(LOCAL_TENANT, manifest.workload_id).module_json
         return cls(summary=summary, record=record, manifest=manifest, library=library, module_json=module_json)
 
     @property

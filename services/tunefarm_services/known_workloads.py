@@ -38,7 +38,7 @@ def _alike(store: Store, tenant: str, workloads: Sequence[Workload]) -> Iterator
     for workload in {each.workload_id: each for each in workloads}.values():
         if _is_stored(store, tenant, workload):
             continue
-        found = store.workloads_with_hash(tenant, workload.structural_hash, workload.tvm_version)
+        found = store.workloads.with_hash(tenant, workload.structural_hash, workload.tvm_version)
         for stored in [each for each in found if each.arguments == workload.arguments][:MAX_ALIKE]:
             characters += len(workload.module_json) + len(stored.module_json)
             if characters <= LONGEST_QUESTION:
@@ -47,7 +47,7 @@ def _alike(store: Store, tenant: str, workloads: Sequence[Workload]) -> Iterator
 
 def _is_stored(store: Store, tenant: str, workload: Workload) -> bool:
     try:
-        store.stored_workload(tenant, workload.workload_id)
+        store.workloads.stored(tenant, workload.workload_id)
     except NotFound:
         return False
     return True

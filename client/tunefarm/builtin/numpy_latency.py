@@ -15,5 +15,5 @@ def numpy_latency_s(store: "Store", job: "Job") -> float | None:
     label = job.spec.labels.get("module", "")
     if not label.startswith("builtin:"):
         return None
-    num_cores = store.target(job.spec.tasks[0].target_id).num_cores
+    num_cores = store.targets.get(job.spec.tasks[0].target_id).num_cores
     return time_by_numpy(parse_builtin(label.removeprefix("builtin:")), num_cores)

@@ -33,7 +33,7 @@ def rehash_workloads(store: Store, zygote: ForkServer) -> RehashReport:
     """
     facts = call(zygote, tvm_facts.ENTRY, tvm_facts.NoQuestion(), tvm_facts.TvmFacts, field="TVM")
     rehashed, refused = 0, []
-    for tenant, workload_id in store.workloads_of_other_tvm(facts.tvm_version):
+    for tenant, workload_id in store.workloads.of_other_tvm(facts.tvm_version):
         try:
             _rehash(store, zygote, tenant, workload_id)
         except (BadInput, NotFound, BlobMissing, BlobDamaged) as reason:
@@ -44,6 +44,6 @@ def rehash_workloads(store: Store, zygote: ForkServer) -> RehashReport:
 
 
 def _rehash(store: Store, zygote: ForkServer, tenant: str, workload_id: str) -> None:
-    module = rehash.StoredModule(module_json=store.workload(tenant, workload_id).module_json)
+    module = rehash.StoredModule(module_json=store.workloads.get(tenant, workload_id).module_json)
     found = call(zygote, rehash.ENTRY, module, rehash.StructuralHash, field="workload")
-    store.rehash_workload(tenant, workload_id, found.structural_hash, found.tvm_version)
+    store.workloads.rehash(tenant, workload_id, found.structural_hash, found.tvm_version)

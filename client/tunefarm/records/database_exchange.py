@@ -67,8 +67,8 @@ def _exportable(record: TuningRecord) -> TuningRecord:
 
 def _entry(store: Store, record: TuningRecord) -> Entry:
     return Entry(
-        workload=store.workload(LOCAL_TENANT, record.key.workload_id),
-        target=store.target(record.key.target_id),
+        workload=store.workloads.get(LOCAL_TENANT, record.key.workload_id),
+        target=store.targets.get(record.key.target_id),
         trace=record.trace,
         latency_s=record.latency_s,
     )

@@ -31,13 +31,13 @@ class ConnectionFiles:
 
     def leave_token(self, store: Store) -> None:
         """Leave a token for this machine's commands, unless one is there that still works."""
-        if self.token_path.exists() and store.authenticate(self.token_path.read_text().strip()) is not None:
+        if self.token_path.exists() and store.tokens.authenticate(self.token_path.read_text().strip()) is not None:
             self.token_path.chmod(0o600)
             return
-        for token in store.tokens(LOCAL_TENANT):
+        for token in store.tokens.of_tenant(LOCAL_TENANT):
             if token.name == TOKEN_NAME and token.revoked_at is None:
-                store.revoke_token(LOCAL_TENANT, token.token_id)  # its text is lost
-        _, text = store.create_token(LOCAL_TENANT, TOKEN_NAME, tuple(Scope))
+                store.tokens.revoke(LOCAL_TENANT, token.token_id)  # its text is lost
+        _, text = store.tokens.create(LOCAL_TENANT, TOKEN_NAME, tuple(Scope))
         self._write(TOKEN_FILE, text + "\n")
 
     def leave_address(self, url: str) -> None:

@@ -55,7 +55,7 @@ def run_service(settings: Settings, listening: Listening, processes: int, tuner_
         listener = parts.enter_context(listening.bind())
         store = open_store(settings)
         parts.callback(store.close)
-        telemetry.metrics.collect_from(FarmCollector(store))
+        telemetry.metrics.collect_from(FarmCollector(store.queue, store.lanes))
         api_settings = _api_settings(listening)
         app = create_app(store, api_settings, metrics=telemetry.metrics)
         url = listening.url(listener)

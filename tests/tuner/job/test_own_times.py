@@ -49,13 +49,13 @@ class CallingFarm(InstantFarm):
 
 def test_a_resumed_job_counts_the_trials_of_all_its_runs(store: Store, watcher: Store, tuner: Tuner) -> None:
     job = tune_job(store, matmul(84), 40)
-    farm = CallingFarm(8, lambda: watcher.request_pause(TENANT, job.job_id))
+    farm = CallingFarm(8, lambda: watcher.job_requests.pause(TENANT, job.job_id))
     with tuner(lambda *_: farm):
         wait_for(lambda: state_of(watcher, job) is JobState.PAUSED)
     (first,) = summary_of(watcher, job.job_id)["tasks"]
     assert 8 <= first["trials"] < 40
     assert first["trials_in_run"] == first["trials"]
-    watcher.request_resume(TENANT, job.job_id)
+    watcher.job_requests.resume(TENANT, job.job_id)
     with tuner(instant_farms([])):
         wait_finished(watcher, job)
     summary = summary_of(watcher, job.job_id)
@@ -93,7 +93,7 @@ def test_a_job_that_loses_to_the_store_says_what_its_own_best_took(store: Store,
     made: list[InstantFarm] = []
     with tuner(instant_farms(made)):
         wait_finished(store, tune_job(store, matmul(92), 24))
-        (standing,) = store.records(TENANT, workload_id=matmul(92).workload_id)
+        (standing,) = store.records.page(TENANT, workload_id=matmul(92).workload_id)
         made.clear()
         wait_finished(store, job := tune_job(store, matmul(92), 2, fresh=True, seed=5))
     own_s = min(latency_of(dispatch.candidate.trace.text) for farm in made for dispatch in farm.submitted)
@@ -111,7 +111,7 @@ def test_a_seed_has_a_time_of_its_own(store: Store, tuner: Tuner, monkeypatch: p
     made: list[InstantFarm] = []
     with tuner(instant_farms(made)):
         wait_finished(store, tune_job(store, matmul(68), 3, fresh=True, seed=7))
-        (standing,) = store.records(TENANT, workload_id=matmul(68).workload_id)
+        (standing,) = store.records.page(TENANT, workload_id=matmul(68).workload_id)
         sent = [dispatch.candidate.trace for dispatch in made[0].submitted]
         seed = next(trace for trace in sent if trace != standing.trace)
         otherwise = instant_farm.latency_of

@@ -63,7 +63,7 @@ def test_the_untuned_function_ships_where_it_is_as_fast_in_the_same_processes_wh
     job, farm = tune_job(store, matmul(56), TRIALS), CloseFarm(ratios)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
-    (record,) = store.records(TENANT)
+    (record,) = store.records.page(TENANT)
     assert (record.trace == UNTUNED) is is_untuned
     assert farm.beside == ([True, False] if is_untuned else [True])
     assert record.untuned_latency_s == pytest.approx(record.latency_s * (1.0 if is_untuned else 1.05))

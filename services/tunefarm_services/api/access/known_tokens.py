@@ -57,7 +57,7 @@ class KnownTokens:
         used_s = {each: self._known[each].used_s for each in asked if each in self._known} | {text: now_s}
         # Whoever comes meanwhile with one of them asks for that one alone.
         self._forget(asked)
-        found = await to_thread.run_sync(self._store.authenticate_all, asked)
+        found = await to_thread.run_sync(self._store.tokens.authenticate_all, asked)
         self._remember_validity(asked, found, now_s)
         if self._trust_s > 0:
             self._known |= {each: _Known(token, now_s, used_s[each], changes) for each, token in found.items()}

@@ -69,9 +69,9 @@ def export_database(parts: Parts, tenant: str, body: ExportBody) -> ExportedData
     for record in records:
         key = record.key
         if key.workload_id not in workloads:
-            workloads[key.workload_id] = parts.store.workload(tenant, key.workload_id)
+            workloads[key.workload_id] = parts.store.workloads.get(tenant, key.workload_id)
         if key.target_id not in targets:
-            targets[key.target_id] = parts.store.target(key.target_id, tenant=tenant)
+            targets[key.target_id] = parts.store.targets.get(key.target_id, tenant=tenant)
         entries.append(
             DatabaseEntry(
                 workload_id=key.workload_id,
@@ -88,7 +88,7 @@ def export_database(parts: Parts, tenant: str, body: ExportBody) -> ExportedData
 
 
 def _named(store: Store, tenant: str, body: ExportBody) -> tuple[list[TuningRecord], list[TuningRecord]]:
-    records = [store.record(tenant, record_id) for record_id in dict.fromkeys(body.record_ids)]
+    records = [store.records.get(tenant, record_id) for record_id in dict.fromkeys(body.record_ids)]
     packed = [record for record in records if not holds(record)]
     if packed:
         problem = f"{packed[0].record_id} has the packed ABI, which TVM's database cannot describe."
@@ -104,7 +104,7 @@ def _all(store: Store, tenant: str, body: ExportBody) -> tuple[list[TuningRecord
         is_asked_for = status is RecordStatus.VERIFIED or body.include_claimed
         after: str | None = None
         while True:
-            page = store.records_page(
+            page = store.records.page(
                 tenant,
                 workload_id=body.workload_id,
                 target_id=body.target_id,

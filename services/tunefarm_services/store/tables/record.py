@@ -7,7 +7,7 @@ from tunefarm_services.store.tables.metadata import Table
 
 
 class RecordTable(Table):
-    """One row for each tuning record. Rows are never deleted: a wrong record is retracted."""
+    """One row for each tuning record. Repository are never deleted: a wrong record is retracted."""
 
     __tablename__ = "tuning_records"
     __table_args__ = (

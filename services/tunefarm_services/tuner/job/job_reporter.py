@@ -43,11 +43,11 @@ class JobReporter:
         what = (progress.stage, progress.task_name, progress.trials_done, progress.best_latency_s)
         if what != self._told:
             self._told = what
-            self._store.append_event(self._lease, "progress", progress.model_dump(mode="json"))
+            self._store.events.append(self._lease, "progress", progress.model_dump(mode="json"))
         self.book()
 
     def book(self) -> None:
         """Add to the tenant's account what was used since the last time. Raises FenceLost."""
         if self._seconds > 0 or self._trials > 0:
-            self._store.add_usage(self._lease, self._device_class_id, self._seconds, self._trials)
+            self._store.usage.add(self._lease, self._device_class_id, self._seconds, self._trials)
             self._seconds, self._trials = 0.0, 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, StopReason, Strategy
-from tunefarm_services.store.jobs.job_rows import FINISHED, deadline_of, deadline_text
+from tunefarm_services.store.jobs.job_repository import FINISHED, deadline_of, deadline_text
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.tuner.job.schedule_times import is_of_job, run_best, seed_times, store_best
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun

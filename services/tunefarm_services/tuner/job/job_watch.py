@@ -34,7 +34,7 @@ class LeaseKeeper:
     def renew(self) -> None:
         """Hold the job for a while from now on. Raises FenceLost."""
         self._due_s = time.monotonic() + RENEW_S
-        if self._store.renew(self._lease, LEASE_S) is None:
+        if self._store.leases.renew(self._lease, LEASE_S) is None:
             raise FenceLost(f"job {self._lease.job_id}", self._lease.fence)
 
 
@@ -126,11 +126,11 @@ class JobWatch:
 
     def _obey(self) -> None:
         lease = self._job_run.lease
-        asked = self._store.requested(lease.tenant, lease.job_id)
+        asked = self._store.job_requests.pending(lease.tenant, lease.job_id)
         self.is_to_finish = asked is JobRequest.FINISH
         match asked:
             case JobRequest.CANCEL:
                 self.halt = JobState.FINISHED
-                self._store.set_job_state(lease, JobState.FINISHED, JobOutcome.CANCELED, "canceled on request")
+                self._store.jobs.set_state(lease, JobState.FINISHED, JobOutcome.CANCELED, "canceled on request")
             case JobRequest.PAUSE:
                 self.halt = JobState.PAUSED

@@ -57,7 +57,7 @@ class OverdueJob:
         else:
             outcome, message = JobOutcome.FAILED, job_run.why_nothing(why)
         summary = job_run.summary(outcome, message, answered=is_answered)
-        self._store.set_job_state(job_run.lease, JobState.FINISHED, outcome, message)
+        self._store.jobs.set_state(job_run.lease, JobState.FINISHED, outcome, message)
         return summary
 
     def _given(self, job_run: JobRun, why: str) -> str:
@@ -87,12 +87,14 @@ class OverdueJob:
         """Where the most tasks have records, and then where this job has tried the most; None where neither is."""
         spec, first = job.spec, job.spec.tasks[0]
         own: Counter[Place] = Counter()
-        for exploration in self._store.explorations_of_job(job.tenant, job.job_id):
+        for exploration in self._store.explorations.of_job(job.tenant, job.job_id):
             key = exploration.key
             own[Place(key.device_class_id, key.code_generator)] += exploration.spent.trials
         places = set(own)
         if spec.kind == "tune" and not spec.fresh:
-            found = self._store.record_places(job.tenant, first.workload_id, first.target_id, spec.device_class_id)
+            found = self._store.best_records.places(
+                job.tenant, first.workload_id, first.target_id, spec.device_class_id
+            )
             places |= {Place(*each) for each in found}
         answered = {place: self._answered(job, place) for place in places}
         useful = [place for place in places if answered[place] or place in own]

@@ -100,7 +100,7 @@ class Supervisor:
         Raises BadInput when its workload cannot be verified, FenceLost when another supervisor took the job over,
         ExplorationHeld when another job has what this one needs, StoreUnavailable, ForkFailed.
         """
-        job = self._store.job(lease.tenant, lease.job_id)
+        job = self._store.jobs.get(lease.tenant, lease.job_id)
         keeper = LeaseKeeper(self._store, lease)
         opened = open_given if job.spec.kind == "measure" else open_exploration
         place = Place.of(self._farm)
@@ -115,10 +115,10 @@ class Supervisor:
         except BadInput as problem:
             if problem.field == REFERENCE_IN_DOUBT:
                 log.error("a reference cannot be trusted: look at the host and the device", reason=problem.problem)
-                self._store.append_event(lease, "reference_in_doubt", {"message": problem.problem})
-            self._store.set_job_state(lease, JobState.FINISHED, JobOutcome.FAILED, str(problem))
+                self._store.events.append(lease, "reference_in_doubt", {"message": problem.problem})
+            self._store.jobs.set_state(lease, JobState.FINISHED, JobOutcome.FAILED, str(problem))
             raise
-        self._store.append_event(lease, "summary", summary.model_dump(mode="json"))
+        self._store.events.append(lease, "summary", summary.model_dump(mode="json"))
         return summary
 
     def _run_through_outages(self, job_run: JobRun, watch: JobWatch) -> JobSummary:
@@ -159,7 +159,7 @@ class Supervisor:
             return self._close(job_run, JobOutcome.SUCCEEDED, ANSWERED, answered=True)
         if not self._take_explorations(job_run, watch):
             return self._not_begun(job_run, watch)
-        self._store.set_job_state(job_run.lease, JobState.RUNNING)
+        self._store.jobs.set_state(job_run.lease, JobState.RUNNING)
         if job_run.job.spec.kind == "measure":
             return self._measure_given(job_run, watch)
         self._settle_unfinished(job_run, watch)
@@ -200,7 +200,7 @@ class Supervisor:
         """
         for run in sorted(job_run.explorations, key=lambda run: run.exploration_id):
             watch.keep_lease()
-            while not self._store.lease_exploration(job_run.lease, run.exploration_id):
+            while not self._store.explorations.hold(job_run.lease, run.exploration_id):
                 if job_run.deadline_passed():
                     return False
                 if not self._waits_for_explorations:
@@ -322,11 +322,11 @@ class Supervisor:
     def _after_death(self, job_run: JobRun, watch: JobWatch, death: SearchDied) -> Effort | None:
         if not self._zygote.alive:  # then it is no fault of this job's
             raise ForkFailed("server_lost", "the process that forks all others is gone")
-        deaths = self._store.count_search_death(job_run.lease)
-        self._store.append_event(job_run.lease, "search_died", {"message": str(death), "deaths": deaths})
+        deaths = self._store.jobs.count_search_death(job_run.lease)
+        self._store.events.append(job_run.lease, "search_died", {"message": str(death), "deaths": deaths})
         if deaths >= SEARCH_DEATHS:
             watch.halt = JobState.FINISHED
-            self._store.set_job_state(
+            self._store.jobs.set_state(
                 job_run.lease,
                 JobState.FINISHED,
                 JobOutcome.FAILED,
@@ -343,12 +343,14 @@ class Supervisor:
         for run in job_run.explorations:
             is_kept = sees_all or run.stop_reason is not StopReason.SPACE_EXHAUSTED
             reason = run.stop_reason if is_kept else None
-            self._store.add_effort(job_run.lease, run.exploration_id, trials=0, seconds=each_s, stop_reason=reason)
+            self._store.explorations.add_effort(
+                job_run.lease, run.exploration_id, trials=0, seconds=each_s, stop_reason=reason
+            )
 
     def _keep_models(self, job_run: JobRun, session: SearchSession) -> None:
         for exploration_id, model in session.models.items():
             key = job_run.by_id()[exploration_id].exploration.key
-            self._store.put_model_snapshot(
+            self._store.models.put(
                 key.tenant, key.target_id, key.device_class_id, model.model_json.encode(), model.trials
             )
 
@@ -380,15 +382,15 @@ class Supervisor:
             if run.exploration_id not in job_run.finished and job_run.job.spec.kind == "tune":
                 finisher.claim(run)
         if watch.halt is JobState.FINISHED:
-            ended = self._store.job(job_run.lease.tenant, job_run.job.job_id)
+            ended = self._store.jobs.get(job_run.lease.tenant, job_run.job.job_id)
             return job_run.summary(ended.outcome, ended.message)
         state = watch.state_to_leave
-        self._store.set_job_state(job_run.lease, state)
+        self._store.jobs.set_state(job_run.lease, state)
         return job_run.summary(None, "paused" if state is JobState.PAUSED else "interrupted")
 
     def _close(self, job_run: JobRun, outcome: JobOutcome, message: str, *, answered: bool = False) -> JobSummary:
         summary = job_run.summary(outcome, message, answered=answered)
-        self._store.set_job_state(job_run.lease, JobState.FINISHED, outcome, message)
+        self._store.jobs.set_state(job_run.lease, JobState.FINISHED, outcome, message)
         return summary
 
     def _finisher(self, job_run: JobRun, watch: JobWatch) -> Verifier:

@@ -80,7 +80,7 @@ class PooledTraining:
             child.exit(2.0)
         trials = sum(len(exploration.known) for exploration in order.explorations)
         if answer is not None and answer.model_json is not None:
-            self._store.put_model_snapshot(tenant, target_id, device_class_id, answer.model_json.encode(), trials)
+            self._store.models.put(tenant, target_id, device_class_id, answer.model_json.encode(), trials)
             log.info("a pooled model was trained", trials=trials, seconds=round(time.monotonic() - began_s, 2))
         return answer is not None
 
@@ -98,12 +98,12 @@ class PooledTraining:
 
     def _order(self, tenant: str, target_id: str, device_class_id: str) -> TrainingOrder | None:
         """The explorations to learn from, those with the latest records first; None when they are too few."""
-        records = self._store.records_page(
+        records = self._store.records.page(
             tenant, target_id=target_id, device_class_id=device_class_id, limit=_MAX_RECORDS
         )
         records.sort(key=lambda record: record.created_at, reverse=True)
         ids = list(dict.fromkeys(record.exploration_id for record in records if record.exploration_id is not None))
-        explorations = [self._store.exploration(tenant, exploration_id) for exploration_id in ids]
+        explorations = [self._store.explorations.get(tenant, exploration_id) for exploration_id in ids]
         wanted = [one for one in explorations if one.key.space_id == _AUTOMATIC][:MAX_EXPLORATIONS]
         if len(wanted) < MIN_EXPLORATIONS:
             return None
@@ -111,15 +111,15 @@ class PooledTraining:
 
     def _training(self, tenant: str, exploration: Exploration) -> TrainingExploration:
         key = exploration.key
-        trials = self._store.trials(exploration.exploration_id, tenant=tenant)
+        trials = self._store.trials.of_exploration(exploration.exploration_id, tenant=tenant)
         known = [
             KnownTrial(candidate=trial.candidate, measurement=trial.measurement)
             for trial in trials
             if trial.measurement is not None
         ]
         return TrainingExploration(
-            module_json=self._store.workload(tenant, key.workload_id).module_json,
-            target=self._store.target(key.target_id, tenant=tenant),
+            module_json=self._store.workloads.get(tenant, key.workload_id).module_json,
+            target=self._store.targets.get(key.target_id, tenant=tenant),
             abi=key.abi,
             known=tuple(known[-MAX_TRIALS:]),
         )

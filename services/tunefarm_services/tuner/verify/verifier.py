@@ -81,7 +81,7 @@ def standing_record(store: Store, run: ExplorationRun) -> TuningRecord | None:
 
 def exact_record(store: Store, tenant: str, key: RecordKey) -> TuningRecord | None:
     """The best verified record for exactly this key, if there is one."""
-    for match in store.best_record(tenant, key):
+    for match in store.best_records.matches(tenant, key):
         if match.match is MatchKind.EXACT:
             return match.record
     return None
@@ -144,7 +144,7 @@ class Verifier:
 
     def note_verified(self, run: ExplorationRun) -> None:
         """Note that of all that was tried until now nothing is left to verify."""
-        self._store.set_verified(self._lease, run.exploration_id)
+        self._store.explorations.set_verified(self._lease, run.exploration_id)
 
     def known(self, run: ExplorationRun) -> Finished | None:
         """The answer of the store for a run that measured nothing new; None where one has to be verified."""
@@ -160,7 +160,7 @@ class Verifier:
         record = self._new_record(
             run, run.fastest(1)[0], run.best_latency_s, None, RecordStatus.CLAIMED, "interrupted before verification"
         )
-        self._store.put_record(self._tenant, self._lease, record)
+        self._store.records.put(self._tenant, self._lease, record)
         return record
 
     def _kept(
@@ -299,14 +299,14 @@ class Verifier:
             f"{beside_untuned(ranking)}{_busy_text(exported)}",
             exported.foreign_load,
         )
-        self._store.put_record(self._tenant, self._lease, record)
+        self._store.records.put(self._tenant, self._lease, record)
         fault = None if standing is None else fault_of(standing, record, ranking)
         if standing is not None and is_rebuilt:
             fault = f"its library was missing, damaged or refused; built again as record {record.record_id}"
         if standing is not None and fault is not None:  # only once there is another to take
-            self._store.retract(self._tenant, standing.record_id, fault)
+            self._store.records.retract(self._tenant, standing.record_id, fault)
         manifest = self._manifest(run, record, exported)
-        self._store.put_artifact(self._tenant, manifest, exported.library)
+        self._store.artifacts.put(self._tenant, manifest, exported.library)
         note = TIMED_ANEW if standing is not None and standing.is_doubtful else ""
         return Finished(record=record, artifact_id=manifest.artifact_id, note=note, is_new=True)
 

@@ -6,9 +6,9 @@ from sqlalchemy import bindparam, insert, select
 
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import Rows
-from tunefarm_services.store.records.record_rows import record_of
+from tunefarm_services.store.records.record_repository import record_of
 from tunefarm_services.store.store_error import NotFound, StoreConflict
 from tunefarm_services.store.tables import ArtifactTable
 
@@ -18,11 +18,11 @@ _BY_ID: Final = select(ArtifactTable.manifest).where(
 _INSERT: Final = insert(ArtifactTable)
 
 
-class ArtifactRows(Rows):
+class ArtifactRepository(Repository):
     """Compiled output."""
 
     @retried
-    def put_artifact(self, tenant: str, manifest: ArtifactManifest, library: bytes) -> ArtifactManifest:
+    def put(self, tenant: str, manifest: ArtifactManifest, library: bytes) -> ArtifactManifest:
         """Store a library with its manifest, once.
 
         Raises ValueError when the manifest names another digest, NotFound when its record is not stored,
@@ -42,7 +42,7 @@ class ArtifactRows(Rows):
                 raise StoreConflict("artifact", manifest.artifact_id)
         return manifest
 
-    def artifact(self, tenant: str, artifact_id: str) -> tuple[ArtifactManifest, bytes]:
+    def get(self, tenant: str, artifact_id: str) -> tuple[ArtifactManifest, bytes]:
         """An artifact and its library. Raises NotFound, BlobMissing, BlobDamaged."""
         with self._database.reading() as connection:
             stored = connection.execute(_BY_ID, {"tenant": tenant, "artifact_id": artifact_id}).scalar()
@@ -51,7 +51,7 @@ class ArtifactRows(Rows):
             manifest = ArtifactManifest.model_validate_json(stored)
         return manifest, self._blobs.get(manifest.library_digest)
 
-    def artifacts(self, tenant: str, record_id: str | None = None) -> list[ArtifactManifest]:
+    def newest_first(self, tenant: str, record_id: str | None = None) -> list[ArtifactManifest]:
         """Manifests, the newest first, of one record or of all."""
         query = select(ArtifactTable.manifest).where(ArtifactTable.tenant == tenant)
         if record_id is not None:
@@ -61,7 +61,7 @@ class ArtifactRows(Rows):
             stored = connection.execute(newest_first).scalars().all()
             return [ArtifactManifest.model_validate_json(manifest) for manifest in stored]
 
-    def artifacts_page(
+    def page(
         self, tenant: str, record_id: str | None = None, after: str | None = None, limit: int = 100
     ) -> list[ArtifactManifest]:
         """Manifests by id, at most ``limit``, after the artifact ``after``, of one record or of all."""

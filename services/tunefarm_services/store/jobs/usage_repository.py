@@ -8,8 +8,8 @@ from sqlalchemy import Connection, bindparam, func, select, update
 
 from tunefarm_schemas.usage import Usage
 from tunefarm_services.store.database.insert_once import insert_into, insert_once
+from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import Rows
 from tunefarm_services.store.jobs.fence import require_fence
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.tables import TenantShareTable, UsageTable
@@ -39,11 +39,11 @@ _SET_LEVEL: Final = (
 )
 
 
-class UsageRows(Rows):
+class UsageRepository(Repository):
     """Who used how much, for the bill and for a fair share."""
 
     @retried
-    def add_usage(self, lease: Lease, device_class_id: str, device_seconds: float, trials: int) -> None:
+    def add(self, lease: Lease, device_class_id: str, device_seconds: float, trials: int) -> None:
         """Add what the lease's job has used since it last said so. Raises FenceLost."""
         if device_seconds < 0 or trials < 0:
             raise ValueError("usage only grows")
@@ -68,7 +68,7 @@ class UsageRows(Rows):
             if device_seconds > 0:
                 _raise_level(connection, lease.tenant, device_seconds, now_s)
 
-    def usage(self, tenant: str, since_day: str | None = None) -> list[Usage]:
+    def of_tenant(self, tenant: str, since_day: str | None = None) -> list[Usage]:
         """What a tenant used by day and device class, from ``since_day`` (a date in UTC) on."""
         query = _DAILY.where(UsageTable.tenant == tenant)
         if since_day is not None:
@@ -76,7 +76,7 @@ class UsageRows(Rows):
         with self._database.reading() as connection:
             return [Usage.model_validate(dict(row)) for row in connection.execute(query).mappings()]
 
-    def usage_all(self, since_day: str | None = None) -> list[Usage]:
+    def of_all_tenants(self, since_day: str | None = None) -> list[Usage]:
         """The same over all tenants, for the operator."""
         query = _DAILY if since_day is None else _DAILY.where(UsageTable.day >= since_day)
         with self._database.reading() as connection:

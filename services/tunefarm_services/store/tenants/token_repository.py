@@ -16,8 +16,8 @@ from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.farm.lane import OPERATOR_TENANT
 from tunefarm_schemas.token import Scope, Token
 from tunefarm_services.store.database.insert_once import insert_once
+from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import AnyRow, Rows
 from tunefarm_services.store.store_error import NotFound, StoreUnavailable
 from tunefarm_services.store.tables import ServerSecretTable, TokenTable
 
@@ -39,11 +39,11 @@ _CHANGE: Final = update(TokenTable).where(
 )
 
 
-class TokenRows(Rows):
+class TokenRepository(Repository):
     """Who may do what. Secrets are told once and never stored."""
 
     @retried
-    def create_token(
+    def create(
         self, tenant: str, name: str, scopes: tuple[Scope, ...], expires_at: str | None = None
     ) -> tuple[Token, str]:
         """Make a token and return it with its text, which cannot be had again.
@@ -93,13 +93,13 @@ class TokenRows(Rows):
                 found[text] = _token(row)
         return self._noted(found)
 
-    def tokens(self, tenant: str) -> list[Token]:
+    def of_tenant(self, tenant: str) -> list[Token]:
         """Every token of a tenant, those that no longer work included."""
         with self._database.reading() as connection:
             return [_token(row) for row in connection.execute(_OF_TENANT, {"tenant": tenant})]
 
     @retried
-    def revoke_token(self, tenant: str, token_id: str) -> Token:
+    def revoke(self, tenant: str, token_id: str) -> Token:
         """Let a token work no longer. Repeating it changes nothing. Raises NotFound."""
         with self._database.writing() as connection:
             token = _token_of(connection, tenant, token_id)
@@ -109,7 +109,7 @@ class TokenRows(Rows):
             return _token_of(connection, tenant, token_id)
 
     @retried
-    def rotate_token(self, tenant: str, token_id: str) -> tuple[Token, str]:
+    def rotate(self, tenant: str, token_id: str) -> tuple[Token, str]:
         """Give a token a new secret and return its new text; the old one stops working at once.
 
         Raises NotFound, also for a token that was revoked.

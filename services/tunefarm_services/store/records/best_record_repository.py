@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Select, Subquery, and_, bindparam, func, not_
 from sqlalchemy.orm import aliased
 
 from tunefarm_schemas.tuning.record import MatchKind, RecordKey, RecordMatch, RecordStatus, TuningRecord
-from tunefarm_services.store.database.rows import Rows
-from tunefarm_services.store.records.best_record_rows import is_key
-from tunefarm_services.store.records.record_rows import record_in
+from tunefarm_services.store.database.repository import Repository
+from tunefarm_services.store.records.best_of_key import is_key
+from tunefarm_services.store.records.record_repository import record_in
 from tunefarm_services.store.tables import BestRecordTable, RecordTable, WorkloadTable
 
 _RELATIVES_FOR_EACH_ANSWER: Final = 4
@@ -132,10 +132,10 @@ _PLACES: Final = (
 _PLACES_OF_CLASS: Final = _PLACES.where(BestRecordTable.device_class_id == bindparam("device_class_id"))
 
 
-class RecordMatchRows(Rows):
+class BestRecordRepository(Repository):
     """Answers to queries for records."""
 
-    def record_places(
+    def places(
         self, tenant: str, workload_id: str, target_id: str, device_class_id: str | None = None
     ) -> list[tuple[str, str]]:
         """Device classes with code generators that a workload has verified records of, for one target; of one class.
@@ -149,7 +149,7 @@ class RecordMatchRows(Rows):
         with self._database.reading() as connection:
             return [(row.device_class_id, row.code_generator) for row in connection.execute(query, values)]
 
-    def best_record(self, tenant: str, key: RecordKey, limit: int = 8) -> list[RecordMatch]:
+    def matches(self, tenant: str, key: RecordKey, limit: int = 8) -> list[RecordMatch]:
         """What is known for ``key``, the most trustworthy first; retracted records are never told.
 
         At most one ``exact``: the fastest verified record whose whole key is the same. Then up to ``limit`` of
@@ -175,7 +175,7 @@ class RecordMatchRows(Rows):
             for record in records
         ]
 
-    def near_records(
+    def near(
         self, tenant: str, workload_id: str, target_id: str, device_class_id: str, limit: int = 8
     ) -> list[TuningRecord]:
         """Verified records on a device class of workloads that differ from this one in shape only.

@@ -6,13 +6,13 @@ from typing import Final
 from sqlalchemy import Connection, Select, bindparam, insert, literal_column, select, update
 
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus, TuningRecord
-from tunefarm_services.store.catalog.workload_rows import require_workload
+from tunefarm_services.store.catalog.workload_repository import require_workload
+from tunefarm_services.store.database.repository import PAST_ALL_DIGITS, AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import PAST_ALL_DIGITS, AnyRow, Rows
-from tunefarm_services.store.jobs.event_rows import append
+from tunefarm_services.store.jobs.event_repository import append_event
 from tunefarm_services.store.jobs.fence import require_fence
 from tunefarm_services.store.jobs.lease import Lease
-from tunefarm_services.store.records.best_record_rows import consider, reconsider
+from tunefarm_services.store.records.best_of_key import consider, reconsider
 from tunefarm_services.store.store_error import NotFound, StoreConflict
 from tunefarm_services.store.stored import TENANT_STREAM
 from tunefarm_services.store.tables import RecordTable
@@ -29,11 +29,11 @@ _PLAIN: Final = tuple(name for name in TuningRecord.model_fields if name not in 
 _IS_UNVERIFIED: Final = RecordTable.status != literal_column("'verified'")
 
 
-class RecordRows(Rows):
+class RecordRepository(Repository):
     """Knowledge worth keeping."""
 
     @retried
-    def put_record(self, tenant: str, lease: Lease | None, record: TuningRecord) -> TuningRecord:
+    def put(self, tenant: str, lease: Lease | None, record: TuningRecord) -> TuningRecord:
         """Store a record, once. A slower one beside a faster one of the same key changes no answer.
 
         ``lease`` is None for records that no job made, such as imported ones. Raises FenceLost, NotFound for its
@@ -54,12 +54,12 @@ class RecordRows(Rows):
                 raise StoreConflict("record", record.record_id)
             return record
 
-    def record(self, tenant: str, record_id: str) -> TuningRecord:
+    def get(self, tenant: str, record_id: str) -> TuningRecord:
         """One record. Raises NotFound."""
         with self._database.reading() as connection:
             return record_of(connection, tenant, record_id)
 
-    def records_page(
+    def page(
         self,
         tenant: str,
         *,
@@ -96,28 +96,6 @@ class RecordRows(Rows):
         with self._database.reading() as connection:
             return [record_in(row) for row in connection.execute(query, values)]
 
-    def records(
-        self,
-        tenant: str,
-        *,
-        workload_id: str | None = None,
-        target_id: str | None = None,
-        status: RecordStatus | None = None,
-        source: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> list[TuningRecord]:
-        """The same with the filters that are asked for most."""
-        return self.records_page(
-            tenant,
-            workload_id=workload_id,
-            target_id=target_id,
-            status=status,
-            source=source,
-            after=after,
-            limit=limit,
-        )
-
     @retried
     def retract(self, tenant: str, record_id: str, reason: str) -> TuningRecord:
         """Take a record back for ``reason``, with an event of the tenant. Repeating it changes nothing.
@@ -132,11 +110,11 @@ class RecordRows(Rows):
             connection.execute(_CHANGE.values(values), {"of_tenant": tenant, "of_record": record_id})
             if record.status is RecordStatus.VERIFIED:
                 reconsider(connection, record)
-            append(connection, tenant, TENANT_STREAM, "retracted", {"record_id": record_id, "reason": reason})
+            append_event(connection, tenant, TENANT_STREAM, "retracted", {"record_id": record_id, "reason": reason})
             return record_of(connection, tenant, record_id)
 
     @retried
-    def update_record_interval(
+    def update_interval(
         self, tenant: str, lease: Lease | None, record_id: str, interval_s: tuple[float, float]
     ) -> TuningRecord:
         """Note the spread, low and high in seconds, of the exported artifact's latency over fresh processes.

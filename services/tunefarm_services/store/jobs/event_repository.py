@@ -9,8 +9,8 @@ from sqlalchemy import Connection, bindparam, func, insert, select, text, update
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import canonical_json
 from tunefarm_schemas.tuning.job import Event
+from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import Rows
 from tunefarm_services.store.jobs.fence import require_fence
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.stored import TENANT_STREAM
@@ -36,17 +36,17 @@ _AFTER: Final = (
 )
 
 
-class EventRows(Rows):
+class EventRepository(Repository):
     """What happened, in the order in which it was committed."""
 
     @retried
-    def append_event(self, lease: Lease, kind: str, data: Mapping[str, object]) -> Event:
+    def append(self, lease: Lease, kind: str, data: Mapping[str, object]) -> Event:
         """Add an event to the lease's job; ``data`` is plain JSON. Raises FenceLost."""
         with self._database.writing() as connection:
             require_fence(connection, lease)
-            return append(connection, lease.tenant, lease.job_id, kind, data)
+            return append_event(connection, lease.tenant, lease.job_id, kind, data)
 
-    def events(self, tenant: str, job_id: str, after_sequence: int = 0, limit: int | None = None) -> list[Event]:
+    def of_job(self, tenant: str, job_id: str, after_sequence: int = 0, limit: int | None = None) -> list[Event]:
         """The events of a job later than ``after_sequence``, or of the tenant itself for ``TENANT_STREAM``.
 
         At most ``limit``, the earliest, where one is given.
@@ -60,7 +60,7 @@ class EventRows(Rows):
         ]
 
 
-def append(connection: Connection, tenant: str, job_id: str, kind: str, data: Mapping[str, object]) -> Event:
+def append_event(connection: Connection, tenant: str, job_id: str, kind: str, data: Mapping[str, object]) -> Event:
     """Number and insert an event within the caller's transaction."""
     if job_id == TENANT_STREAM:
         sequence = _next_of_tenant(connection, tenant)

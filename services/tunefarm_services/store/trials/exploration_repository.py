@@ -6,10 +6,10 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.tuning.job import EffortSpent, Exploration, ExplorationKey, StopReason
-from tunefarm_services.store.catalog.workload_rows import require_workload
+from tunefarm_services.store.catalog.workload_repository import require_workload
 from tunefarm_services.store.database.insert_once import insert_once
+from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import AnyRow, Rows
 from tunefarm_services.store.jobs.fence import is_held_by_another, require_exploration, require_fence
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store_error import NotFound
@@ -42,11 +42,11 @@ _SPEND: Final = _CHANGE.values(
 _VERIFIED: Final = _CHANGE.values(verified_trials=ExplorationTable.spent_trials)
 
 
-class ExplorationRows(Rows):
+class ExplorationRepository(Repository):
     """What has been tried for a key, and by whom it goes on."""
 
     @retried
-    def open_exploration(self, lease: Lease, key: ExplorationKey) -> Exploration:
+    def open(self, lease: Lease, key: ExplorationKey) -> Exploration:
         """The exploration of ``key``, made when there is none. Raises FenceLost, NotFound for its workload."""
         if key.tenant != lease.tenant:
             raise ValueError("an exploration belongs to the tenant of its job")
@@ -58,12 +58,12 @@ class ExplorationRows(Rows):
             connection.execute(insert_once(connection, JobExplorationTable), opened)
             return exploration_of(connection, key.tenant, key.exploration_id)
 
-    def exploration(self, tenant: str, exploration_id: str) -> Exploration:
+    def get(self, tenant: str, exploration_id: str) -> Exploration:
         """One exploration. Raises NotFound."""
         with self._database.reading() as connection:
             return exploration_of(connection, tenant, exploration_id)
 
-    def explorations(self, tenant: str, workload_id: str) -> list[Exploration]:
+    def of_workload(self, tenant: str, workload_id: str) -> list[Exploration]:
         """Every exploration of a workload."""
         query = select(ExplorationTable).where(
             ExplorationTable.tenant == tenant, ExplorationTable.workload_id == workload_id
@@ -71,14 +71,14 @@ class ExplorationRows(Rows):
         with self._database.reading() as connection:
             return [_exploration(row) for row in connection.execute(query.order_by(ExplorationTable.created_at))]
 
-    def explorations_of_job(self, tenant: str, job_id: str) -> list[Exploration]:
+    def of_job(self, tenant: str, job_id: str) -> list[Exploration]:
         """Every exploration that a job has opened, by id; a job that waits for its lease has opened none."""
         with self._database.reading() as connection:
             rows = connection.execute(_OF_JOB, {"tenant": tenant, "job_id": job_id})
             return [_exploration(row) for row in rows]
 
     @retried
-    def lease_exploration(self, lease: Lease, exploration_id: str) -> bool:
+    def hold(self, lease: Lease, exploration_id: str) -> bool:
         """Hold the exploration for as long as ``lease`` holds the job; False when another live job holds it.
 
         Trials and measurements are only taken from the holder. A trial whose second attempt a former holder lost is
@@ -99,7 +99,8 @@ class ExplorationRows(Rows):
     ) -> Exploration:
         """Add what was spent, and say why the search stopped, or None while it has not.
 
-        ``commit_measurements`` counts trials itself: ``trials`` are those beyond, normally 0. Raises FenceLost.
+        ``MeasurementRepository.commit`` counts trials itself: ``trials`` are those beyond, normally 0. Raises
+        FenceLost.
         """
         with self._database.writing() as connection:
             require_exploration(connection, lease, exploration_id)

@@ -12,16 +12,19 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.tuning.input_spec import InputExample
 from tunefarm_schemas.tuning.job import Job, JobKind, JobOutcome, JobSpec, JobState
-from tunefarm_services.store.catalog.input_example_rows import require_given
+from tunefarm_services.store.blob_store import StoredBlob
+from tunefarm_services.store.catalog.garbage import remove_unreferenced
+from tunefarm_services.store.catalog.input_example_repository import require_given
+from tunefarm_services.store.database.repository import PAST_ALL_DIGITS, AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import PAST_ALL_DIGITS, AnyRow, Rows
-from tunefarm_services.store.jobs.event_rows import append
+from tunefarm_services.store.jobs.event_repository import append_event
 from tunefarm_services.store.jobs.fence import require_fence
+from tunefarm_services.store.jobs.job_deletion import delete_rows
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.store.tables import JobLabelTable, JobTable, TargetTable, TaskTable, WorkloadTable
-from tunefarm_services.store.tenants.idempotency_rows import job_made_with, note_job
+from tunefarm_services.store.tenants.idempotency_key_repository import job_made_with, note_job
 
 _JOB: Final = select(
     JobTable.job_id,
@@ -47,11 +50,11 @@ FINISHED: Final = "finished on request"
 _GO_ON: Final = (JobRequest.RESUME.value, JobRequest.FINISH.value)
 
 
-class JobRows(Rows):
+class JobRepository(Repository):
     """What users asked for."""
 
     @retried
-    def create_job(
+    def create(
         self, tenant: str, spec: JobSpec, *, examples: Sequence[InputExample] = (), key: str | None = None
     ) -> Job:
         """Queue a job, with its first event; ``examples`` holds all that its input specs name.
@@ -83,15 +86,15 @@ class JobRows(Rows):
             _insert(connection, job)
             if key is not None:
                 note_job(connection, tenant, key, job.job_id)
-            append(connection, tenant, job.job_id, "created", {"state": job.state.value})
+            append_event(connection, tenant, job.job_id, "created", {"state": job.state.value})
         return job
 
-    def job(self, tenant: str, job_id: str) -> Job:
+    def get(self, tenant: str, job_id: str) -> Job:
         """One job. Raises NotFound."""
         with self._database.reading() as connection:
             return job_of(connection, tenant, job_id)
 
-    def jobs(
+    def page(
         self,
         tenant: str,
         state: JobState | None = None,
@@ -121,7 +124,7 @@ class JobRows(Rows):
             query = query.where(JobTable.job_id.between(id_prefix, f"{id_prefix}{PAST_ALL_DIGITS}"))
         return self._jobs(_with_labels(query, labels or {}))
 
-    def count_jobs(self, tenant: str, state: JobState | None = None) -> int:
+    def count(self, tenant: str, state: JobState | None = None) -> int:
         """How many jobs a tenant has, in one state or in all."""
         query = select(func.count()).select_from(JobTable).where(JobTable.tenant == tenant)
         if state is not None:
@@ -129,13 +132,13 @@ class JobRows(Rows):
         with self._database.reading() as connection:
             return int(connection.execute(query).scalar_one())
 
-    def unfinished_jobs(self, tenant: str) -> list[Job]:
+    def unfinished(self, tenant: str) -> list[Job]:
         """Every job that is queued, running or paused, the oldest first."""
         unfinished = JobTable.state != JobState.FINISHED.value
         return self._jobs(_JOB.where(JobTable.tenant == tenant, unfinished).order_by(JobTable.job_id))
 
     @retried
-    def set_job_state(self, lease: Lease, state: JobState, outcome: JobOutcome | None = None, message: str = "") -> Job:
+    def set_state(self, lease: Lease, state: JobState, outcome: JobOutcome | None = None, message: str = "") -> Job:
         """Say where the lease's job is in its life; exactly a finished job has an outcome. Raises FenceLost.
 
         A finished job stays as it is. A job that was asked to resume or to finish while it was being paused becomes
@@ -161,6 +164,22 @@ class JobRows(Rows):
             require_fence(connection, lease)
             statement = _CHANGE.values(search_deaths=JobTable.search_deaths + 1).returning(JobTable.search_deaths)
             return connection.execute(statement, {"of_tenant": lease.tenant, "of_job": lease.job_id}).scalar_one()
+
+    def delete(self, tenant: str, job_id: str) -> None:
+        """Remove a job, its events, and the modules that nothing else needs.
+
+        Trials, records and artifacts stay, and so does every module that they or another job stand on. Raises
+        NotFound, and JobBusy while someone works on the job.
+        """
+        forgotten = self._delete_rows(tenant, job_id)
+        # After the commit: a row must never outlive its blob.
+        if forgotten:
+            remove_unreferenced(self._database, self._blobs, [StoredBlob(workload_id, 0) for workload_id in forgotten])
+
+    @retried
+    def _delete_rows(self, tenant: str, job_id: str) -> list[str]:
+        with self._database.writing() as connection:
+            return delete_rows(connection, tenant, job_id, self._database.now_s(connection))
 
     def _jobs(self, query: Select[*tuple[Any, ...]]) -> list[Job]:
         with self._database.reading() as connection:
@@ -203,7 +222,7 @@ def enter_state(
     if state in {JobState.PAUSED, JobState.FINISHED}:
         values["request"] = None
     connection.execute(_CHANGE.values(values), {"of_tenant": tenant, "of_job": job_id})
-    append(connection, tenant, job_id, "state", {key: values[key] for key in ("state", "outcome", "message")})
+    append_event(connection, tenant, job_id, "state", {key: values[key] for key in ("state", "outcome", "message")})
 
 
 def _require_tasks(connection: Connection, tenant: str, spec: JobSpec) -> None:

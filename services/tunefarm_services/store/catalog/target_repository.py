@@ -7,8 +7,8 @@ from sqlalchemy import bindparam, select
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.store.database.insert_once import insert_once
+from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import AnyRow, Rows
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.stored import LOCAL_TENANT
 from tunefarm_services.store.tables import TargetTable
@@ -19,18 +19,18 @@ _OF_TENANT: Final = select(TargetTable.canonical, TargetTable.kind, TargetTable.
 _BY_ID: Final = _OF_TENANT.where(TargetTable.target_id == bindparam("target_id"))
 
 
-class TargetRows(Rows):
+class TargetRepository(Repository):
     """What code is generated for."""
 
     @retried
-    def put_target(self, tenant: str, target: Target) -> Target:
+    def put(self, tenant: str, target: Target) -> Target:
         """Store a target once."""
         values = {"tenant": tenant, "target_id": target.target_id, "created_at": utc_now()} | target.model_dump()
         with self._database.writing() as connection:
             connection.execute(insert_once(connection, TargetTable), values)
         return target
 
-    def target(self, target_id: str, *, tenant: str = LOCAL_TENANT) -> Target:
+    def get(self, target_id: str, *, tenant: str = LOCAL_TENANT) -> Target:
         """One target. Raises NotFound."""
         with self._database.reading() as connection:
             row = connection.execute(_BY_ID, {"tenant": tenant, "target_id": target_id}).one_or_none()
@@ -38,7 +38,7 @@ class TargetRows(Rows):
                 raise NotFound("target", target_id)
             return _target(row)
 
-    def targets_page(self, tenant: str, after: str | None = None, limit: int = 100) -> list[Target]:
+    def page(self, tenant: str, after: str | None = None, limit: int = 100) -> list[Target]:
         """Targets by id, at most ``limit``, after the id ``after``."""
         query = _OF_TENANT.order_by(TargetTable.target_id).limit(limit)
         if after is not None:

@@ -1,4 +1,4 @@
-"""What every group of rows stands on."""
+"""What every repository stands on."""
 
 from typing import Any, Final, TypeAlias
 
@@ -13,8 +13,8 @@ PAST_ALL_DIGITS: Final = "g"
 """Ids of jobs and records are hexadecimal: this stands behind all that may follow the beginning of one."""
 
 
-class Rows:
-    """A group of the store's methods, over one database and one blob store."""
+class Repository:
+    """What the store keeps of one noun, over the database and the blob store that all repositories share."""
 
     def __init__(self, database: Database, blobs: BlobStore) -> None:
         self._database = database

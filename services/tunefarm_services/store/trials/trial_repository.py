@@ -8,14 +8,14 @@ from sqlalchemy import BindParameter, Connection, bindparam, select, update
 from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Dispatch, Failed, Measurement, Purpose
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store.database.insert_once import insert_once
+from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import AnyRow, Rows
 from tunefarm_services.store.jobs.fence import require_exploration
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store_error import StoreConflict
 from tunefarm_services.store.stored import LOCAL_TENANT, StoredTrial, TrialState
 from tunefarm_services.store.tables import DispatchTable, MeasurementTable, TrialTable
-from tunefarm_services.store.trials.exploration_rows import exploration_of
+from tunefarm_services.store.trials.exploration_repository import exploration_of
 
 _TRACE: Final = select(TrialTable.trace).where(
     TrialTable.tenant == bindparam("tenant"),
@@ -59,11 +59,11 @@ _DISPATCHES_OF_PAGE: Final = _DISPATCHES.where(DispatchTable.candidate_number.in
 _DOCUMENTS_OF_PAGE: Final = _DOCUMENTS.where(MeasurementTable.candidate_number.in_(_NUMBERS))
 
 
-class TrialRows(Rows):
+class TrialRepository(Repository):
     """Candidates that were dispatched."""
 
     @retried
-    def put_trials(self, lease: Lease, candidates: Sequence[Candidate], dispatches: Sequence[Dispatch]) -> None:
+    def put(self, lease: Lease, candidates: Sequence[Candidate], dispatches: Sequence[Dispatch]) -> None:
         """Write down what is about to be sent, all of it or nothing; send only after this returns.
 
         A second attempt needs no candidate. Raises FenceLost when the lease lost the job or does not hold the
@@ -78,7 +78,7 @@ class TrialRows(Rows):
             _insert_candidates(connection, lease.tenant, candidates)
             _insert_dispatches(connection, lease, dispatches)
 
-    def trials(self, exploration_id: str, *, tenant: str = LOCAL_TENANT) -> list[StoredTrial]:
+    def of_exploration(self, exploration_id: str, *, tenant: str = LOCAL_TENANT) -> list[StoredTrial]:
         """Every trial of an exploration by number. Raises NotFound."""
         values = {"tenant": tenant, "exploration_id": exploration_id}
         with self._database.reading() as connection:
@@ -86,7 +86,7 @@ class TrialRows(Rows):
             rows = connection.execute(_TRIALS, values).all()
             return _with_attempts(rows, connection.execute(_DISPATCHES, values), connection.execute(_DOCUMENTS, values))
 
-    def trials_page(
+    def page(
         self,
         tenant: str,
         exploration_id: str,

@@ -7,8 +7,8 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, delete, select, update
 
 from tunefarm_services.store.database.insert_once import insert_once
+from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import AnyRow, Rows
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.tables import IdempotencyKeyTable
 from tunefarm_services.store.tenants.key_claim import Answered, Claimed, InProgress, KeyClaim, Mismatch
@@ -34,15 +34,15 @@ _FORGET: Final = delete(IdempotencyKeyTable).where(
 )
 
 
-class IdempotencyRows(Rows):
+class IdempotencyKeyRepository(Repository):
     """Requests that may be repeated."""
 
     @retried
-    def claim_key(self, tenant: str, key: str, request_digest: str) -> KeyClaim:
+    def claim(self, tenant: str, key: str, request_digest: str) -> KeyClaim:
         """Ask whether the request is to be carried out. Keys are forgotten a day after their first use.
 
         A claim that was not renewed for ``CLAIM_LASTS_S`` may be claimed again: its holder was killed. What it had done
-        by then is not done twice where the key is given to ``create_job``.
+        by then is not done twice where the key is given to ``JobRepository.create``.
         """
         with self._database.writing() as connection:
             now_s = self._database.now_s(connection)
@@ -64,21 +64,21 @@ class IdempotencyRows(Rows):
             return claim
 
     @retried
-    def renew_key(self, tenant: str, key: str) -> None:
+    def renew(self, tenant: str, key: str) -> None:
         """Say that the request is still being carried out. Harmless when the key has been forgotten."""
         with self._database.writing() as connection:
             now_s = self._database.now_s(connection)
             connection.execute(_CHANGE.values(claimed_s=now_s), {"of_tenant": tenant, "of_key": key})
 
     @retried
-    def answer_key(self, tenant: str, key: str, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    def answer(self, tenant: str, key: str, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """Keep the answer to a claimed request. Harmless when the key has been forgotten."""
         values = {"status": status, "headers": json.dumps(dict(headers)), "body": body}
         with self._database.writing() as connection:
             connection.execute(_CHANGE.values(values), {"of_tenant": tenant, "of_key": key})
 
     @retried
-    def forget_key(self, tenant: str, key: str) -> None:
+    def forget(self, tenant: str, key: str) -> None:
         """Let the request be made anew at once, because it failed or was broken off.
 
         What stands for something that was done stays: an answer, which another holder of a lapsed claim has kept, and

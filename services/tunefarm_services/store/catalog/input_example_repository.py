@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import Connection, select, union_all
 
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
-from tunefarm_services.store.database.rows import Rows
+from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.tables import ArtifactTable, JobTable
 
@@ -19,10 +19,10 @@ _HOLDERS: Final = union_all(
 )
 
 
-class InputExampleRows(Rows):
-    """Reading examples. ``create_job`` writes them."""
+class InputExampleRepository(Repository):
+    """Reading examples. ``JobRepository.create`` writes them."""
 
-    def input_examples(self, specs: Sequence[InputSpec]) -> tuple[InputExample, ...]:
+    def get(self, specs: Sequence[InputSpec]) -> tuple[InputExample, ...]:
         """The examples that ``specs``, taken from a job or a manifest of this store, name.
 
         Raises BlobMissing, BlobDamaged.

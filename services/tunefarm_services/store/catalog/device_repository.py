@@ -7,8 +7,8 @@ from sqlalchemy import bindparam, select
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.tuning.device import Device, DeviceClass, ReferenceKernelTimes
 from tunefarm_services.store.database.insert_once import insert_once
+from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import AnyRow, Rows
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.tables import DeviceClassTable, DeviceTable
 
@@ -26,11 +26,11 @@ _CLASS: Final = select(DeviceClassTable.document).where(
 )
 
 
-class DeviceRows(Rows):
+class DeviceRepository(Repository):
     """What measures."""
 
     @retried
-    def put_device(self, tenant: str, device: Device) -> Device:
+    def put(self, tenant: str, device: Device) -> Device:
         """Store a device and its class, unless its fingerprint was seen before. Gives the device that is stored.
 
         The first one stays: of two processes that time a new device at once, both go on with the same class.
@@ -46,13 +46,13 @@ class DeviceRows(Rows):
                 row = connection.execute(_BY_FINGERPRINT, key).one()
             return _device_of(row)
 
-    def device(self, tenant: str, fingerprint: str) -> Device | None:
+    def get(self, tenant: str, fingerprint: str) -> Device | None:
         """The device as it was first seen, None when it has not been."""
         with self._database.reading() as connection:
             row = connection.execute(_BY_FINGERPRINT, {"tenant": tenant, "fingerprint": fingerprint}).one_or_none()
             return None if row is None else _device_of(row)
 
-    def device_class(self, tenant: str, device_class_id: str) -> DeviceClass:
+    def get_class(self, tenant: str, device_class_id: str) -> DeviceClass:
         """One device class. Raises NotFound."""
         values = {"tenant": tenant, "device_class_id": device_class_id}
         with self._database.reading() as connection:

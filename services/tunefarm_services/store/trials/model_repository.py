@@ -5,8 +5,8 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from tunefarm_schemas.clock import utc_now
+from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import Rows
 from tunefarm_services.store.stored import StoredModel
 from tunefarm_services.store.tables import ModelSnapshotTable
 
@@ -24,13 +24,11 @@ _NEWEST: Final = (
 _INSERT: Final = insert(ModelSnapshotTable)
 
 
-class ModelRows(Rows):
+class ModelRepository(Repository):
     """What the search has learnt about a target on a device class."""
 
     @retried
-    def put_model_snapshot(
-        self, tenant: str, target_id: str, device_class_id: str, model_json: bytes, trials: int
-    ) -> None:
+    def put(self, tenant: str, target_id: str, device_class_id: str, model_json: bytes, trials: int) -> None:
         """Save a model that has seen ``trials`` trials. The last few are kept.
 
         One that has seen less than a quarter of what the last one has does not take its place: a short search would
@@ -46,7 +44,7 @@ class ModelRows(Rows):
             connection.execute(_INSERT, key | row)
             _forget_old(connection, key)
 
-    def latest_model(self, tenant: str, target_id: str, device_class_id: str) -> StoredModel | None:
+    def latest(self, tenant: str, target_id: str, device_class_id: str) -> StoredModel | None:
         """The model saved last, None when there is none. Raises BlobMissing, BlobDamaged."""
         key = {"tenant": tenant, "target_id": target_id, "device_class_id": device_class_id}
         with self._database.reading() as connection:

@@ -6,10 +6,10 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, select, update
 
 from tunefarm_schemas.tuning.job import JobState
+from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import Rows
 from tunefarm_services.store.jobs.fence import IS_FREE, IS_OPEN
-from tunefarm_services.store.jobs.job_rows import do_as_asked
+from tunefarm_services.store.jobs.job_repository import do_as_asked
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.store.tables import JobTable
@@ -46,11 +46,11 @@ _RENEW: Final = _HELD.values(lease_expires_at=bindparam("until_s"))
 _RELEASE: Final = _HELD.values(lease_expires_at=None, owner=None).returning(JobTable.state, JobTable.request)
 
 
-class LeaseRows(Rows):
+class LeaseRepository(Repository):
     """Who works on which job, and until when."""
 
     @retried
-    def lease_job(self, tenant: str, job_id: str | None, owner: str, seconds: float) -> Lease | None:
+    def acquire(self, tenant: str, job_id: str | None, owner: str, seconds: float) -> Lease | None:
         """Take a job for ``seconds``: the one named, paused or not, or else the next that is queued or abandoned.
 
         Returns None when another owner holds it, when it is finished, or when there is nothing to do.

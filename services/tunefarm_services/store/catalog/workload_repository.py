@@ -9,8 +9,8 @@ from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import canonical_json, digest
 from tunefarm_schemas.tuning.workload import TensorArgument, Workload
 from tunefarm_services.store.database.insert_once import insert_once
+from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import AnyRow, Rows
 from tunefarm_services.store.store_error import NotFound, StoreConflict
 from tunefarm_services.store.stored import StoredWorkload
 from tunefarm_services.store.tables import WorkloadTable
@@ -24,11 +24,11 @@ _BY_HASH: Final = _OF_TENANT.where(
 ).order_by(WorkloadTable.workload_id)
 
 
-class WorkloadRows(Rows):
+class WorkloadRepository(Repository):
     """What is tuned."""
 
     @retried
-    def put_workload(self, tenant: str, workload: Workload) -> Workload:
+    def put(self, tenant: str, workload: Workload) -> Workload:
         """Store a workload once and return it as stored: the first one's name wins.
 
         Raises ValueError when ``workload_id`` is not the digest of the module, StoreUnavailable.
@@ -45,7 +45,7 @@ class WorkloadRows(Rows):
                 raise StoreConflict("workload", workload.workload_id)
             return _workload(row, workload.module_json)
 
-    def workload(self, tenant: str, workload_id: str) -> Workload:
+    def get(self, tenant: str, workload_id: str) -> Workload:
         """One workload with its module. Raises NotFound, BlobMissing, BlobDamaged."""
         with self._database.reading() as connection:
             row = connection.execute(_BY_ID, {"tenant": tenant, "workload_id": workload_id}).one_or_none()
@@ -53,14 +53,14 @@ class WorkloadRows(Rows):
             raise NotFound("workload", workload_id)
         return self._with_module(row)
 
-    def workloads_with_hash(self, tenant: str, structural_hash: str, tvm_version: str) -> list[Workload]:
+    def with_hash(self, tenant: str, structural_hash: str, tvm_version: str) -> list[Workload]:
         """Workloads that may be the same function; ``structural_equal`` on their modules decides."""
         values = {"tenant": tenant, "structural_hash": structural_hash, "tvm_version": tvm_version}
         with self._database.reading() as connection:
             rows = connection.execute(_BY_HASH, values).all()
         return [self._with_module(row) for row in rows]
 
-    def workloads_page(
+    def page(
         self, tenant: str, after: str | None = None, limit: int = 100, name: str | None = None
     ) -> list[StoredWorkload]:
         """Workloads by id without their modules, at most ``limit``, after the id ``after``, of one name or of all."""
@@ -72,7 +72,7 @@ class WorkloadRows(Rows):
         with self._database.reading() as connection:
             return [_without_module(row) for row in connection.execute(query, {"tenant": tenant})]
 
-    def stored_workload(self, tenant: str, workload_id: str) -> StoredWorkload:
+    def stored(self, tenant: str, workload_id: str) -> StoredWorkload:
         """One workload without its module. Raises NotFound."""
         with self._database.reading() as connection:
             row = connection.execute(_BY_ID, {"tenant": tenant, "workload_id": workload_id}).one_or_none()
@@ -80,7 +80,7 @@ class WorkloadRows(Rows):
                 raise NotFound("workload", workload_id)
             return _without_module(row)
 
-    def workloads_of_other_tvm(self, tvm_version: str) -> list[tuple[str, str]]:
+    def of_other_tvm(self, tvm_version: str) -> list[tuple[str, str]]:
         """Tenants and ids of all workloads whose hash is that of another version of TVM."""
         query = select(WorkloadTable.tenant, WorkloadTable.workload_id)
         query = query.where(WorkloadTable.tvm_version != tvm_version)
@@ -89,7 +89,7 @@ class WorkloadRows(Rows):
         return [(row.tenant, row.workload_id) for row in rows]
 
     @retried
-    def rehash_workload(self, tenant: str, workload_id: str, structural_hash: str, tvm_version: str) -> None:
+    def rehash(self, tenant: str, workload_id: str, structural_hash: str, tvm_version: str) -> None:
         """Replace the hash of a workload by that of another version of TVM. Raises NotFound."""
         changed = (
             update(WorkloadTable)

@@ -22,8 +22,8 @@ from sqlalchemy import (
 )
 
 from tunefarm_schemas.tuning.measurement import Measurement, Purpose, Timing
+from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import AnyRow, Rows
 from tunefarm_services.store.jobs.fence import require_exploration
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.tables import DispatchTable, ExplorationTable, MeasurementTable, TrialTable
@@ -103,11 +103,11 @@ _RECOMPUTE_BEST: Final = _OF_EXPLORATION.values(
 )
 
 
-class MeasurementRows(Rows):
+class MeasurementRepository(Repository):
     """What attempts gave."""
 
     @retried
-    def commit_measurements(self, lease: Lease, measurements: Sequence[Measurement]) -> list[Measurement]:
+    def commit(self, lease: Lease, measurements: Sequence[Measurement]) -> list[Measurement]:
         """Store results in one transaction and return those that were new; show the search no others.
 
         Passed over, without an error: repeats, and results without the id, nonce and fence of a live dispatch of this

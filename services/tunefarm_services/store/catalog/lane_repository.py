@@ -7,8 +7,8 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from tunefarm_schemas.farm.lane import OPERATOR_TENANT, Lane, LaneRequest, LaneState
 from tunefarm_services.store.database.insert_once import insert_into
+from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import Rows
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.tables import LaneTable
 
@@ -29,15 +29,15 @@ _SILENT: Final = (
 _CHANGE: Final = update(LaneTable).where(LaneTable.tenant == OPERATOR_TENANT, LaneTable.lane_id == bindparam("of_lane"))
 
 
-class LaneRows(Rows):
+class LaneRepository(Repository):
     """The farm as it is now. Lanes belong to its operator."""
 
-    def put_lane(self, lane: Lane) -> None:
+    def put(self, lane: Lane) -> None:
         """Store a lane as it was just heard of; what is asked of it stays."""
-        self.put_lanes([lane])
+        self.put_all([lane])
 
     @retried
-    def put_lanes(self, lanes: Sequence[Lane]) -> None:
+    def put_all(self, lanes: Sequence[Lane]) -> None:
         """Store several lanes in one transaction. For repeats of a lane the last stands."""
         latest = {lane.lane_id: lane for lane in lanes}
         if not latest:
@@ -50,14 +50,14 @@ class LaneRows(Rows):
             heard = {name: statement.excluded[name] for name in ("device_class_id", "state", "heard_s", "document")}
             connection.execute(statement.on_conflict_do_update(index_elements=["tenant", "lane_id"], set_=heard), rows)
 
-    def lanes(self, device_class_id: str | None = None) -> list[Lane]:
+    def find(self, device_class_id: str | None = None) -> list[Lane]:
         """Every lane by id, of one device class or of all."""
         query, values = (_ALL, {}) if device_class_id is None else (_OF_CLASS, {"device_class_id": device_class_id})
         with self._database.reading() as connection:
             documents = connection.execute(query, values).scalars().all()
             return [Lane.model_validate_json(document) for document in documents]
 
-    def lane(self, lane_id: str) -> Lane:
+    def get(self, lane_id: str) -> Lane:
         """One lane. Raises NotFound."""
         with self._database.reading() as connection:
             document = connection.execute(_BY_ID, {"lane_id": lane_id}).scalar()
@@ -66,19 +66,19 @@ class LaneRows(Rows):
             return Lane.model_validate_json(document)
 
     @retried
-    def request_lane(self, lane_id: str, request: LaneRequest) -> None:
+    def request(self, lane_id: str, request: LaneRequest) -> None:
         """Ask something of a lane, or take back with ``NONE`` what was asked. Raises NotFound."""
         with self._database.writing() as connection:
             if connection.execute(_CHANGE.values(request=request.value), {"of_lane": lane_id}).rowcount == 0:
                 raise NotFound("lane", lane_id)
 
-    def lane_requests(self) -> dict[str, LaneRequest]:
+    def requests(self) -> dict[str, LaneRequest]:
         """What is asked of lanes by id; those of whom nothing is asked are left out."""
         with self._database.reading() as connection:
             return {row.lane_id: LaneRequest(row.request) for row in connection.execute(_ASKED)}
 
     @retried
-    def mark_lost_lanes(self, silent_s: float) -> list[Lane]:
+    def mark_lost(self, silent_s: float) -> list[Lane]:
         """Call lost every lane that has been silent for ``silent_s`` seconds, and return those that now became so."""
         with self._database.writing() as connection:
             before_s = self._database.now_s(connection) - silent_s

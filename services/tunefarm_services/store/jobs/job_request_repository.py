@@ -5,11 +5,11 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, select, update
 
 from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState
+from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import Rows
-from tunefarm_services.store.jobs.event_rows import append
+from tunefarm_services.store.jobs.event_repository import append_event
 from tunefarm_services.store.jobs.fence import IS_FREE
-from tunefarm_services.store.jobs.job_rows import do_as_asked, job_of
+from tunefarm_services.store.jobs.job_repository import do_as_asked, job_of
 from tunefarm_services.store.store_error import JobFinished, NoSearch, NotFound
 from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.store.tables import JobTable
@@ -29,7 +29,7 @@ _REQUEST: Final = select(JobTable.request).where(
 _STAND_WITH_FINISH: Final = frozenset({JobRequest.FINISH, JobRequest.RESUME})
 
 
-class JobRequestRows(Rows):
+class JobRequestRepository(Repository):
     """Cancel, pause, resume and finish.
 
     Where nobody works on the job they take effect at once; else its owner is asked. Finishing takes a device, so a job
@@ -37,23 +37,23 @@ class JobRequestRows(Rows):
     other way round. A finished job takes no requests: JobFinished, but for cancelling a canceled one.
     """
 
-    def request_cancel(self, tenant: str, job_id: str) -> Job:
+    def cancel(self, tenant: str, job_id: str) -> Job:
         """End the job, keeping all that was measured. Raises NotFound, JobFinished."""
         return self._request(tenant, job_id, JobRequest.CANCEL)
 
-    def request_pause(self, tenant: str, job_id: str) -> Job:
+    def pause(self, tenant: str, job_id: str) -> Job:
         """Let the job rest until it is resumed. Raises NotFound, JobFinished."""
         return self._request(tenant, job_id, JobRequest.PAUSE)
 
-    def request_resume(self, tenant: str, job_id: str) -> Job:
+    def resume(self, tenant: str, job_id: str) -> Job:
         """Let a paused job go on, or take back a request to pause. Raises NotFound, JobFinished."""
         return self._request(tenant, job_id, JobRequest.RESUME)
 
-    def request_finish(self, tenant: str, job_id: str) -> Job:
+    def finish(self, tenant: str, job_id: str) -> Job:
         """End the job's search, verify its best and ship it. Raises NotFound, JobFinished, NoSearch."""
         return self._request(tenant, job_id, JobRequest.FINISH)
 
-    def requested(self, tenant: str, job_id: str) -> JobRequest | None:
+    def pending(self, tenant: str, job_id: str) -> JobRequest | None:
         """What the job's owner should do now: cancel, pause, finish, or nothing. Raises NotFound."""
         with self._database.reading() as connection:
             row = connection.execute(_REQUEST, {"tenant": tenant, "job_id": job_id}).one_or_none()
@@ -96,7 +96,7 @@ def _apply(connection: Connection, tenant: str, job_id: str, state: JobState, wa
     shut_out = _CHANGE.values(fence=JobTable.fence + 1, owner=None, lease_expires_at=None, request=None)
     connection.execute(shut_out, {"of_tenant": tenant, "of_job": job_id})
     if wanted is JobRequest.FINISH:
-        append(connection, tenant, job_id, "requested", {"request": wanted.value})
+        append_event(connection, tenant, job_id, "requested", {"request": wanted.value})
     do_as_asked(connection, tenant, job_id, state, wanted)
 
 
@@ -111,4 +111,4 @@ def _ask_owner(
     if wanted is JobRequest.RESUME and pending is None:
         return
     connection.execute(_CHANGE.values(request=wanted.value), {"of_tenant": tenant, "of_job": job_id})
-    append(connection, tenant, job_id, "requested", {"request": wanted.value})
+    append_event(connection, tenant, job_id, "requested", {"request": wanted.value})

@@ -1,16 +1,18 @@
 """The queue over all tenants."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
-from sqlalchemy import bindparam, func, or_, select
+from sqlalchemy import bindparam, case, func, literal_column, or_, select
 
 from tunefarm_schemas.tuning.job import JobState
+from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import Rows
 from tunefarm_services.store.jobs.fence import IS_FREE, IS_OPEN
 from tunefarm_services.store.jobs.lease import Lease
-from tunefarm_services.store.jobs.lease_rows import take
+from tunefarm_services.store.jobs.lease_repository import take
 from tunefarm_services.store.tables import JobTable, TenantShareTable
 
 _WORKED_ON: Final = (
@@ -61,8 +63,30 @@ _OVERDUE: Final = (
 )
 
 
-class QueueRows(Rows):
-    """Who is next."""
+_OPEN: Final = (
+    select(
+        JobTable.state,
+        func.count().label("number"),
+        func.min(JobTable.created_at).label("oldest"),
+        func.sum(case((JobTable.search_deaths > 0, 1), else_=0)).label("search_died"),
+    )
+    # In exactly the words of the index on the queue.
+    .where(JobTable.state != literal_column("'finished'"))
+    .group_by(JobTable.state)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOverview:
+    """How many jobs are not finished, how long the oldest queued one has been there, how many lost a search child."""
+
+    jobs_by_state: dict[str, int]
+    oldest_queued_age_s: float
+    search_died: int
+
+
+class QueueRepository(Repository):
+    """The open jobs of every tenant together: which of them is next, and how many there are."""
 
     @retried
     def lease_next(
@@ -101,3 +125,15 @@ class QueueRows(Rows):
             values = {"now_s": now_s, "passing_over": sorted(passing_over)}
             found = connection.execute(_OVERDUE, values).one_or_none()
             return None if found is None else take(connection, found.tenant, found.job_id, owner, now_s + seconds)
+
+    def overview(self) -> QueueOverview:
+        """Count the jobs that are queued, running or paused. Names no tenant and no job."""
+        with self._database.reading() as connection:
+            rows = connection.execute(_OPEN).all()
+            now_s = self._database.now_s(connection)
+        ages_s = {row.state: now_s - datetime.fromisoformat(row.oldest).timestamp() for row in rows}
+        return QueueOverview(
+            jobs_by_state={row.state: row.number for row in rows},
+            oldest_queued_age_s=max(0.0, ages_s.get(JobState.QUEUED.value, 0.0)),
+            search_died=sum(int(row.search_died) for row in rows),
+        )

@@ -10,9 +10,9 @@ from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import digest as digest_of
 from tunefarm_schemas.upload import Upload
 from tunefarm_services.store.blob_store import StoredBlob
-from tunefarm_services.store.catalog.garbage import Garbage
+from tunefarm_services.store.catalog.garbage import remove_unreferenced
+from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import AnyRow
 from tunefarm_services.store.store_error import NotFound, UploadIncomplete, WrongOffset
 from tunefarm_services.store.tables import UploadPieceTable, UploadTable
 
@@ -33,11 +33,11 @@ _DELETE: Final = delete(UploadTable).where(
 )
 
 
-class UploadRows(Garbage):
+class UploadRepository(Repository):
     """Content on its way in. Each piece is a blob of its own until the upload is deleted."""
 
     @retried
-    def create_upload(self, tenant: str, size_bytes: int, digest: str | None = None) -> Upload:
+    def create(self, tenant: str, size_bytes: int, digest: str | None = None) -> Upload:
         """Begin an upload of ``size_bytes``; ``digest`` is the SHA-256 that the whole must have, if it is known."""
         upload = Upload(
             upload_id=secrets.token_hex(16),
@@ -52,9 +52,7 @@ class UploadRows(Garbage):
         return upload
 
     @retried
-    def append_upload(
-        self, tenant: str, upload_id: str, offset: int, data: bytes, least_piece_bytes: int = 0
-    ) -> Upload:
+    def append(self, tenant: str, upload_id: str, offset: int, data: bytes, least_piece_bytes: int = 0) -> Upload:
         """Add the piece that begins at byte ``offset``; nothing happens to an empty one.
 
         Each piece is a row and a blob, so all but the last have ``least_piece_bytes`` or more. Raises NotFound,
@@ -82,18 +80,18 @@ class UploadRows(Garbage):
                 connection.execute(_ADVANCE, of_upload | {"now_received": received_bytes})
             return upload.model_copy(update={"received_bytes": received_bytes})
 
-    def upload(self, tenant: str, upload_id: str) -> Upload:
+    def get(self, tenant: str, upload_id: str) -> Upload:
         """One upload. Raises NotFound."""
         with self._database.reading() as connection:
             return _upload_of(connection, tenant, upload_id, _BY_ID)
 
-    def uploads(self, tenant: str) -> list[Upload]:
+    def of_tenant(self, tenant: str) -> list[Upload]:
         """Every upload of a tenant, the oldest first."""
         with self._database.reading() as connection:
             rows = connection.execute(_OF_TENANT.order_by(UploadTable.created_at), {"tenant": tenant})
             return [_upload(row) for row in rows]
 
-    def upload_bytes(self, tenant: str, upload_id: str) -> bytes:
+    def content(self, tenant: str, upload_id: str) -> bytes:
         """The content of a complete upload.
 
         Raises NotFound, UploadIncomplete, BadInput when it is not what the sender promised, BlobMissing, BlobDamaged.
@@ -108,14 +106,14 @@ class UploadRows(Garbage):
             raise BadInput("digest", "The uploaded bytes have another digest.", "Upload the content again.")
         return content
 
-    def delete_upload(self, tenant: str, upload_id: str) -> None:
+    def delete(self, tenant: str, upload_id: str) -> None:
         """Remove an upload and the pieces that nothing else needs. Raises NotFound."""
-        pieces = self._delete_upload_rows(tenant, upload_id)
+        pieces = self._delete_rows(tenant, upload_id)
         # After the commit: a row must never outlive its blob.
-        self._remove_unreferenced(StoredBlob(piece, 0) for piece in sorted(pieces))
+        remove_unreferenced(self._database, self._blobs, (StoredBlob(piece, 0) for piece in sorted(pieces)))
 
     @retried
-    def _delete_upload_rows(self, tenant: str, upload_id: str) -> set[str]:
+    def _delete_rows(self, tenant: str, upload_id: str) -> set[str]:
         with self._database.writing() as connection:
             _upload_of(connection, tenant, upload_id, _BY_ID.with_for_update())
             pieces = set(connection.execute(_PIECES, {"tenant": tenant, "upload_id": upload_id}).scalars())
