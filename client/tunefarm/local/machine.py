@@ -130,7 +130,7 @@ class Machine(AbstractContextManager["Machine"]):
 
         ``with_schedules`` where schedules that were made for them are to be used with the stored ones.
         """
-        return recognised(self.store, LOCAL_TENANT, workloads, self.compare, with_schedules=with_schedules)
+        return recognised(self.store.workloads, LOCAL_TENANT, workloads, self.compare, with_schedules=with_schedules)
 
     def create_job(self, answer: IntakeAnswer, options: JobOptions) -> Job:
         """Store a job over everything that was understood."""

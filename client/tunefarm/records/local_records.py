@@ -24,7 +24,7 @@ class LocalRecords:
         """Records, the newest first."""
         from tunefarm.records.record_queries import listed
 
-        return listed(self._machine.store, status, limit)
+        return listed(self._machine.store.records, status, limit)
 
     def best(self, query: ModuleQuery) -> Sequence[RecordMatch]:
         """The best records for a module, and what matched."""
@@ -79,7 +79,7 @@ class LocalRecords:
         from tunefarm_services.store import LOCAL_TENANT
 
         store = self._machine.store
-        manifest, library = stored_artifact(store, record)
+        manifest, library = stored_artifact(store.artifacts, record)
         module_json = store.workloads.get(LOCAL_TENANT, manifest.workload_id).module_json
         examples = store.input_examples.get(manifest.input_specs)
         return manifest.artifact_id, write_artifact(folder, manifest, library, module_json, examples, rules)

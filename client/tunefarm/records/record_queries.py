@@ -13,6 +13,8 @@ from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
 from tunefarm_services.exchange.claims import claim, kept, key_without_place
 from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
+from tunefarm_services.store.records.artifact_repository import ArtifactRepository
+from tunefarm_services.store.records.record_repository import RecordRepository
 
 if TYPE_CHECKING:
     from tunefarm.intake.intake_request import IntakeRequest
@@ -23,11 +25,11 @@ if TYPE_CHECKING:
 PAGE: Final = 1000
 
 
-def listed(store: Store, status: RecordStatus | None, limit: int) -> Sequence[TuningRecord]:
+def listed(records: RecordRepository, status: RecordStatus | None, limit: int) -> Sequence[TuningRecord]:
     """Records, the newest first, at most ``limit``."""
     found: list[TuningRecord] = []
     after: str | None = None
-    while page := store.records.page(LOCAL_TENANT, status=status, limit=PAGE, after=after):
+    while page := records.page(LOCAL_TENANT, status=status, limit=PAGE, after=after):
         found += page
         after = page[-1].record_id
     return sorted(found, key=lambda record: record.created_at, reverse=True)[:limit]
@@ -94,14 +96,14 @@ def schedule_view(machine: "Machine", record: TuningRecord) -> RecordView:
     return call(machine.zygote, VIEW_ENTRY, request, RecordView, field="record")
 
 
-def stored_artifact(store: Store, record: TuningRecord) -> tuple[ArtifactManifest, bytes]:
+def stored_artifact(artifacts: ArtifactRepository, record: TuningRecord) -> tuple[ArtifactManifest, bytes]:
     """The artifact of a record.
 
     Raises:
         BadInput: the record has none, because it was never verified here.
     """
-    manifests = store.artifacts.newest_first(LOCAL_TENANT, record_id=record.record_id)
+    manifests = artifacts.newest_first(LOCAL_TENANT, record_id=record.record_id)
     if not manifests:
         fix = "Tune its workload here, with the record as a claim in the store: tunefarm tune MODULE"
         raise BadInput("record", f"{record.record_id} is {record.status.value} and was never built here.", fix)
-    return store.artifacts.get(LOCAL_TENANT, manifests[0].artifact_id)
+    return artifacts.get(LOCAL_TENANT, manifests[0].artifact_id)

@@ -62,7 +62,7 @@ def run_service(settings: Settings, listening: Listening, processes: int, tuner_
         files = None
         if listening.is_loopback:
             files = ConnectionFiles(settings)
-            files.leave_token(store)
+            files.leave_token(store.tokens)
             files.leave_address(url)
             parts.callback(files.withdraw_address)
         if tuner_words is not None:

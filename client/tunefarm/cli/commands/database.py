@@ -46,7 +46,7 @@ def rehash(as_json: AsJson = False) -> int:
     from tunefarm.startup.zygote import start_intake_zygote
 
     with Machine(zygote=start_intake_zygote()) as machine:
-        done = rehash_workloads(machine.store, machine.zygote)
+        done = rehash_workloads(machine.store.workloads, machine.zygote)
     if as_json:
         print_json(done.model_dump(mode="json"))
     else:

@@ -136,7 +136,7 @@ def _require_small(field: str, text: str, settings: ApiSettings) -> None:
 def _recognised(parts: Parts, tenant: str, answer: ModuleAnswer) -> ModuleAnswer:
     given = [each.workload for each in answer.workloads]
     with_schedules = bool(answer.sketches or answer.seed_traces)
-    known = recognised(parts.store, tenant, given, parts.intake.same, with_schedules=with_schedules)
+    known = recognised(parts.store.workloads, tenant, given, parts.intake.same, with_schedules=with_schedules)
     workloads = tuple(
         UnderstoodWorkload(workload=workload, weight=each.weight)
         for each, workload in zip(answer.workloads, known, strict=True)
