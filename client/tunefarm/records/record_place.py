@@ -40,7 +40,7 @@ class ModuleQuery:
         from tunefarm.intake.intake_request import IntakeRequest
         from tunefarm.intake.module_source import parse_module_source
         from tunefarm.intake.python_input import seed_source_of_text
-        from tunefarm.startup.host_cores import usable_physical_cores
+        from tunefarm_schemas.host_cores import usable_physical_cores
 
         return IntakeRequest(
             module=parse_module_source(self.module),
