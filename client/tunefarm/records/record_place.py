@@ -12,8 +12,8 @@ from tunefarm_schemas.tuning.workload import Abi
 
 if TYPE_CHECKING:
     from tunefarm.confined.record_view import RecordView
-    from tunefarm.http.calls.views import ImportView
     from tunefarm.intake.intake_request import IntakeRequest
+    from tunefarm_schemas.views.database import ImportReport
     from tunefarm_services.exchange.database_import import ImportOutcome
 
 
@@ -84,7 +84,7 @@ class RecordPlace(Protocol):
     def export(self, folder: str, record_ids: Sequence[str]) -> Written:
         """Write records as TVM's JSON database."""
 
-    def take_in(self, folder: str) -> "ImportOutcome | ImportView":
+    def take_in(self, folder: str) -> "ImportOutcome | ImportReport":
         """Take records of TVM's JSON database in, as claims."""
 
     def publish(self, query: ModuleQuery, trace: str, latency_s: float) -> TuningRecord:

@@ -16,6 +16,13 @@ Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """A time that may have been measured."""
 
 
+class TrialState(StrEnum):
+    """Whether the latest attempt of a trial has a result."""
+
+    DISPATCHED = "dispatched"
+    DONE = "done"
+
+
 class Purpose(StrEnum):
     """What a measurement is for."""
 

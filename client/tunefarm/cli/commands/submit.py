@@ -127,7 +127,7 @@ def _submit(
         untuned = conversion.untuned_functions or job.view.spec.untuned_functions
         if untuned:
             complain(untuned_text(untuned))
-        for note in job.view.notes:
+        for note in job.notes:
             complain(note)
         if wait:
             return _wait(job, folder, api, as_json=as_json)
