@@ -9,6 +9,7 @@ from tunefarm.console import say_traceback
 from tunefarm.early_zygote import begin_loading, end_at_once
 from tunefarm.exit_code import ExitCode
 from tunefarm.exit_edge import run_at_edge
+from tunefarm.missing_extra import missing_extra
 from tunefarm.resume_option import with_resume_value
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.visible_text import visible_line
@@ -54,6 +55,8 @@ def _run(words: list[str]) -> int:
         status = get_command(application())(args=words, prog_name="tunefarm", standalone_mode=False)
     except typer.Abort:
         return ExitCode.INTERRUPTED
+    except ModuleNotFoundError as error:
+        raise missing_extra(words[0], error) or error from None
     except Exception as error:
         # Typer's own errors, and only they, know how to show themselves.
         if not isinstance(error, SelfShowing):
