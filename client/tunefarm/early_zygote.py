@@ -35,7 +35,7 @@ def begin_loading(words: Sequence[str]) -> bool:
         preload = PRELOAD
     elif words[0] in SENDS:
         preload = PRELOAD_TO_SEND
-    if preload is None or find_spec("tunefarm_sandbox") is None:  # a client without extras sends TVM JSON as it is
+    if preload is None or find_spec("tunefarm_search") is None:  # a client without extras sends TVM JSON as it is
         return False
     from tunefarm_sandbox.server_process import start_server_process
 
@@ -45,11 +45,9 @@ def begin_loading(words: Sequence[str]) -> bool:
 
 def take_zygote() -> "ForkServer | None":
     """The process that was begun, which is the caller's from now on; None when none was."""
-    if not _begun:
-        return None
     from tunefarm_sandbox.fork_server import ForkServer
 
-    return ForkServer.of(_begun.pop())
+    return ForkServer.of(_begun.pop()) if _begun else None
 
 
 def end_at_once(status: int) -> NoReturn:

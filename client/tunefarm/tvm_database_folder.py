@@ -10,7 +10,6 @@ from tunefarm.intake.module_source import readable_file
 from tunefarm.job_options import output_folder
 from tunefarm.user_files import LARGEST_FILE_BYTES, open_plain_file, put_file, read_plain_file, require_named
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_services.database_reading import LONGEST_RECORD, LONGEST_WORKLOAD
 
 WORKLOADS_NAME: Final = "database_workload.json"
 RECORDS_NAME: Final = "database_tuning_record.json"
@@ -51,6 +50,8 @@ def database_lines(folder_text: str) -> tuple[Iterator[str], Iterator[str]]:
     Raises:
         BadInput: there is no database in the folder.
     """
+    from tunefarm_services.database_reading import LONGEST_RECORD, LONGEST_WORKLOAD  # what a client alone has not
+
     folder = _folder(folder_text)
     return (
         _lines(_readable(folder / WORKLOADS_NAME), LONGEST_WORKLOAD),
