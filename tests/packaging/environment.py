@@ -1,4 +1,4 @@
-"""An environment of wheels: what somebody has who installed them from an index, without the sources."""
+"""An environment of wheels, as one that was installed from an index: the sources are not in it."""
 
 import os
 import shutil
