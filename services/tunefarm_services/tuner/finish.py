@@ -30,13 +30,14 @@ from tunefarm_services.tuner.ranking import (
     stands,
 )
 from tunefarm_services.tuner.stored_library import checked_export, usable_artifact
+from tunefarm_services.tuner.verifying_steps import OnStep, comparing, in_processes
 
 FINALISTS, MOST_FINALISTS = 3, 6
 CLOSE = 1.06
 """Within so many times the fastest, which of them is the fastest shows only side by side."""
 COMPARE_S = 0.1
 """Seconds of timing for each schedule that is compared."""
-MORE_PROCESSES = 8
+PROCESSES, MORE_PROCESSES = 7, 8
 STILL_BUSY = "The record was taken while the host was busy, as it is now: the next job times it again."
 TIMED_ANEW = "The record was taken while the host was busy, and was timed anew."
 REFUSAL_S = 1.0
@@ -88,16 +89,19 @@ def stored_answer(store: Store, run: ExplorationRun) -> Finished | None:
     artifact = None if record is None else usable_artifact(store, record, run.target, run.callees)
     if record is None or artifact is None:
         return None
-    run.untuned_latency_s = record.untuned_latency_s
+    run.untuned_latency_s, run.untuned_is_estimate = record.untuned_latency_s, record.untuned_is_estimate
     return Finished(record, artifact.artifact_id)
 
 
 class Finisher:
     """Verifies the outcome of explorations and writes their records."""
 
-    def __init__(self, store: Store, farm: Farm, lease: Lease, on_wait: Callable[[], bool]) -> None:
+    def __init__(
+        self, store: Store, farm: Farm, lease: Lease, on_wait: Callable[[], bool], on_step: OnStep = lambda _: None
+    ) -> None:
         """``on_wait`` is called a few times a second while the farm works; False when the job has to stop."""
         self._on_wait = on_wait
+        self._on_step = on_step
         self._store = store
         self._farm = farm
         self._tenant = lease.tenant
@@ -165,6 +169,7 @@ class Finisher:
 
     def _rank(self, run: ExplorationRun, finalists: Sequence[Trace]) -> Ranking:
         order = ComparisonOrder(exploration_id=run.exploration_id, traces=(*finalists, None), seconds_each=COMPARE_S)
+        self._on_step(comparing(run, finalists, PROCESSES))
         results = self._farm.compare(order, self._on_wait).results
         timings: dict[Trace, Timing] = {}
         failures: dict[Trace, TrialFailure] = {}
@@ -176,7 +181,7 @@ class Finisher:
                 timings[trace or UNTUNED] = result
                 run.compared_s[trace or UNTUNED] = result.latency_s
                 if trace is None:
-                    run.untuned_latency_s = result.latency_s
+                    run.note_untuned(result.latency_s, is_estimate=result.is_estimate)
         require_right_untuned(results[-1])
         timed = [(timing.latency_s, trace) for trace, timing in timings.items()]
         return Ranking(sorted(timed, key=lambda pair: pair[0]), failures, timings)
@@ -214,11 +219,11 @@ class Finisher:
         compared_s = run.untuned_latency_s
         if compared_s is None or not isinstance(exported, Exported) or not ranking.may_lose_to_untuned(trace):
             if trace == UNTUNED and isinstance(exported, Exported):
-                run.untuned_latency_s = statistics.median(exported.process_latencies_s)
+                run.note_untuned(statistics.median(exported.process_latencies_s))
             return trace, exported
         took_s = statistics.median(exported.process_latencies_s)
         if exported.untuned_latencies_s:
-            run.untuned_latency_s = statistics.median(exported.untuned_latencies_s)
+            run.note_untuned(statistics.median(exported.untuned_latencies_s))
             if beats_untuned(exported):
                 return trace, exported
         elif took_s < compared_s:
@@ -228,9 +233,9 @@ class Finisher:
             return trace, exported
         latency_s = statistics.median(untuned.process_latencies_s)
         if not exported.untuned_latencies_s and latency_s > took_s:
-            run.untuned_latency_s = latency_s
+            run.note_untuned(latency_s)
             return trace, exported
-        run.untuned_latency_s = latency_s
+        run.note_untuned(latency_s)
         return UNTUNED, untuned
 
     def _export(
@@ -262,6 +267,8 @@ class Finisher:
 
     def _exported(self, run: ExplorationRun, order: ExportOrder) -> ExportResult:
         """What the farm made, where its library and its times may be believed."""
+        what = "the untuned function" if order.trace == UNTUNED else ""
+        self._on_step(in_processes(run, order.likely_s, order.processes, what))
         exported = checked_export(self._farm.export(order, self._on_wait), run.target, run.callees)
         if isinstance(exported, Exported):
             doubt = run.disbelief(min(exported.process_latencies_s, default=float("inf")))
@@ -320,6 +327,7 @@ class Finisher:
             latency_s=latency_s,
             interval_s=interval_s,
             untuned_latency_s=run.untuned_latency_s,
+            untuned_is_estimate=run.untuned_is_estimate,
             status=status,
             status_reason=reason,
             source="tuned",

@@ -392,4 +392,4 @@ class Supervisor:
         return summary
 
     def _finisher(self, job_run: JobRun, watch: JobWatch) -> Finisher:
-        return Finisher(self._store, self._farm, job_run.lease, lambda: watch.goes_on("verifying"))
+        return Finisher(self._store, self._farm, job_run.lease, lambda: watch.goes_on("verifying"), job_run.enters)

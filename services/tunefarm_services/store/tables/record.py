@@ -1,6 +1,6 @@
 """Tuning records."""
 
-from sqlalchemy import Double, ForeignKeyConstraint, Index, Text, text
+from sqlalchemy import Boolean, Double, ForeignKeyConstraint, Index, Text, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tunefarm_services.store.tables.metadata import Table
@@ -44,3 +44,4 @@ class RecordTable(Table):
     exploration_id: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[str] = mapped_column(Text)
     foreign_load: Mapped[float | None] = mapped_column(Double)
+    untuned_is_estimate: Mapped[bool] = mapped_column(Boolean, server_default=false())
