@@ -8,6 +8,8 @@ from tests.store.sample import TENANT
 from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.test_searching import matmul, tune_job
+from tests.tuner.test_service import summary_of
+from tunefarm.job_text import task_text
 from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, ExportResult, Timing
 from tunefarm_services.store import Store
 from tunefarm_services.tuner.ranking import UNTUNED
@@ -74,3 +76,38 @@ def test_an_untuned_function_that_cannot_be_as_fast_costs_nothing(store: Store, 
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
     assert farm.beside == [False]
+
+
+class EstimatingFarm(CloseFarm):
+    """Its untuned function takes too long to be called whole."""
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        *timed, untuned = super().compare(order, on_wait).results
+        assert isinstance(untuned, Timing)
+        return Comparison(results=(*timed, untuned.model_copy(update={"is_estimate": True})))
+
+
+def test_an_estimate_of_the_untuned_function_is_told_as_one_and_costs_no_calls(store: Store, tuner: Tuner) -> None:
+    job, farm = tune_job(store, matmul(56), TRIALS), EstimatingFarm([], ratio=1.6)
+    with tuner(lambda lease, job: farm):
+        wait_finished(store, job)
+    assert farm.beside == [False]
+    (record,) = store.records(TENANT)
+    assert record.untuned_is_estimate
+    assert "estimate" in record.status_reason
+    (task,) = summary_of(store, job.job_id)["tasks"]
+    assert task["untuned_is_estimate"]
+    text = task_text(task)
+    assert "estimated from a part of its steps" in text
+    assert ", about " in text
+
+
+def test_an_untuned_function_that_was_called_is_told_as_measured_although_it_was_estimated_first(
+    store: Store, tuner: Tuner
+) -> None:
+    job, farm = tune_job(store, matmul(56), TRIALS), EstimatingFarm([1.05] * 7, ratio=1.2)
+    with tuner(lambda lease, job: farm):
+        wait_finished(store, job)
+    assert farm.beside == [True]
+    (record,) = store.records(TENANT)
+    assert not record.untuned_is_estimate
