@@ -197,6 +197,8 @@ def _fused(module: tvm.IRModule, depth: int) -> tuple[Any, Any, list[Any]]:
     function = schedule.mod[ENTRY]
     body, loops = function.body.block.body, []
     for _ in range(depth):
+        if not isinstance(body, For):
+            raise NotSampled("not all of it is computed for a place")
         loops.append(body)
         body = body.body
     return function, body, loops

@@ -12,8 +12,9 @@ depends_on = None
 def upgrade() -> None:
     """Add the column. All until now were measured."""
     # Added and dropped in place: to make the table anew would take with it whatever refers to it.
-    column = sa.Column("untuned_is_estimate", sa.Boolean(), nullable=False, server_default=sa.false())
-    op.add_column("tuning_records", column)
+    op.add_column(
+        "tuning_records", sa.Column("untuned_is_estimate", sa.Boolean(), nullable=False, server_default=sa.false())
+    )
 
 
 def downgrade() -> None:
