@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.store.sample import TENANT
+from tests.tuner import instant_farm
 from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.test_searching import matmul, tune_job
@@ -12,6 +13,7 @@ from tests.tuner.test_service import summary_of
 from tunefarm.job_text import task_text
 from tunefarm_schemas.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, ExportResult, Timing
 from tunefarm_services.store import Store
+from tunefarm_services.tuner.finish import CLOSE
 from tunefarm_services.tuner.ranking import UNTUNED
 from tunefarm_services.tuner.zygotes import Zygotes
 
@@ -111,3 +113,32 @@ def test_an_untuned_function_that_was_called_is_told_as_measured_although_it_was
     assert farm.beside == [True]
     (record,) = store.records(TENANT)
     assert not record.untuned_is_estimate
+
+
+class NotingFarm(InstantFarm):
+    """Notes which schedules are compared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compared: list[ComparisonOrder] = []
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        self.compared.append(order)
+        return super().compare(order, on_wait)
+
+
+@pytest.mark.parametrize(("factor", "is_slow"), [(1.0, False), (1e5, True)])
+def test_of_slow_schedules_only_those_are_compared_that_may_be_the_fastest(
+    store: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch, factor: float, is_slow: bool
+) -> None:
+    otherwise = instant_farm.latency_of
+    monkeypatch.setattr(instant_farm, "latency_of", lambda text: factor * otherwise(text))
+    job, farm = tune_job(store, matmul(60), TRIALS), NotingFarm()
+    with tuner(lambda lease, job: farm):
+        wait_finished(store, job)
+    (order,) = farm.compared
+    *schedules, untuned = order.traces
+    assert untuned is None
+    latencies_s = sorted({factor * otherwise(trace.text) for trace in schedules if trace is not None})
+    assert len(schedules) >= 1 if is_slow else len(schedules) >= 3
+    assert not is_slow or latencies_s[-1] <= CLOSE * latencies_s[0]

@@ -35,6 +35,8 @@ from tunefarm_services.tuner.verifying_steps import OnStep, comparing, in_proces
 FINALISTS, MOST_FINALISTS = 3, 6
 CLOSE = 1.06
 """Within so many times the fastest, which of them is the fastest shows only side by side."""
+SLOW_S = 0.05
+"""Of kernels that take longer, a moment changes little: others than the close ones would be called for nothing."""
 COMPARE_S = 0.1
 """Seconds of timing for each schedule that is compared."""
 PROCESSES, MORE_PROCESSES = 7, 8
@@ -387,6 +389,8 @@ def _busy_text(exported: Exported) -> str:
 def _finalists(run: ExplorationRun) -> list[Trace]:
     close_s = CLOSE * (run.best_latency_s or 0.0)
     close = sum(latency_s <= close_s for latency_s in run.latencies_s.values())
+    if close_s > SLOW_S:
+        return run.fastest(min(close, MOST_FINALISTS))
     return run.fastest(min(max(FINALISTS, close), MOST_FINALISTS))
 
 
