@@ -18,16 +18,16 @@ from tunefarm_workers.broker.broker_client import BROKER_ERRORS
 from tunefarm_workers.compile.compile_link import READ_AT_ONCE, CompileLink, CompileReplies
 from tunefarm_workers.compile.compile_messages import (
     CandidateWanted,
-    Compiled,
+    CompileFailed,
     CompileMessage,
-    NotCompiled,
+    CompileSucceeded,
     ReferencesWanted,
 )
 from tunefarm_workers.compile.compile_orders import (
-    CandidateOrder,
+    CandidateBuild,
+    CompileEntry,
     CompileOrder,
     CompileOrders,
-    Patience,
     no_lane,
 )
 from tunefarm_workers.compile.remote_build import RemoteBuild
@@ -54,13 +54,13 @@ class RemoteCompiler:
 
     is_here = False
 
-    def __init__(self, broker: Broker, pool: str, blobs: Blobs, worker: str, patience: Patience | None = None) -> None:
+    def __init__(self, broker: Broker, pool: str, blobs: Blobs, worker: str) -> None:
         """``blobs`` are those that the lanes of ``pool`` use as well; ``worker`` is what people call this one."""
         self._pool = pool
         self._blobs = blobs
         self._worker = worker
         self._farm_id = f"compile-{uuid4().hex}"
-        self._orders = CompileOrders(pool, patience or Patience())
+        self._orders = CompileOrders(pool)
         self._link = CompileLink(broker, pool, self._farm_id)
         self._replies = CompileReplies(broker, self._farm_id)
         self._code_generator = ""
@@ -86,7 +86,7 @@ class RemoteCompiler:
 
     def candidate(self, order: MeasureTask, trace: str | None) -> RemoteBuild:
         """Have ``trace`` compiled for the task ``order``."""
-        return self._ask(CandidateOrder(order, trace))
+        return self._ask(CandidateBuild(order, trace))
 
     def references(self, target: str, threads: int) -> RemoteBuild:
         """Have the reference kernels compiled. What compiles them has to compile all else."""
@@ -108,7 +108,7 @@ class RemoteCompiler:
         for order in self._orders.drop_all():
             order.build.answer(())
 
-    def _ask(self, wanted: CandidateOrder | ReferencesWanted) -> RemoteBuild:
+    def _ask(self, wanted: CandidateBuild | ReferencesWanted) -> RemoteBuild:
         build = RemoteBuild(uuid4().hex, self._orders.taken_s, self._withdraw)
         if self._fault or self._closing.is_set():
             build.answer(())
@@ -160,8 +160,8 @@ class RemoteCompiler:
             self._link.cancel(canceled)
         if read := [self._read.popleft() for _ in range(len(self._read))]:
             self._link.drop_replies(read)
-        if orders := self._orders.unsent():
-            self._send(orders)
+        if unsent := self._orders.unsent():
+            self._send(unsent)
 
     def _look_around(self) -> None:
         """Show that this requester lives, and see how what it sent is doing."""
@@ -186,31 +186,31 @@ class RemoteCompiler:
         for ended in self._orders.look(now_s, queue_is_empty=queue_is_empty, somebody_compiles=somebody_compiles):
             self._answer(*ended)
 
-    def _send(self, orders: Sequence[CompileOrder]) -> None:
+    def _send(self, entries: Sequence[CompileEntry]) -> None:
         try:
-            messages = [self._message(order) for order in orders]
+            messages = [self._message(entry) for entry in entries]
         except BlobsUnavailable as away:
             log.warning("nothing is compiled elsewhere: the blob store is away", reason=str(away))
             self._blobs_trouble, self._blobs_away_until_s = str(away), time.monotonic() + BLOB_REST_S
             return
         # Noted first, for an answer may come before this thread goes on.
-        self._orders.were_sent(orders, time.monotonic())
+        self._orders.were_sent(entries, time.monotonic())
         try:
             self._link.send(messages)
         except BROKER_ERRORS:
-            self._orders.were_not_sent(orders)
+            self._orders.were_not_sent(entries)
             raise
 
-    def _message(self, order: CompileOrder) -> CompileMessage:
+    def _message(self, entry: CompileEntry) -> CompileMessage:
         """Raises BlobsUnavailable."""
         wanted: CandidateWanted | ReferencesWanted
-        if isinstance(order.wanted, CandidateOrder):
-            task = order.wanted.task
-            digest = self._tasks.digest_of(task, store_again=order.losses > 0)
-            wanted = CandidateWanted(exploration_id=task.exploration_id, task_digest=digest, trace=order.wanted.trace)
+        if isinstance(entry.order.wanted, CandidateBuild):
+            task, trace = entry.order.wanted.task, entry.order.wanted.trace
+            digest = self._tasks.digest_of(task, store_again=entry.resends > 0)
+            wanted = CandidateWanted(exploration_id=task.exploration_id, task_digest=digest, trace=trace)
         else:
-            wanted = order.wanted
-        return CompileMessage(farm_id=self._farm_id, order_id=order.build.order_id, worker=self._worker, wanted=wanted)
+            wanted = entry.order.wanted
+        return CompileMessage(farm_id=self._farm_id, order_id=entry.ident, worker=self._worker, wanted=wanted)
 
     def _listen(self) -> None:
         """The listening thread."""
@@ -232,18 +232,18 @@ class RemoteCompiler:
                 self._work.set()
         self._replies.close()
 
-    def _answer(self, order: CompileOrder, outcome: Compiled | NotCompiled | TrialFailure) -> None:
-        if isinstance(outcome, Compiled):
+    def _answer(self, order: CompileOrder, outcome: CompileSucceeded | CompileFailed | TrialFailure) -> None:
+        if isinstance(outcome, CompileSucceeded):
             # A library may be larger than what the channel takes before somebody reads, so a thread of its own waits.
             threading.Thread(target=self._hand_over, args=(order, outcome), name="library", daemon=True).start()
             return
-        failure = outcome.failure if isinstance(outcome, NotCompiled) else outcome
+        failure = outcome.failure if isinstance(outcome, CompileFailed) else outcome
         order.build.answer([_broken(failure)])
 
-    def _hand_over(self, order: CompileOrder, compiled: Compiled) -> None:
+    def _hand_over(self, order: CompileOrder, compiled: CompileSucceeded) -> None:
         order.build.answer(self._messages(order, compiled))
 
-    def _messages(self, order: CompileOrder, compiled: Compiled) -> Sequence[bytes]:
+    def _messages(self, order: CompileOrder, compiled: CompileSucceeded) -> Sequence[bytes]:
         """What a child of this host would say."""
         if isinstance(order.wanted, ReferencesWanted):
             self._code_generator = compiled.code_generator

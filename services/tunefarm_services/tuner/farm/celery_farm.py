@@ -13,6 +13,7 @@ from tunefarm_sandbox.channel.measurement_outbox import MeasurementOutbox
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm.broker import Broker
 from tunefarm_schemas.farm.farm_message import queue_name
+from tunefarm_schemas.farm.order_ledger import RedeliveryPolicy
 from tunefarm_schemas.tuning.device import Device
 from tunefarm_schemas.tuning.measurement import (
     Comparison,
@@ -29,7 +30,6 @@ from tunefarm_services.tuner.farm.celery_farm_link import BROKER_ERRORS, READ_AT
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
 from tunefarm_services.tuner.farm.celery_farm_state import FarmState
 from tunefarm_services.tuner.farm.dispatching import ATTEMPTS
-from tunefarm_services.tuner.farm.outstanding_orders import Patience
 
 TEND_S: Final = 0.25
 GATHER_S: Final = 0.002
@@ -64,7 +64,7 @@ class CeleryFarm:
         blobs: BlobStore,
         *,
         job_id: str = "",
-        patience: Patience | None = None,
+        policy: RedeliveryPolicy | None = None,
     ) -> None:
         """``blobs`` is the store that the lanes read as well. Raises BadInput when the URL is not understood."""
         broker = Broker.at(broker) if isinstance(broker, str) else broker
@@ -73,7 +73,7 @@ class CeleryFarm:
         self._pool = pool
         self._outbox = MeasurementOutbox()
         self._crash: Exception | None = None
-        self._state = FarmState(blobs, self._outbox, patience or Patience(), job_id)
+        self._state = FarmState(blobs, self._outbox, policy or RedeliveryPolicy(), job_id)
         queue = queue_name(pool.device_class_id, pool.code_generator)
         self._sender = OrderSender(broker, queue, self.farm_id)
         self._reader = ReplyReader(broker, self.farm_id)
@@ -236,8 +236,11 @@ class CeleryFarm:
             self._sender.drop_replies(done)
         messages = self._state.next_messages(self._pool.room(), AT_ONCE)
         if messages:
-            self._sender.send([(task, argument) for _, task, argument in messages])
-            self._state.were_sent(outstanding for outstanding, _, _ in messages)
+            try:
+                self._sender.send([(task, argument) for _, task, argument in messages])
+            except BROKER_ERRORS:
+                self._state.were_not_sent([entry for entry, _, _ in messages])
+                raise
         if len(messages) == AT_ONCE:
             self._work.set()
 
