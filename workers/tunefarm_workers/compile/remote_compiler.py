@@ -12,16 +12,20 @@ import structlog
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.farm_message import Cancellation
+from tunefarm_schemas.farm.order_link import READ_AT_ONCE, OrderLink, ReplyReader
 from tunefarm_schemas.tuning.measurement import MeasureTask
 from tunefarm_workers.broker.blobs import Blobs, BlobsUnavailable
-from tunefarm_workers.broker.broker_client import BROKER_ERRORS
-from tunefarm_workers.compile.compile_link import READ_AT_ONCE, CompileLink, CompileReplies
+from tunefarm_workers.broker.broker_client import BROKER_ERRORS, connect
 from tunefarm_workers.compile.compile_messages import (
+    COMPILE,
     CandidateWanted,
     CompileFailed,
     CompileMessage,
     CompileSucceeded,
     ReferencesWanted,
+    compile_queue,
+    compile_reply,
 )
 from tunefarm_workers.compile.compile_orders import (
     CandidateBuild,
@@ -30,6 +34,7 @@ from tunefarm_workers.compile.compile_orders import (
     CompileOrders,
     no_lane,
 )
+from tunefarm_workers.compile.pool_sign import PoolSign
 from tunefarm_workers.compile.remote_build import RemoteBuild
 from tunefarm_workers.compile.stored_tasks import StoredTasks
 from tunefarm_workers.conversation.messages import Broken
@@ -61,8 +66,10 @@ class RemoteCompiler:
         self._worker = worker
         self._farm_id = f"compile-{uuid4().hex}"
         self._orders = CompileOrders(pool)
-        self._link = CompileLink(broker, pool, self._farm_id)
-        self._replies = CompileReplies(broker, self._farm_id)
+        client = connect(broker)
+        self._link = OrderLink(client, broker, compile_queue(pool), self._farm_id)
+        self._sign = PoolSign(client, broker, pool)
+        self._reader = ReplyReader(connect(broker), broker, self._farm_id, compile_reply)
         self._code_generator = ""
         self._tasks = StoredTasks(blobs)
         self._withdrawn: deque[str] = deque()
@@ -149,7 +156,7 @@ class RemoteCompiler:
                 self._closing.wait(pause_s)
                 pause_s = min(2 * pause_s, MAX_AGAIN_S)
         with suppress(*BROKER_ERRORS):
-            self._link.cancel([*self._withdrawn, *self._orders.ids()])
+            self._cancel([*self._withdrawn, *self._orders.ids()])
             self._link.withdraw()
         self._link.close()
 
@@ -157,18 +164,21 @@ class RemoteCompiler:
         if self._was_away or time.monotonic() >= self._next_show_s:
             self._look_around()
         if canceled := [self._withdrawn.popleft() for _ in range(len(self._withdrawn))]:
-            self._link.cancel(canceled)
+            self._cancel(canceled)
         if read := [self._read.popleft() for _ in range(len(self._read))]:
             self._link.drop_replies(read)
         if unsent := self._orders.unsent():
             self._send(unsent)
+
+    def _cancel(self, order_ids: Sequence[str]) -> None:
+        self._link.cancel(Cancellation(farm_id=self._farm_id, order_ids=tuple(order_ids)))
 
     def _look_around(self) -> None:
         """Show that this requester lives, and see how what it sent is doing."""
         began_s = time.monotonic()
         remembered = self._link.show()
         queue_is_empty = self._link.queue_length() == 0
-        somebody_compiles = self._link.somebody_compiles()
+        somebody_compiles = self._sign.is_shown()
         now_s = time.monotonic()
         self._next_show_s = now_s + SHOW_S
         if self._was_away or now_s - began_s > LATE_S or began_s - self._looked_s > SHOW_S + LATE_S:
@@ -177,7 +187,7 @@ class RemoteCompiler:
         self._looked_s = now_s
         if not remembered and self._has_shown:
             log.warning("the broker lost its memory; what waits to be compiled is sent again")
-            self._replies.start_over()
+            self._reader.start_over()
             self._orders.send_again()
         self._has_shown = True
         if somebody_compiles:
@@ -196,7 +206,7 @@ class RemoteCompiler:
         # Noted first, for an answer may come before this thread goes on.
         self._orders.were_sent(entries, time.monotonic())
         try:
-            self._link.send(messages)
+            self._link.send([(COMPILE, message) for message in messages])
         except BROKER_ERRORS:
             self._orders.were_not_sent(entries)
             raise
@@ -216,7 +226,7 @@ class RemoteCompiler:
         """The listening thread."""
         while not self._closing.is_set():
             try:
-                arrived = self._replies.read(LISTEN_S)
+                arrived = self._reader.read(LISTEN_S)
             except BROKER_ERRORS:
                 self._was_away = True
                 self._closing.wait(AGAIN_S)
@@ -230,7 +240,7 @@ class RemoteCompiler:
                 self._read.append(entry)
             if len(arrived) == READ_AT_ONCE or self._orders.unsent():
                 self._work.set()
-        self._replies.close()
+        self._reader.close()
 
     def _answer(self, order: CompileOrder, outcome: CompileSucceeded | CompileFailed | TrialFailure) -> None:
         if isinstance(outcome, CompileSucceeded):
