@@ -71,12 +71,13 @@ class OrderLedger(Generic[Order]):
 
     ::
 
-        outstanding --was_sent--> queued --accepted--> with a lane -----> answered
-             ^                      |                      |
-             +----- sent again -----+----------------------+--------------> lost
+        outstanding --> queued --> accepted --> answered
+             ^             |           |
+             +-------------+-----------+------> lost
 
-    An order is *outstanding* until there is room for it, and *queued* once it is sent. The queue gives out orders in
-    their sequence, and each lane names once a second all that it holds. From this follows what no message tells:
+    An order is *outstanding* until there is room for it, *queued* once it is sent, and *accepted* once a lane names it.
+    The queue gives out orders in their sequence, and each lane names once a second all that it holds. From this follows
+    what no message tells:
 
     1. What a lane names is with that lane.
     2. What was sent before an order that a lane names or answers, or before the queue was seen empty, has left the
