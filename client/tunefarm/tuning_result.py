@@ -40,7 +40,7 @@ class TuningResult:
         task = self.task
         record = "no record" if task.record_id is None else f"record {task.record_id}"
         latency = f"{latency_text(task.best_latency_s)}{interval_text(task.interval_s, was_busy=task.was_busy)}"
-        latency += gain_text(task.untuned_latency_s, task.best_latency_s)
+        latency += gain_text(task.untuned_latency_s, task.best_latency_s, about=task.untuned_is_estimate)
         threads = "" if self.manifest is None else f", {counted(self.manifest.num_cores, 'thread')}"
         following = f"tunefarm report {self.summary.job_id}" if self.library is None else ".compile() or .write(folder)"
         return f"TuningResult({visible_line(task.name)}: {latency}{threads}, {record}; next: {following})"
@@ -68,7 +68,7 @@ class TuningResult:
 
     @property
     def untuned_latency_s(self) -> float | None:
-        """Latency in seconds of the function as it was given."""
+        """Latency in seconds of the function as it was given; an estimate where ``task.untuned_is_estimate``."""
         return self.task.untuned_latency_s
 
     def write(self, folder: Path, *, callees: Collection[str] = ()) -> Path:

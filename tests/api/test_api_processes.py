@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.metadata import version
 
 import httpx
 import psutil
@@ -109,7 +110,8 @@ def test_figures_are_of_all_processes_together(farm: Service, store: Store):
     after = [counted(farm) for _ in range(6)]
     assert [each[LISTED] - before[LISTED] for each in after] == [40] * 6
     assert all(each["tunefarm_store_up[]"] == 1 for each in after)
-    assert all(each["tunefarm_build_info[('service', 'api'), ('version', '0.1.0')]"] == 1 for each in after)
+    build = f"tunefarm_build_info[('service', 'api'), ('version', {version('tunefarm-services')!r})]"
+    assert all(each[build] == 1 for each in after)
 
 
 def test_a_token_that_one_process_revokes_works_in_none(farm: Service, store: Store):

@@ -20,8 +20,8 @@ from tests.store.sample import (
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.job import JobState
-from tunefarm_schemas.tuning.measurement import Purpose, Stopped
-from tunefarm_services.store import NotFound, Store, StoreConflict, TrialState
+from tunefarm_schemas.tuning.measurement import Purpose, Stopped, TrialState
+from tunefarm_services.store import NotFound, Store, StoreConflict
 
 
 class TestTrials:

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from tests.store.sample import TENANT, put_job
-from tunefarm_schemas.tuning.measurement import Timing
-from tunefarm_services.store import Store, TrialState
+from tunefarm_schemas.tuning.measurement import Timing, TrialState
+from tunefarm_services.store import Store
 
 _KILLS = 10
 
@@ -17,7 +17,8 @@ _KILLS = 10
 _WRITER = """
 import sys
 from tests.store.sample import Bench, exploration_key, timing
-from tunefarm_services.store import Store, TrialState
+from tunefarm_schemas.tuning.measurement import TrialState
+from tunefarm_services.store import Store
 store = Store.open(sys.argv[1], sys.argv[2])
 lease = store.lease_job("local", None, "writer", 0.0)
 exploration_id = store.open_exploration(lease, exploration_key()).exploration_id

@@ -3,7 +3,7 @@
 from tunefarm.startup.installation import open_store
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.farm.lane import Lane, LaneRequest
-from tunefarm_services.api.views.device import worker_id_of
+from tunefarm_schemas.views.device import worker_id_of
 from tunefarm_services.settings import Settings
 
 

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -111,7 +112,7 @@ class LocalFarms:
             kind="cpu",
             tvm_version=_tvm_version(self._code_generator),
             protocol_version=1,
-            software_version="0.1.0",
+            software_version=version("tunefarm"),
             state=state,
             reason="",
             cores=cores,

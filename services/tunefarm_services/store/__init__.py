@@ -34,7 +34,6 @@ from tunefarm_services.store.stored import (
     StoredTrial,
     StoredWorkload,
     StoreStatistics,
-    TrialState,
 )
 from tunefarm_services.store.tenants.key_claim import Answered, Claimed, InProgress, KeyClaim, Mismatch
 
@@ -70,7 +69,6 @@ __all__ = [
     "StoredModel",
     "StoredTrial",
     "StoredWorkload",
-    "TrialState",
     "UploadIncomplete",
     "WrongOffset",
 ]

@@ -23,6 +23,7 @@ from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.search.exploration_run import ROUGH_GRAIN_S
 from tunefarm_services.tuner.search.search_messages import KnownTrial
 from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.verify.verifying_steps import comparing, in_processes
 
 Tuner = Callable[..., object]
 
@@ -143,3 +144,31 @@ def test_no_ratio_is_shown_of_one_rough_call_and_many_exact_ones(store: Store, a
     assert (progress.untuned_latency_s == about_s, progress.untuned_is_rough) == (is_shown, is_shown)
     run.untuned_latency_s = 1e-8  # timed as the candidates are
     assert job_run.progress("verifying").untuned_latency_s == 1e-8
+
+
+def test_each_step_of_verifying_says_what_it_does_and_about_how_long_it_takes(store: Store) -> None:
+    run = run_that_spent(0)
+    take(run, 0, timing(1e-3))
+    run.builds_s[0] = 2.0
+    job = tune_job(store, matmul(16), 4)
+    job_run = JobRun(job, leased(store, job), [run], time.time())
+    assert job_run.progress("verifying").doing == ""
+    step = comparing(run, run.fastest(1), 7)
+    job_run.enters(step)
+    shown = job_run.progress("verifying")
+    assert "side by side" in shown.doing
+    assert shown.seconds_left is not None
+    assert 2.0 < shown.seconds_left <= step.seconds
+    last = in_processes(run, 1e-3, 7)
+    assert last.seconds < step.seconds
+    job_run.enters(last)
+    assert "7 fresh processes" in job_run.progress("verifying").doing
+    assert job_run.progress("searching").doing == ""
+
+
+def test_a_long_untuned_function_adds_little_to_what_verifying_takes(store: Store) -> None:
+    run = run_that_spent(0)
+    take(run, 0, timing(0.1))
+    without_s = comparing(run, run.fastest(1), 7).seconds
+    run.untuned_about_s = 50.0
+    assert comparing(run, run.fastest(1), 7).seconds < without_s + 10.0

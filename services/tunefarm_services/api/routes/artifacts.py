@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_schemas.views.page import Page
 from tunefarm_services.api.access.caller import ArtifactsReader
 from tunefarm_services.api.http.answer import answer, answer_tagged, etag_of, has_already, not_modified
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
@@ -14,7 +15,6 @@ from tunefarm_services.api.http.responses import ETAG, NOT_MODIFIED, responses
 from tunefarm_services.api.operations.parts import PartsOf
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.routes.path import Id, IdFilter
-from tunefarm_services.api.views.page import Page
 
 router = APIRouter(prefix="/v1/artifacts", tags=["artifacts"])
 

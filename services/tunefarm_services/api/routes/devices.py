@@ -5,6 +5,8 @@ from starlette.responses import Response
 
 from tunefarm_schemas.farm.lane import Lane, LaneRequest
 from tunefarm_schemas.token import Scope
+from tunefarm_schemas.views.device import DeviceView, WorkerView, by_device, worker_id_of
+from tunefarm_schemas.views.page import Page
 from tunefarm_services.api.access.caller import Caller, DevicesAdmin, DevicesReader
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
@@ -12,8 +14,6 @@ from tunefarm_services.api.http.responses import responses
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id, IdFilter
-from tunefarm_services.api.views.device import DeviceView, WorkerView, by_device, worker_id_of
-from tunefarm_services.api.views.page import Page
 from tunefarm_services.store import NotFound
 
 router = APIRouter(prefix="/v1", tags=["devices"])

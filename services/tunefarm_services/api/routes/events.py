@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.job import Event, JobState
+from tunefarm_schemas.views.page import Page
 from tunefarm_services.api.access.caller import JobsReader, bearer_text
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
@@ -21,7 +22,6 @@ from tunefarm_services.api.http.responses import responses
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.routes.path import Id, IdFilter
-from tunefarm_services.api.views.page import Page
 from tunefarm_services.store import TENANT_STREAM, NotFound, StoreError, StoreUnavailable
 
 router = APIRouter(prefix="/v1", tags=["events"])

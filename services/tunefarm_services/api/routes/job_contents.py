@@ -9,6 +9,8 @@ from starlette.responses import Response
 
 from tunefarm_schemas.tuning.job import Exploration
 from tunefarm_schemas.tuning.record import MatchKind, RecordKey, TuningRecord
+from tunefarm_schemas.views.page import Page
+from tunefarm_schemas.views.trial import MeasurementView, TaskView, TrialView
 from tunefarm_services.api.access.caller import JobsReader
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, LARGEST_PAGE, PageSize, PageToken, Paging
@@ -16,8 +18,6 @@ from tunefarm_services.api.http.responses import responses
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id
-from tunefarm_services.api.views.page import Page
-from tunefarm_services.api.views.task import MeasurementView, TaskView, TrialView
 from tunefarm_services.store.stored import StoredTrial
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
@@ -53,7 +53,7 @@ def list_job_trials(
     """Trials of all explorations that a job stands on, with what came of each."""
     paging = Paging("job-trials", page_size, page_token, {"job_id": job_id, "failed_only": failed_only})
     trials = _trials_of_job(parts, caller.tenant, job_id, paging, failed_only=failed_only)
-    return answer(_trial_page(paging, trials, TrialView.of))
+    return answer(_trial_page(paging, trials, _trial_view))
 
 
 @router.get(
@@ -109,7 +109,11 @@ def list_trials(
     found = parts.store.trials_page(
         caller.tenant, exploration_id, paging.number_after(), page_size + 1, failed_only=failed_only
     )
-    return answer(paging.page(found, lambda trial: str(trial.candidate.number), TrialView.of))
+    return answer(paging.page(found, lambda trial: str(trial.candidate.number), _trial_view))
+
+
+def _trial_view(trial: StoredTrial) -> TrialView:
+    return TrialView.of(trial.candidate, trial.state, trial.dispatch.attempt, trial.measurement)
 
 
 def _explorations(parts: Parts, tenant: str, job_id: str) -> list[Exploration]:

@@ -12,6 +12,8 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.farm.traceparent import Traceparent
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.job import Job, JobKind, JobState
+from tunefarm_schemas.views.job import NewJob
+from tunefarm_schemas.views.page import Page
 from tunefarm_services.api.access.caller import JobsReader, JobsWriter
 from tunefarm_services.api.bodies.body import written_out
 from tunefarm_services.api.bodies.job import JobBody
@@ -24,8 +26,6 @@ from tunefarm_services.api.operations.job_creation import create_job
 from tunefarm_services.api.operations.parts import PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id, IdPrefix
-from tunefarm_services.api.views.new_job import NewJob
-from tunefarm_services.api.views.page import Page
 
 log = structlog.get_logger()
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)

@@ -11,6 +11,8 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.record import RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.workload import Abi
+from tunefarm_schemas.views.database import ExportedDatabase, ImportReport
+from tunefarm_schemas.views.page import Page
 from tunefarm_services.api.access.caller import RecordsReader, RecordsWriter
 from tunefarm_services.api.bodies.record import BestBody, DatabaseBody, ExportBody, PublishBody, RetractBody
 from tunefarm_services.api.http.answer import answer, answer_tagged
@@ -25,8 +27,6 @@ from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.plain_words import field_problems
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id, IdFilter, IdPrefix
-from tunefarm_services.api.views.page import Page
-from tunefarm_services.api.views.report import ExportedDatabase, ImportReport
 
 router = APIRouter(prefix="/v1", tags=["records"], route_class=JsonRoute)
 

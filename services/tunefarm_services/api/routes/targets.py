@@ -4,6 +4,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.views.page import Page
+from tunefarm_schemas.views.target import CheckedTarget, PresetList, TargetView
 from tunefarm_services.api.access.caller import AnyCaller, Caller
 from tunefarm_services.api.bodies.target import TargetBody
 from tunefarm_services.api.http.answer import answer, answer_tagged
@@ -15,8 +17,6 @@ from tunefarm_services.api.operations.modules import target_question
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id
-from tunefarm_services.api.views.page import Page
-from tunefarm_services.api.views.target import CheckedTarget, PresetList, TargetView
 
 router = APIRouter(prefix="/v1", tags=["targets"], route_class=JsonRoute)
 

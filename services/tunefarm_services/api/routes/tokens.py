@@ -6,6 +6,8 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from tunefarm_schemas.token import Scope, Token
+from tunefarm_schemas.views.page import Page
+from tunefarm_schemas.views.token import NewToken
 from tunefarm_services.api.access.caller import AnyCaller, Caller, TokensAdmin
 from tunefarm_services.api.bodies.token import TokenBody
 from tunefarm_services.api.http.answer import answer
@@ -15,8 +17,6 @@ from tunefarm_services.api.http.responses import LOCATION, responses
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.routes.path import Id
-from tunefarm_services.api.views.new_token import NewToken
-from tunefarm_services.api.views.page import Page
 from tunefarm_services.store import NotFound
 
 router = APIRouter(prefix="/v1", tags=["tokens"], route_class=JsonRoute)

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
 from tunefarm_schemas.upload import Upload
+from tunefarm_schemas.views.page import Page
 from tunefarm_services.api.access.caller import JobsReader, JobsWriter
 from tunefarm_services.api.bodies.upload import UploadBody
 from tunefarm_services.api.http.answer import answer
@@ -16,7 +17,6 @@ from tunefarm_services.api.http.responses import LOCATION, responses
 from tunefarm_services.api.operations.parts import PartsOf
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.routes.path import Id
-from tunefarm_services.api.views.page import Page
 
 router = APIRouter(prefix="/v1/uploads", tags=["uploads"], route_class=JsonRoute)
 

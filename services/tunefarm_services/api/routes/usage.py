@@ -9,13 +9,13 @@ from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from tunefarm_schemas.usage import Usage
+from tunefarm_schemas.views.page import Page
 from tunefarm_services.api.access.caller import UsageReader
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.paging import LARGEST_PAGE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import responses
 from tunefarm_services.api.operations.parts import PartsOf
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
-from tunefarm_services.api.views.page import Page
 
 router = APIRouter(prefix="/v1", tags=["usage"])
 

@@ -6,6 +6,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_schemas.views.page import Page
+from tunefarm_schemas.views.workload import WorkloadList, WorkloadView
 from tunefarm_services.api.access.caller import Caller, RecordsReader, RecordsWriter
 from tunefarm_services.api.bodies.module import ModuleBody
 from tunefarm_services.api.http.answer import answer, answer_tagged, etag_of, has_already, not_modified
@@ -16,8 +18,6 @@ from tunefarm_services.api.operations.modules import understood
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id
-from tunefarm_services.api.views.page import Page
-from tunefarm_services.api.views.workload import WorkloadList, WorkloadView
 
 router = APIRouter(prefix="/v1/workloads", tags=["workloads"], route_class=JsonRoute)
 

@@ -5,7 +5,15 @@ from typing import Final
 
 from sqlalchemy import BindParameter, Connection, bindparam, select, update
 
-from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Dispatch, Failed, Measurement, Purpose
+from tunefarm_schemas.tuning.measurement import (
+    Candidate,
+    CandidateOrigin,
+    Dispatch,
+    Failed,
+    Measurement,
+    Purpose,
+    TrialState,
+)
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store.database.insert_once import insert_once
 from tunefarm_services.store.database.retried import retried
@@ -13,7 +21,7 @@ from tunefarm_services.store.database.rows import AnyRow, Rows
 from tunefarm_services.store.jobs.fence import require_exploration
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store_error import StoreConflict
-from tunefarm_services.store.stored import LOCAL_TENANT, StoredTrial, TrialState
+from tunefarm_services.store.stored import LOCAL_TENANT, StoredTrial
 from tunefarm_services.store.tables import DispatchTable, MeasurementTable, TrialTable
 from tunefarm_services.store.trials.exploration_rows import exploration_of
 

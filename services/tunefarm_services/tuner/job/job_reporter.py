@@ -40,7 +40,7 @@ class JobReporter:
         if time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + EVENT_S
-        what = (progress.stage, progress.task_name, progress.trials_done, progress.best_latency_s)
+        what = (progress.stage, progress.task_name, progress.trials_done, progress.best_latency_s, progress.doing)
         if what != self._told:
             self._told = what
             self._store.append_event(self._lease, "progress", progress.model_dump(mode="json"))

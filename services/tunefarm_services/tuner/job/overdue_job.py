@@ -16,7 +16,7 @@ from tunefarm_services.tuner.job.place import Place
 from tunefarm_services.tuner.job.search_orders import load_trials, open_exploration, open_given
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 from tunefarm_services.tuner.summary import JobSummary
-from tunefarm_services.tuner.verify.verifier import Finished, exact_record, stored_answer
+from tunefarm_services.tuner.verify.stored_answer import Finished, exact_record, stored_answer
 
 ANSWERED: Final = "answered from the store"
 WAITING: Final = "waits for another job that works on the same exploration"

@@ -33,7 +33,8 @@ from tunefarm_services.tuner.job.search_orders import (
 from tunefarm_services.tuner.outage import Outage
 from tunefarm_services.tuner.search.search_session import SearchDied, SearchSession
 from tunefarm_services.tuner.summary import JobSummary, Progress
-from tunefarm_services.tuner.verify.verifier import Verifier, stored_answer
+from tunefarm_services.tuner.verify.stored_answer import stored_answer
+from tunefarm_services.tuner.verify.verifier import Verifier
 
 __all__ = ["LEASE_S", "ExplorationHeld", "Supervisor"]
 
@@ -392,4 +393,4 @@ class Supervisor:
         return summary
 
     def _finisher(self, job_run: JobRun, watch: JobWatch) -> Verifier:
-        return Verifier(self._store, self._farm, job_run.lease, lambda: watch.goes_on("verifying"))
+        return Verifier(self._store, self._farm, job_run.lease, lambda: watch.goes_on("verifying"), job_run.enters)

@@ -1,5 +1,8 @@
 """Targets as they are shown."""
 
+import json
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
 
 from tunefarm_schemas.tuning.target import Target
@@ -19,6 +22,11 @@ class TargetView(BaseModel):
     def of(cls, target: Target) -> "TargetView":
         """What is shown of ``target``."""
         return cls(target_id=target.target_id, kind=target.kind, num_cores=target.num_cores, canonical=target.canonical)
+
+    def attributes(self) -> dict[str, Any]:
+        """The target as TVM takes it."""
+        value: dict[str, Any] = json.loads(self.canonical)
+        return value
 
 
 class CheckedTarget(TargetView):

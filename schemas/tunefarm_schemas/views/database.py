@@ -1,6 +1,6 @@
 """What is told of imports and exports."""
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 
 class RefusedLine(BaseModel):
@@ -33,7 +33,7 @@ class LeftOutRecords(BaseModel):
 class ExportedDatabase(BaseModel):
     """The text of both files of a TVM database, how many records they hold, and those that were left out."""
 
-    workloads: str
-    records: str
+    workloads: str = Field(repr=False)
+    records: str = Field(repr=False)
     exported: int
     left_out: tuple[LeftOutRecords, ...] = ()

@@ -4,10 +4,18 @@ from pydantic import BaseModel, ConfigDict
 
 from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.tuning.job import EffortSpent, Exploration
-from tunefarm_schemas.tuning.measurement import CandidateOrigin, Failed, Measurement, Result, Stages, Timing
+from tunefarm_schemas.tuning.measurement import (
+    Candidate,
+    CandidateOrigin,
+    Failed,
+    Measurement,
+    Result,
+    Stages,
+    Timing,
+    TrialState,
+)
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Task
-from tunefarm_services.store.stored import StoredTrial, TrialState
 
 
 class TaskView(BaseModel):
@@ -60,9 +68,8 @@ class TrialView(BaseModel):
     worst_error: float | None
 
     @classmethod
-    def of(cls, trial: StoredTrial) -> "TrialView":
-        """What is shown of ``trial``."""
-        candidate, measurement = trial.candidate, trial.measurement
+    def of(cls, candidate: Candidate, state: TrialState, attempt: int, measurement: Measurement | None) -> "TrialView":
+        """What is shown of ``candidate`` after its latest attempt."""
         result = None if measurement is None else measurement.result
         return cls(
             exploration_id=candidate.exploration_id,
@@ -70,8 +77,8 @@ class TrialView(BaseModel):
             trace=candidate.trace,
             origin=candidate.origin,
             predicted_score=candidate.predicted_score,
-            state=trial.state,
-            attempt=trial.dispatch.attempt,
+            state=state,
+            attempt=attempt,
             result=result,
             stages=None if measurement is None else measurement.stages,
             latency_s=result.latency_s if isinstance(result, Timing) else None,

@@ -2,8 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from tunefarm_schemas.tuning.workload import TensorArgument, Workload
-from tunefarm_services.store.stored import StoredWorkload
+from tunefarm_schemas.tuning.workload import TensorArgument
 
 
 class WorkloadView(BaseModel):
@@ -19,8 +18,8 @@ class WorkloadView(BaseModel):
     floating_point_operations: float
 
     @classmethod
-    def of(cls, workload: Workload | StoredWorkload) -> "WorkloadView":
-        """What is shown of ``workload``."""
+    def of(cls, workload: BaseModel) -> "WorkloadView":
+        """What is shown of ``workload``, which has these fields and others."""
         return cls.model_construct(**{name: getattr(workload, name) for name in cls.model_fields})
 
 
