@@ -15,7 +15,7 @@ from tunefarm_schemas.farm.farm_message import HEARTBEATS, MESSAGE_VERSION, Hear
 from tunefarm_schemas.farm.lane import Lane, LaneRequest, LaneState
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
-from tunefarm_services.tuner.farm.celery_farm_link import BROKER_ERRORS, connect
+from tunefarm_services.tuner.farm.broker_client import BROKER_ERRORS, connect
 
 LOST_S: Final = 10.0
 """A lane that was silent for so long is lost."""
