@@ -136,7 +136,7 @@ class Child:
         self.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_server"):
+        if hasattr(self, "server"):
             self.close()
 
     def _ended(self, data: bytes) -> None:
