@@ -25,9 +25,10 @@ from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.job_reporter import JobReporter
 from tunefarm_services.tuner.job.job_run import seconds_to_deadline, until_deadline
-from tunefarm_services.tuner.job.job_watch import LeaseKeeper
+from tunefarm_services.tuner.job.job_search import MAX_DEATHS, end_if_poisoned
+from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.job.overdue_job import WAITING, OverdueJob
-from tunefarm_services.tuner.job.supervisor import SEARCH_DEATHS, ExplorationHeld, Supervisor
+from tunefarm_services.tuner.job.supervisor import ExplorationHeld, Supervisor, close_job
 from tunefarm_services.tuner.service.zygotes import Zygotes
 from tunefarm_services.tuner.summary import JobSummary
 
@@ -156,8 +157,9 @@ class LeasedJob:
         if left_s is None or left_s > 0 or is_halted:
             self._say(until_deadline(job, reason))
             return self._resting(NO_DEVICE_S, left_s)
-        overdue = OverdueJob(self._store, LeaseKeeper(self._store, self.lease).keep)
-        summary = overdue.end(overdue.opened(self.lease, job), reason)
+        overdue = OverdueJob(self._store, JobWatch(self._store, self.lease))
+        run = overdue.opened(job)
+        summary = close_job(self._store, run, overdue.ending(run, reason))
         self._store.append_event(self.lease, "summary", summary.model_dump(mode="json"))
         log.info("the job's deadline passed while it waited", outcome=summary.outcome, reason=reason)
         return Ended(self.lease.job_id, summary.outcome)
@@ -217,9 +219,9 @@ class LeasedJob:
     def _after_failure(self) -> Ended:
         """Count it like the death of a search child, so that a job that cannot be worked on ends some day."""
         with suppress(FenceLost, StoreUnavailable, NotFound):
-            if self._store.count_search_death(self.lease) >= SEARCH_DEATHS:
-                message = f"poisoned: working on it failed {SEARCH_DEATHS} times inside the tuner; see its log"
-                self._store.set_job_state(self.lease, JobState.FINISHED, JobOutcome.FAILED, message)
+            deaths = self._store.count_search_death(self.lease)
+            message = f"working on it failed {MAX_DEATHS} times inside the tuner; see its log"
+            if end_if_poisoned(self._store, self.lease, deaths, message):
                 return Ended(self.lease.job_id, JobOutcome.FAILED)
         return self._resting(TROUBLE_S)
 
