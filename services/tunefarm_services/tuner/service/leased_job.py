@@ -35,9 +35,6 @@ from tunefarm_services.tuner.summary import JobSummary
 FarmSource = Callable[[Lease, Job], Farm | NoDevice]
 """Gives a farm for one job, which is closed when the job is let go. Raises ForkFailed, OSError."""
 
-OnFinished = Callable[[str, str, str], None]
-"""Called with tenant, target id and device class id after a job that searched for them."""
-
 HELD_S: Final = 1.0
 NO_DEVICE_S: Final = 2.0
 TROUBLE_S: Final = 2.0
@@ -68,7 +65,6 @@ class LeasedJob:
         farm_for: FarmSource,
         zygotes: Zygotes,
         telemetry: Telemetry,
-        on_finished: OnFinished,
         *,
         outage_s: float,
         on_search_child: Callable[[Child | None], None],
@@ -79,7 +75,6 @@ class LeasedJob:
         self._zygotes = zygotes
         self._metrics = telemetry.metrics
         self._traces = telemetry.traces
-        self._on_finished = on_finished
         self._outage_s = outage_s
         self._on_search_child = on_search_child
         self._supervisor: Supervisor | None = None
@@ -137,16 +132,12 @@ class LeasedJob:
         if isinstance(farm, NoDevice):
             return self._without_device(job, farm.reason)
         try:
-            device_class_id = farm.device.device_class.device_class_id
             summary = self._supervise(farm)
         except ExplorationHeld:
             self._say(until_deadline(job, WAITING))
             return self._resting(HELD_S, seconds_to_deadline(job))
         finally:
             farm.close()
-        if summary.outcome is JobOutcome.SUCCEEDED and job.spec.kind == "tune":
-            for target_id in {task.target_id for task in job.spec.tasks}:
-                self._on_finished(job.tenant, target_id, device_class_id)
         log.info("the job was let go", outcome=summary.outcome, message=summary.message)
         return Ended(self.lease.job_id, summary.outcome)
 
