@@ -13,11 +13,10 @@ from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.job_watch import JobWatch
-from tunefarm_services.tuner.job.schedule_times import is_of_job, run_best, seed_times, store_best
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 from tunefarm_services.tuner.search.model_accuracy import recent_accuracy
 from tunefarm_services.tuner.search.search_session import SearchSession
-from tunefarm_services.tuner.summary import JobSummary, Progress, Stage, TaskSummary
+from tunefarm_services.tuner.summary import Progress, Stage
 from tunefarm_services.tuner.verify.verifier import Finished
 
 
@@ -193,47 +192,6 @@ class JobRun:
         if to_deadline_s is not None:
             bounds_s.append(to_deadline_s)
         return max(min(bounds_s), 0.0)
-
-    def summary(self, outcome: JobOutcome | None, message: str, *, answered: bool = False) -> JobSummary:
-        """How the job fares when its run ends; ``outcome`` is None where the job has not ended."""
-        seconds = {"total": self.elapsed_s(), "start": self.search_started_s, "verify": self.verify_s}
-        if self.session is not None:
-            seconds |= self.session.stage_seconds
-            seconds["first_measured"] = self.session.first_measured_s or 0.0
-            report = self.session.report
-            seconds["search"] = report.evolve_s + report.train_s + report.apply_s if report is not None else 0.0
-        tasks = tuple(self._task_summary(run, answered) for run in self.explorations)
-        return JobSummary(job_id=self.job.job_id, outcome=outcome, message=message, tasks=tasks, seconds=seconds)
-
-    def _task_summary(self, run: ExplorationRun, answered: bool) -> TaskSummary:
-        end = self.finished.get(run.exploration_id)
-        record = end.record if end is not None else None
-        interrupted = StopReason.INTERRUPTED if end is None else None
-        is_others = end is not None and record is not None and not end.is_new and not is_of_job(run, record)
-        own_best = run_best(run) if is_others else None
-        return TaskSummary(
-            name=run.task.name,
-            exploration_id=run.exploration_id,
-            best_latency_s=record.latency_s if record is not None else run.best_latency_s,
-            untuned_latency_s=run.untuned_latency_s,
-            interval_s=record.interval_s if record is not None else None,
-            record_id=record.record_id if record is not None else None,
-            artifact_id=end.artifact_id if end is not None else None,
-            trials=run.trials_of_job,
-            trials_in_run=run.trials_done,
-            trials_in_store=run.trials_in_store,
-            stop_reason=run.stop_reason or run.exploration.spent.stop_reason or interrupted,
-            improvements=tuple(run.improvements),
-            failures=dict(run.failures_of_job),
-            first_failure_message=run.first_failure_message,
-            answered_from_store=answered,
-            was_busy=record is not None and record.was_busy,
-            samples_s=run.samples_s,
-            run_best=own_best,
-            store_best=store_best(run, record) if own_best is not None and record is not None else None,
-            seeds=seed_times(run, self.job.spec.seed_traces),
-            model_accuracy=tuple(run.model_accuracy),
-        )
 
     def by_id(self) -> Mapping[str, ExplorationRun]:
         """The explorations under their ids."""

@@ -35,6 +35,7 @@ from tunefarm_services.tuner.job.effort_left import effort_left
 from tunefarm_services.tuner.job.given_schedules import GivenSchedules, without_time
 from tunefarm_services.tuner.job.job_run import Ending, JobRun
 from tunefarm_services.tuner.job.job_search import JobSearch
+from tunefarm_services.tuner.job.job_summary import summary_of
 from tunefarm_services.tuner.job.job_verification import verify
 from tunefarm_services.tuner.job.job_watch import LEASE_S, REPORT_S, JobWatch, StopRequests
 from tunefarm_services.tuner.job.overdue_job import ANSWERED, WAITING, OverdueJob
@@ -229,10 +230,10 @@ class Supervisor:
                 verifier.claim(each)
         if run.watch.halt is JobState.FINISHED:
             ended = self._store.job(run.lease.tenant, run.job.job_id)
-            return run.summary(ended.outcome, ended.message)
+            return summary_of(run, ended.outcome, ended.message)
         state = run.watch.state_to_leave
         self._store.set_job_state(run.lease, state)
-        return run.summary(None, "paused" if state is JobState.PAUSED else "interrupted")
+        return summary_of(run, None, "paused" if state is JobState.PAUSED else "interrupted")
 
     def _job_search(self, run: JobRun) -> JobSearch:
         return JobSearch(self._store, self._farm, self._zygote, run, self._on_search_child, self._on_measured)
@@ -243,6 +244,6 @@ class Supervisor:
 
 def close_job(store: Store, run: JobRun, ending: Ending) -> JobSummary:
     """Step 7: finish the job in the store. Raises FenceLost, StoreUnavailable."""
-    summary = run.summary(ending.outcome, ending.message, answered=ending.answered)
+    summary = summary_of(run, ending.outcome, ending.message, answered=ending.answered)
     store.set_job_state(run.lease, JobState.FINISHED, ending.outcome, ending.message)
     return summary
