@@ -30,7 +30,7 @@ FUZZ_SEED ?= 0
 FUZZ_REPLAY ?=
 FUZZ_ARGUMENTS ?=
 
-.PHONY: help demo test check bench bench-quick bench-trust bench-service bench-farm soak test-faults fuzz clean
+.PHONY: help demo test check bench bench-quick bench-trust bench-service bench-farm soak test-faults fuzz wheels clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -89,7 +89,13 @@ bench-farm: $(STAMP)  ## what a candidate costs on the farm, how far it scales, 
 soak: $(STAMP)  ## an hour of load and jobs; memory and descriptors must not grow
 	$(BIN)/python -m benchmarks.service.soak --minutes 60 --output benchmarks/results/service $(BENCH_ARGUMENTS)
 
+# setuptools would put into a wheel what an earlier build left, moved modules too.
+wheels: $(STAMP)  ## build a wheel of each distribution into dist/
+	rm -rf dist $(addsuffix build,$(PACKAGES))
+	$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist $(addprefix ./,$(PACKAGES))
+	rm -rf $(addsuffix build,$(PACKAGES))
+
 clean:  ## remove what these targets made, .venv included
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo-output .demo-store
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis demo-output .demo-store dist
 	find $(PACKAGES) tests benchmarks \
 		\( -name __pycache__ -o -name '*.egg-info' -o -name build \) -type d -prune -exec rm -rf {} +

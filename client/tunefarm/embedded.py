@@ -10,8 +10,8 @@ from tunefarm.intake.untuned_functions import warn_of_untuned
 from tunefarm.local.machine import Machine
 from tunefarm.options.input_option import inputs_of_python
 from tunefarm.options.job_options import JobOptions
-from tunefarm.startup.host_cores import usable_physical_cores
 from tunefarm.tuning_result import TuningResult
+from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.job import Strategy
 from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_services.settings import Settings

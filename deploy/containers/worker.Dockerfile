@@ -10,7 +10,7 @@ FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/tunefarm
 WORKDIR /source
-COPY constraints.txt ./
+COPY constraints.txt LICENSE ./
 RUN /opt/tunefarm/bin/pip install --constraint constraints.txt setuptools
 COPY schemas schemas
 COPY sandbox sandbox

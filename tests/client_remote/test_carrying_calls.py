@@ -12,11 +12,26 @@ from tunefarm.http.calls.workload_calls import new_workloads
 from tunefarm.http.retrying import RetryPolicy
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.upload import Upload
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 QUICK = RetryPolicy(patience_s=60.0, first_wait_s=0.01, longest_wait_s=0.05)
-JOB = {"job_id": "j1", "state": "queued", "created_at": "2027-01-01T00:00:00Z", "something": "newer"}
+JOB = {
+    "job_id": "j1",
+    "tenant": "local",
+    "spec": {
+        "tasks": [{"workload_id": "w", "target_id": "t", "name": "main", "something": "newer"}],
+        "effort": {"trials": 8},
+        "protocol_id": "cpu-hot-cache/1",
+    },
+    "state": "queued",
+    "outcome": None,
+    "message": "",
+    "created_at": "2027-01-01T00:00:00Z",
+    "finished_at": None,
+    "something": "newer",
+}
 PROBLEM = {
     "type": "urn:tunefarm:problem:bad-input",
     "title": "The input cannot be used",
@@ -32,12 +47,22 @@ TOKEN = {
     "name": "ci",
     "scopes": ["jobs:read"],
     "created_at": "2027-01-01T00:00:00Z",
+    "expires_at": None,
+    "revoked_at": None,
+    "last_used_at": None,
 }
 
 
 @pytest.fixture
 def client(scripted: ScriptedServer) -> Client:
     return Client(scripted.url, "tfk_x", retry=QUICK)
+
+
+def begun_upload(content: str | bytes) -> Prepared:
+    upload = Upload(
+        upload_id="u1", tenant="local", size_bytes=len(content), received_bytes=0, digest=None, created_at="2027-01-01"
+    )
+    return Prepared(201, upload.model_dump())
 
 
 def problem(kind: str, status: int, **headers: str) -> Prepared:
@@ -182,7 +207,7 @@ def test_the_awaited_client_says_the_same_things(scripted: ScriptedServer) -> No
 def test_an_upload_goes_on_where_the_service_says(scripted: ScriptedServer, client: Client) -> None:
     content = bytes(9 << 20)
     scripted.answers(
-        Prepared(201, {"upload_id": "u1", "size_bytes": len(content), "received_bytes": 0}),
+        begun_upload(content),
         Prepared(204, text=""),
         problem("wrong-offset", 409),
         Prepared(200, headers={"Upload-Offset": str(8 << 20)}, text=""),
@@ -203,7 +228,7 @@ def unused_port() -> int:
 
 def test_what_was_uploaded_for_a_request_is_removed_after_it(scripted: ScriptedServer, client: Client) -> None:
     module = '{"root_index": 0}' + " " * (2 << 20)
-    upload = Prepared(201, {"upload_id": "u1", "size_bytes": len(module), "received_bytes": 0})
+    upload = begun_upload(module)
     scripted.answers(upload, Prepared(204, text=""), Prepared(422, PROBLEM), Prepared(204, text=""))
     with client, pytest.raises(ApiError, match="2 functions"):
         client.transport.run(new_workloads(module))

@@ -19,6 +19,7 @@ from tests.foreign import corpus
 from tunefarm import Client, RemoteDatabase
 from tunefarm.intake.tvm_workload import target_of, workloads_of
 from tunefarm.remote_database import MAX_ANSWERS
+from tunefarm_schemas.views.target import TargetView
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
@@ -180,7 +181,7 @@ def latencies_told(scripted: ScriptedServer, target: Any) -> Callable[..., list[
 
     def ask(*answers: Prepared, **options: Any) -> list[float] | None:
         view = Prepared(200, workload.model_dump(mode="json"))
-        about_target = Prepared(200, {"target_id": wanted.target_id, "canonical": wanted.canonical})
+        about_target = Prepared(200, TargetView.of(wanted).model_dump())
         scripted.answers(view, Prepared(200, text=workload.module_json), *answers, about_target)
         found = RemoteDatabase(scripted.url, "tfk_x", **options).query_tuning_record(module, target, "main")
         return None if found is None else [float(each) for each in found.run_secs]
@@ -285,6 +286,6 @@ def test_a_trace_that_may_not_be_applied_is_tried_in_a_confined_child_alone(
         Prepared(200, workload.model_dump(mode="json")),
         Prepared(200, text=workload.module_json),
         told(hostile),
-        Prepared(200, {"target_id": wanted.target_id, "canonical": wanted.canonical}),
+        Prepared(200, TargetView.of(wanted).model_dump()),
     )
     assert RemoteDatabase(scripted.url, "tfk_x").query_tuning_record(corpus.module(), target, "main") is None

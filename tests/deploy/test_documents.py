@@ -109,7 +109,7 @@ def test_the_way_out_that_tuner_and_worker_may_be_given_exists():
 
 @pytest.mark.parametrize("place", ["docker compose", "systemd", "Kubernetes"])
 def test_where_workers_are_put_up_it_is_said_which_kernel_they_need(place):
-    section = operations().partition(f"## Put it up with {place}\n")[2].partition("\n## ")[0]
+    section = operations().partition(f"## Deploy with {place}\n")[2].partition("\n## ")[0]
     assert "Landlock" in section
 
 

@@ -112,7 +112,7 @@ def test_an_operator_drains_a_lane_and_takes_it_back(
         await_ready(store, first, second)
         farm = open_farm()
         farm.open_task(simulated_task())
-        store.request_lane(lane_of(store, "first").lane_id, LaneRequest.DRAIN)
+        store.lanes.request(lane_of(store, "first").lane_id, LaneRequest.DRAIN)
         eventually(lambda: has_state(store, "first", LaneState.DRAINED), 8, "draining")
         time.sleep(1.5)
         fingerprints = set()
@@ -120,7 +120,7 @@ def test_an_operator_drains_a_lane_and_takes_it_back(
             farm.submit(dispatch_of())
         fingerprints = {measurement.device_fingerprint for measurement in gather(farm, 30).values()}
         assert fingerprints == {lane_of(store, "second").device.fingerprint}
-        store.request_lane(lane_of(store, "first").lane_id, LaneRequest.RESUME)
+        store.lanes.request(lane_of(store, "first").lane_id, LaneRequest.RESUME)
         eventually(lambda: has_state(store, "first", LaneState.READY), 8, "coming back")
 
 

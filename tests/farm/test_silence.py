@@ -36,7 +36,7 @@ def test_lanes_whose_heartbeats_wait_behind_others_are_not_lost(broker: RedisSer
     registrar = LaneRegistrar(store, broker.url, tvm_version=None, lost_s=LOST_S)
     with broker.client() as client:
         registrar.hear(client)
-        store.put_lanes(lanes)
+        store.lanes.put_all(lanes)
         let_time_pass(registrar, store)
         beats = [Heartbeat(lane_id=each.lane_id, instance="life", lane=each).model_dump_json() for each in lanes]
         client.lpush(Broker.at(broker.url).key(HEARTBEATS), *beats)
@@ -44,7 +44,7 @@ def test_lanes_whose_heartbeats_wait_behind_others_are_not_lost(broker: RedisSer
         while client.llen(Broker.at(broker.url).key(HEARTBEATS)):
             registrar.hear(client)
             rounds += 1
-            assert {found.state for found in store.lanes()} == {LaneState.READY}
+            assert {found.state for found in store.lanes.find()} == {LaneState.READY}
     assert rounds > 1
 
 
@@ -52,10 +52,10 @@ def test_a_lane_that_says_nothing_more_is_lost(broker: RedisServer, store: Store
     registrar = LaneRegistrar(store, broker.url, tvm_version=None, lost_s=LOST_S)
     with broker.client() as client:
         registrar.hear(client)
-        store.put_lane(lane())
+        store.lanes.put(lane())
         let_time_pass(registrar, store)
         registrar.hear(client)
-    assert [found.state for found in store.lanes()] == [LaneState.LOST]
+    assert [found.state for found in store.lanes.find()] == [LaneState.LOST]
 
 
 def test_what_a_lane_holds_is_lost_only_once_all_its_words_were_heard(tmp_path: Path):

@@ -77,3 +77,21 @@ def test_repeated_lines_are_counted_and_told_once(zygote: ForkServer) -> None:
     )
     assert sum(len(batch.records) for batch in batches) == 1
     assert sum(batch.repeated for batch in batches) == 38
+
+
+def test_a_long_file_is_read_no_further_than_its_lines_are_answered(zygote: ForkServer) -> None:
+    """Memory is that of some lines, however many there are."""
+    trace = corpus.good_trace()
+    begun = answered = furthest_ahead = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal begun
+        for begun in range(1, 6001):
+            yield corpus.record_line(trace, times=f"[{begun}e-9]") if begun % 100 else "no record"
+
+    workloads = [corpus.workload_line(corpus.module_json())]
+    for batch in read_database(lambda: zygote, workloads, lines(), callees=(), limits=LIMITS):
+        furthest_ahead = max(furthest_ahead, begun - answered)
+        answered += len(batch.records) + len(batch.refused) + batch.repeated
+    assert answered == 6000
+    assert furthest_ahead <= 2048

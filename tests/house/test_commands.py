@@ -14,6 +14,7 @@ DOCUMENTS = (
     "CONTRIBUTING.md",
     "SECURITY.md",
     "benchmarks/README.md",
+    "client/README.md",
     *(str(p.relative_to(ROOT)) for p in sorted((ROOT / "docs").rglob("*.md"))),
 )
 FENCE = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)

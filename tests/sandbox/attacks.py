@@ -103,7 +103,7 @@ ATTACKS: dict[str, Callable[[str], object]] = {
     "fork": lambda _: os.fork(),
     "socket": lambda _: call("socket", HIGH_BIT | 2, 1, 0),
     "stream": lambda _: call("socket", 2, 1, 0),
-    "socket by further bits": lambda shape: call("socket", *(HIGH_BIT | int(word) for word in shape.split())),
+    "socket of": lambda words: call("socket", *map(int, words.split())),
     "anonymous file": lambda _: os.memfd_create("mine"),
     "splice": lambda _: call("splice", 0, 0, 1, 0, 1, 0),
 }

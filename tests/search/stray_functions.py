@@ -66,6 +66,10 @@ def outside() -> dict[str, tuple[Made, str]]:
             partial(with_body, "for j in range(8):", "    B[v, j] = T.if_then_else(v * 8 + j > 60, A[v + 1, j], 0)"),
             "A",
         ),
+        "reads beyond and uses nothing of it": (
+            partial(with_body, "for j in range(8):", "    B[v, j] = A[v, j] + T.if_then_else(A[v, j + 1] == -7, 1, 0)"),
+            "A",
+        ),
         "guards with a condition that reads as well": (
             partial(with_body, "for j in range(8):", "    if v < 7 and A[v + 1, j] > 0:", "        B[v, j] = A[v, j]"),
             "A",
@@ -140,6 +144,12 @@ def open_at_run_time() -> dict[str, tuple[Made, bool]]:
         "looks rows up": (partial(with_body, "for j in range(8):", "    B[v, j] = A[A[v, j], j]"), False),
         "looks every other row up": (partial(with_body, "for j in range(8):", "    B[v, j] = A[A[v, j] * 2, j]"), True),
         "looks the row before up": (partial(with_body, "for j in range(8):", "    B[v, j] = A[A[v, j] - 5, j]"), True),
+        "looks every other row up and uses nothing of it": (
+            partial(
+                with_body, "for j in range(8):", "    B[v, j] = A[v, j] + T.if_then_else(A[A[v, j] * 2, j] == -7, 1, 0)"
+            ),
+            True,
+        ),
         "writes where it is told to": (
             partial(
                 with_body, "for j in range(8):", "    B[v, j] = 0", "for j in range(8):", "    B[A[v, j] * 2, j] = 1"

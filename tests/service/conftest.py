@@ -41,6 +41,8 @@ class Service:
     home: Path
     environment: Mapping[str, str]
     words: tuple[str, ...] = ("serve", "--port", "0")
+    python: str | Path = sys.executable
+    folder: Path | None = None
     process: "subprocess.Popen[bytes] | None" = None
     began_s: float = 0.0
     ready_s: float = 0.0
@@ -52,8 +54,9 @@ class Service:
         self.logs.append(self.home.parent / f"serve-{len(self.logs)}.log")
         with self.logs[-1].open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tunefarm.cli.command_line", *self.words],
+                [self.python, "-m", "tunefarm.cli.command_line", *self.words],
                 env=self.environment,
+                cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -78,9 +81,13 @@ class Service:
         return self.logs[-1].read_text()[-4000:]
 
     def client(self) -> httpx.Client:
-        token = (self.home / "token").read_text().strip()
-        url = json.loads((self.home / "api.json").read_text())["url"]
+        url, token = self.address()
         return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=90.0)
+
+    def address(self) -> tuple[str, str]:
+        """Its URL, and the token that it leaves for its user."""
+        url = json.loads((self.home / "api.json").read_text())["url"]
+        return url, (self.home / "token").read_text().strip()
 
     def post(self, path: str, body: object = None) -> dict:
         with self.client() as client:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from tunefarm_schemas.host_cores import usable_processors
+
 SETTING: Final = "TVM_NUM_THREADS"
 
 
@@ -27,8 +29,7 @@ def use_recorded_threads(num_cores: int) -> None:
     one, at half its speed. TVM reads its setting when the first kernel runs, so it is made here unless the user has
     made it. Where the threads are others all the same, a warning says what to set.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if SETTING not in os.environ and num_cores <= cores:
+    if SETTING not in os.environ and num_cores <= usable_processors():
         os.environ[SETTING] = str(num_cores)
     threads = _threads_of_tvm()
     if threads != num_cores:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from tunefarm.cli.error_reporting import run_at_edge
+from tunefarm.startup.missing_extra import missing_extra
 from tunefarm.startup.prestarted_fork_server import begin_loading, end_at_once
 from tunefarm.terminal.console import say_traceback
 from tunefarm.terminal.exit_code import ExitCode
@@ -54,6 +55,8 @@ def _run(words: list[str]) -> int:
         status = get_command(application())(args=words, prog_name="tunefarm", standalone_mode=False)
     except typer.Abort:
         return ExitCode.INTERRUPTED
+    except ModuleNotFoundError as error:
+        raise missing_extra(words[0], error) or error from None
     except Exception as error:
         # Typer's own errors, and only they, know how to show themselves.
         if not isinstance(error, SelfShowing):

@@ -4,16 +4,12 @@ from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
-from tunefarm.http.request import Answer, Flow, Query, Reply, Request
+from tunefarm.http.request import Flow, Query, Reply, Request
+from tunefarm_schemas.views.page import Page
 
 V = TypeVar("V", bound=BaseModel)
 
 PAGE: Final = 100
-
-
-class _Page(Answer):
-    items: tuple[dict[str, object], ...]
-    next_page_token: str | None = None
 
 
 def listed(path: str, model: type[V], query: Query, limit: int | None) -> Flow[list[V]]:
@@ -23,7 +19,7 @@ def listed(path: str, model: type[V], query: Query, limit: int | None) -> Flow[l
     while True:
         size = PAGE if limit is None else min(PAGE, limit - len(found))
         reply: Reply = yield Request("GET", path, query={**query, "page_size": size, "page_token": token})
-        page = reply.read(_Page)
+        page = reply.read(Page[dict[str, object]])
         found += [model.model_validate(item, extra="ignore") for item in page.items]
         token = page.next_page_token
         if not token or (limit is not None and len(found) >= limit):

@@ -1,17 +1,16 @@
 """What ``tunefarm doctor`` looks at. Each look is one function that gives one finding."""
 
 import importlib.metadata
-import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from tunefarm.startup.host_cores import usable_physical_cores
 from tunefarm.terminal.quantities import bytes_text
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.host_cores import usable_physical_cores, usable_processors
 
 TVM_PIN: Final = "0.27.0.post1"
 FFI_THAT_WORK: Final = ("0.1.14", "0.1.14.post0", "0.1.14.post1")
@@ -89,7 +88,7 @@ def look_at_tvm() -> Finding:
 def look_at_processor() -> Finding:
     """Name and usable cores."""
     names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
-    logical = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    logical = usable_processors()
     cores = usable_physical_cores()
     text = f"{names[0] if names else platform.machine()}, {cores} usable cores, {logical} logical"
     if cores == 1:

@@ -12,8 +12,8 @@ from tunefarm_schemas.tuning.workload import Abi
 
 if TYPE_CHECKING:
     from tunefarm.confined.record_view import RecordView
-    from tunefarm.http.calls.views import ImportView
     from tunefarm.intake.intake_request import IntakeRequest
+    from tunefarm_schemas.views.database import ImportReport
     from tunefarm_services.exchange.database_import import ImportOutcome
 
 
@@ -40,7 +40,7 @@ class ModuleQuery:
         from tunefarm.intake.intake_request import IntakeRequest
         from tunefarm.intake.module_source import parse_module_source
         from tunefarm.intake.python_input import seed_source_of_text
-        from tunefarm.startup.host_cores import usable_physical_cores
+        from tunefarm_schemas.host_cores import usable_physical_cores
 
         return IntakeRequest(
             module=parse_module_source(self.module),
@@ -84,7 +84,7 @@ class RecordPlace(Protocol):
     def export(self, folder: str, record_ids: Sequence[str]) -> Written:
         """Write records as TVM's JSON database."""
 
-    def take_in(self, folder: str) -> "ImportOutcome | ImportView":
+    def take_in(self, folder: str) -> "ImportOutcome | ImportReport":
         """Take records of TVM's JSON database in, as claims."""
 
     def publish(self, query: ModuleQuery, trace: str, latency_s: float) -> TuningRecord:

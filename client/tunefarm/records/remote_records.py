@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunefarm.http.calls.views import ImportView
 from tunefarm.options.device_class_option import CLASS_ID_LENGTH, device_class_of_text
 from tunefarm.records.record_place import Written
 from tunefarm.records.tvm_database_folder import read_database, write_database
 from tunefarm_schemas.kernel_library.rules import LibraryRules
 from tunefarm_schemas.tuning.record import RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.views.database import ImportReport
 
 if TYPE_CHECKING:
     from tunefarm.client import Client
@@ -71,7 +71,7 @@ class RemoteRecords:
         write_database(folder, exported.workloads, exported.records)
         return Written(exported.exported, tuple((each.records, each.reason) for each in exported.left_out))
 
-    def take_in(self, folder: str) -> ImportView:
+    def take_in(self, folder: str) -> ImportReport:
         """Take records of TVM's JSON database in, as claims."""
         workloads, records = read_database(folder)
         return self._client.records.import_(workloads, records)

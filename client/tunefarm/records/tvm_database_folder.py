@@ -10,7 +10,6 @@ from tunefarm.intake.module_source import readable_file
 from tunefarm.options.job_options import output_folder
 from tunefarm.terminal.user_files import LARGEST_FILE_BYTES, open_plain_file, put_file, read_plain_file, require_named
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_services.exchange.database_reading import LONGEST_RECORD, LONGEST_WORKLOAD
 
 WORKLOADS_NAME: Final = "database_workload.json"
 RECORDS_NAME: Final = "database_tuning_record.json"
@@ -51,6 +50,11 @@ def database_lines(folder_text: str) -> tuple[Iterator[str], Iterator[str]]:
     Raises:
         BadInput: there is no database in the folder.
     """
+    from tunefarm_services.exchange.database_reading import (  # what a client alone has not
+        LONGEST_RECORD,
+        LONGEST_WORKLOAD,
+    )
+
     folder = _folder(folder_text)
     return (
         _lines(_readable(folder / WORKLOADS_NAME), LONGEST_WORKLOAD),

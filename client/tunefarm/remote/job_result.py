@@ -5,11 +5,11 @@ from typing import Any
 
 from tunefarm.http.calls.artifact_calls import RemoteArtifact, artifact
 from tunefarm.http.calls.job_calls import job_events
-from tunefarm.http.calls.views import TrialView
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.record import TuningRecord
+from tunefarm_schemas.views.trial import TrialView
 
 
 def job_summary(job_id: str) -> Flow[Mapping[str, Any]]:

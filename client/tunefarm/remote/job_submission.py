@@ -5,20 +5,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tunefarm.http.calls.upload_calls import INLINE_BYTES, module_field, with_modules
-from tunefarm.http.calls.views import JobView
 from tunefarm.http.request import Flow, Request
 from tunefarm.remote.conversion import Conversion
 from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm.remote.measured_module import MeasuredModule
 from tunefarm.terminal.quantities import failures_text
 from tunefarm_schemas.frozen import JsonValue
+from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.trace import Space
+from tunefarm_schemas.views.job import NewJob
 
 BODY_BYTES: Final = 8 << 20
 """What the modules of one request may take together; the rest is uploaded."""
 
 
-def submission(conversion: Conversion, options: RemoteJobOptions) -> Flow[JobView]:
+def submission(conversion: Conversion, options: RemoteJobOptions) -> Flow[NewJob]:
     """Ask for modules to be tuned."""
     fields = yield from _module_fields([module.text for module in conversion.modules])
     modules: list[JsonValue] = []
@@ -52,12 +53,12 @@ def submission(conversion: Conversion, options: RemoteJobOptions) -> Flow[JobVie
     }
     body |= {name: value for name, value in chosen.items() if value is not None}
     reply = yield from with_modules(fields, Request("POST", "/jobs", body=body, creates=True))
-    return reply.read(JobView)
+    return reply.read(NewJob)
 
 
 def measurement_submission(
     modules: Sequence[str], target: str, *, device_class_id: str | None, labels: Mapping[str, str]
-) -> Flow[JobView]:
+) -> Flow[NewJob]:
     """Ask for scheduled modules, as TVM JSON, to be measured as they are; each different one once."""
     fields = yield from _module_fields(list(dict.fromkeys(modules)))
     body: dict[str, JsonValue] = {
@@ -70,10 +71,10 @@ def measurement_submission(
     if device_class_id is not None:
         body["device_class_id"] = device_class_id
     reply = yield from with_modules(fields, Request("POST", "/jobs", body=body, creates=True))
-    return reply.read(JobView)
+    return reply.read(NewJob)
 
 
-def measurements(job: JobView, summary: Mapping[str, Any], modules: Sequence[str]) -> list[MeasuredModule]:
+def measurements(job: Job, summary: Mapping[str, Any], modules: Sequence[str]) -> list[MeasuredModule]:
     """What the job's summary says of each of ``modules``, in their order."""
     different = list(dict.fromkeys(modules))
     tasks = list(summary.get("tasks", ()))

@@ -6,13 +6,14 @@ from typing import Any
 from tunefarm.http.async_transport import AsyncTransport
 from tunefarm.http.calls.artifact_calls import RemoteArtifact
 from tunefarm.http.calls.job_calls import job_deletion, job_events, job_verb, job_view
-from tunefarm.http.calls.views import JobView, TrialView
 from tunefarm.http.event_stream import EventStream, RemoteEvent
 from tunefarm.http.transport import Transport
 from tunefarm.remote.event_text import show
 from tunefarm.remote.job_result import artifact_of_job, artifacts_of_job, job_records, job_summary, job_trials
-from tunefarm_schemas.tuning.job import JobOutcome, JobState
+from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState
 from tunefarm_schemas.tuning.record import TuningRecord
+from tunefarm_schemas.views.job import NewJob
+from tunefarm_schemas.views.trial import TrialView
 
 
 class _Handle:
@@ -20,11 +21,13 @@ class _Handle:
 
     Attributes:
         view: the job as it was when it was last looked at.
+        notes: what the service said of the target when it took the job.
         summary: how it ended, task by task, once its events were read to the end; empty before.
     """
 
-    def __init__(self, view: JobView) -> None:
+    def __init__(self, view: Job) -> None:
         self.view = view
+        self.notes = view.notes if isinstance(view, NewJob) else ()
         self.summary: Mapping[str, Any] = {}
 
     @property
@@ -53,28 +56,28 @@ class _Handle:
 class RemoteJob(_Handle):
     """A job of a service."""
 
-    def __init__(self, transport: Transport, view: JobView) -> None:
+    def __init__(self, transport: Transport, view: Job) -> None:
         super().__init__(view)
         self.transport = transport
 
-    def refresh(self) -> JobView:
+    def refresh(self) -> Job:
         """Look at the job again."""
         self.view = self.transport.run(job_view(self.job_id))
         return self.view
 
-    def pause(self) -> JobView:
+    def pause(self) -> Job:
         """Ask for it to be paused; what was measured is kept."""
         return self._ask("pause")
 
-    def resume(self) -> JobView:
+    def resume(self) -> Job:
         """Ask for it to go on."""
         return self._ask("resume")
 
-    def cancel(self) -> JobView:
+    def cancel(self) -> Job:
         """Ask for it to be canceled; what was measured is kept."""
         return self._ask("cancel")
 
-    def finish(self) -> JobView:
+    def finish(self) -> Job:
         """Ask for its search to end; its best is verified and shipped. ``wait`` for that."""
         return self._ask("finish")
 
@@ -97,7 +100,7 @@ class RemoteJob(_Handle):
         self.summary = self.transport.run(job_summary(self.job_id))
         return self.summary
 
-    def wait(self, *, progress: bool = True) -> JobView:
+    def wait(self, *, progress: bool = True) -> Job:
         """Wait until it ends, showing its progress on standard error unless ``progress`` is off."""
         from tunefarm.terminal.progress_display import progress_display
 
@@ -130,7 +133,7 @@ class RemoteJob(_Handle):
         """
         return self.transport.run(artifact_of_job(self.job_id, task))
 
-    def _ask(self, verb: str) -> JobView:
+    def _ask(self, verb: str) -> Job:
         self.view = self.transport.run(job_verb(self.job_id, verb))
         return self.view
 
@@ -138,28 +141,28 @@ class RemoteJob(_Handle):
 class AsyncRemoteJob(_Handle):
     """A job of a service, awaited."""
 
-    def __init__(self, transport: AsyncTransport, view: JobView) -> None:
+    def __init__(self, transport: AsyncTransport, view: Job) -> None:
         super().__init__(view)
         self.transport = transport
 
-    async def refresh(self) -> JobView:
+    async def refresh(self) -> Job:
         """Look at the job again."""
         self.view = await self.transport.run(job_view(self.job_id))
         return self.view
 
-    async def pause(self) -> JobView:
+    async def pause(self) -> Job:
         """Ask for it to be paused; what was measured is kept."""
         return await self._ask("pause")
 
-    async def resume(self) -> JobView:
+    async def resume(self) -> Job:
         """Ask for it to go on."""
         return await self._ask("resume")
 
-    async def cancel(self) -> JobView:
+    async def cancel(self) -> Job:
         """Ask for it to be canceled; what was measured is kept."""
         return await self._ask("cancel")
 
-    async def finish(self) -> JobView:
+    async def finish(self) -> Job:
         """Ask for its search to end; its best is verified and shipped. ``wait`` for that."""
         return await self._ask("finish")
 
@@ -182,7 +185,7 @@ class AsyncRemoteJob(_Handle):
         self.summary = await self.transport.run(job_summary(self.job_id))
         return self.summary
 
-    async def wait(self, *, progress: bool = True) -> JobView:
+    async def wait(self, *, progress: bool = True) -> Job:
         """Wait until it ends, showing its progress on standard error unless ``progress`` is off."""
         from tunefarm.terminal.progress_display import progress_display
 
@@ -215,6 +218,6 @@ class AsyncRemoteJob(_Handle):
         """
         return await self.transport.run(artifact_of_job(self.job_id, task))
 
-    async def _ask(self, verb: str) -> JobView:
+    async def _ask(self, verb: str) -> Job:
         self.view = await self.transport.run(job_verb(self.job_id, verb))
         return self.view

@@ -12,8 +12,8 @@ from tunefarm.intake.python_input import PythonInput
 from tunefarm.intake.tvm_objects import TargetLike
 from tunefarm.options.input_option import inputs_of_python
 from tunefarm.remote.job_options import RemoteJobOptions
-from tunefarm.startup.host_cores import usable_physical_cores
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.job import Strategy
 from tunefarm_schemas.tuning.workload import Abi
 

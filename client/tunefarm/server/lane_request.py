@@ -3,7 +3,7 @@
 from tunefarm.startup.installation import open_store
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.farm.lane import Lane, LaneRequest
-from tunefarm_services.api.views.device import worker_id_of
+from tunefarm_schemas.views.device import worker_id_of
 from tunefarm_services.settings import Settings
 
 
@@ -15,8 +15,8 @@ def ask_lane(name: str, verb: str) -> tuple[str, str]:
     """
     store = open_store(Settings(), create=False)
     try:
-        lane = _the_one(store.lanes(), name)
-        store.request_lane(lane.lane_id, LaneRequest(verb))
+        lane = _the_one(store.lanes.find(), name)
+        store.lanes.request(lane.lane_id, LaneRequest(verb))
         return lane.lane_id, lane.state.value
     finally:
         store.close()

@@ -7,6 +7,7 @@ Imports next to nothing: what the process loads takes longer than everything els
 import os
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from tunefarm.startup.preloads import PRELOAD, PRELOAD_TO_SEND
@@ -34,7 +35,7 @@ def begin_loading(words: Sequence[str]) -> bool:
         preload = PRELOAD
     elif words[0] in SENDS:
         preload = PRELOAD_TO_SEND
-    if preload is None:
+    if preload is None or find_spec("tunefarm_search") is None:  # a client without extras sends TVM JSON as it is
         return False
     from tunefarm_sandbox.fork_server.server_process import start_server_process
 

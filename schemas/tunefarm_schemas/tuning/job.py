@@ -146,6 +146,11 @@ class Job(Frozen):
     created_at: str
     finished_at: str | None
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more is done for it."""
+        return self.state is JobState.FINISHED
+
 
 class Event(Frozen):
     """One thing that happened to a job, numbered in order."""

@@ -2,7 +2,6 @@
 
 import difflib
 import json
-import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import tvm
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.farm.processor import architecture_named
 from tunefarm_schemas.frozen import canonical_json
+from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.tvm.target_attributes import require_permitted_target
 from tunefarm_search.tvm.trace import plain
@@ -139,18 +139,13 @@ def _difference(known: str, asked: str) -> float:
 
 def _fill_cores(attributes: dict[str, Any], default_num_cores: int | None, notes: list[str]) -> int:
     if "num-cores" not in attributes:
-        cores = default_num_cores if default_num_cores is not None else usable_cores()
+        cores = default_num_cores if default_num_cores is not None else usable_processors()
         attributes["num-cores"] = cores
         notes.append(f"num-cores is not set: {cores} is taken")
     cores = int(attributes["num-cores"])
     if cores < 1:
         raise BadInput("target", f"num-cores is {cores}.", "Give the number of threads a kernel may use, 1 or more.")
     return cores
-
-
-def usable_cores() -> int:
-    """How many CPUs this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _instruction_sets(target: Any) -> set[str]:

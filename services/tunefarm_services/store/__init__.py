@@ -1,6 +1,7 @@
 """SQL tables, migrations, and content-addressed blobs behind one interface.
 
-``Store`` is the whole of it. SQLite and PostgreSQL are served by the same statements; the URL chooses.
+``Store`` is the whole of it, and has a repository for each noun. SQLite and PostgreSQL are served by the same
+statements; the URL chooses.
 """
 
 from tunefarm_services.store.jobs.lease import Lease
@@ -34,7 +35,6 @@ from tunefarm_services.store.stored import (
     StoredTrial,
     StoredWorkload,
     StoreStatistics,
-    TrialState,
 )
 from tunefarm_services.store.tenants.key_claim import Answered, Claimed, InProgress, KeyClaim, Mismatch
 
@@ -70,7 +70,6 @@ __all__ = [
     "StoredModel",
     "StoredTrial",
     "StoredWorkload",
-    "TrialState",
     "UploadIncomplete",
     "WrongOffset",
 ]

@@ -6,7 +6,7 @@ from typing import Final
 from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.tuning.measurement import Candidate, Dispatch, Measurement
+from tunefarm_schemas.tuning.measurement import Candidate, Dispatch, Measurement, TrialState
 from tunefarm_schemas.tuning.workload import TensorArgument
 
 LOCAL_TENANT: Final = "local"
@@ -14,13 +14,6 @@ LOCAL_TENANT: Final = "local"
 
 TENANT_STREAM: Final = ""
 """In place of a job id: the stream of events that belong to a tenant and to no job, such as retractions."""
-
-
-class TrialState(StrEnum):
-    """Whether the latest attempt of a trial has a result."""
-
-    DISPATCHED = "dispatched"
-    DONE = "done"
 
 
 class JobRequest(StrEnum):

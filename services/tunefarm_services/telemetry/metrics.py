@@ -1,6 +1,7 @@
 """The figures of a process, as Prometheus reads them."""
 
 import time
+from importlib.metadata import version
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -33,7 +34,7 @@ class Metrics:
     Labels have few values: no id of a job, a tenant or a token is one.
     """
 
-    def __init__(self, service: str, version: str = "0.1.0") -> None:
+    def __init__(self, service: str) -> None:
         """All figures at zero, for a process of kind ``service``: api, tuner, worker."""
         self.registry = CollectorRegistry()
         self._others: list[Collector] = []
@@ -44,7 +45,7 @@ class Metrics:
             registry=self.registry,
             multiprocess_mode="max",
         )
-        self.build.labels(service=service, version=version).set(1)
+        self.build.labels(service=service, version=version("tunefarm-services")).set(1)
         self.log_lines = Counter(
             "tunefarm_log_lines_total", "Lines logged, by what they tell.", ["level", "event"], registry=self.registry
         )

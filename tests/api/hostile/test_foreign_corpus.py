@@ -20,10 +20,11 @@ def _nothing_is_kept(alice):
 
 
 @pytest.mark.parametrize("item", TRACES, ids=lambda item: item.name)
-def test_a_hostile_trace_is_refused_as_a_seed_and_as_a_record(alice, item):
+def test_a_hostile_trace_is_refused_as_a_seed_as_a_sketch_and_as_a_record(alice, item):
     body = {"module": corpus.module_json(), "target": corpus.TARGET}
-    seeded = alice.post("/v1/jobs", json={**body, "seed_traces": [item.value]})
-    assert seeded.status_code == 422, seeded.text
+    for given in ({"seed_traces": [item.value]}, {"space": {"sketches": [item.value]}}):
+        answer = alice.post("/v1/jobs", json={**body, **given})
+        assert answer.status_code == 422, answer.text
     published = alice.post("/v1/records", json={**body, "trace": item.value, "latency_s": 1e-9})
     assert published.status_code == 422, published.text
 

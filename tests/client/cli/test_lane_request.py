@@ -9,7 +9,7 @@ from tunefarm.server.lane_request import ask_lane
 from tunefarm.startup.installation import open_store
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.farm.lane import LaneRequest
-from tunefarm_services.api.views.device import worker_id_of
+from tunefarm_schemas.views.device import worker_id_of
 from tunefarm_services.settings import Settings
 
 
@@ -17,10 +17,10 @@ def test_a_lane_is_asked_by_its_name_its_id_or_its_workers_id(tmp_path: Path, mo
     monkeypatch.setenv("TUNEFARM_HOME", str(tmp_path))
     store = open_store(Settings(), create=True)
     mine, other = lane("a", worker_name="mine"), lane("b", worker_name="other")
-    store.put_lanes([mine, other])
+    store.lanes.put_all([mine, other])
     for name in ("mine", "a", worker_id_of(mine)):
         assert ask_lane(name, "drain") == ("a", mine.state.value)
-        assert store.lane_requests() == {"a": LaneRequest.DRAIN}
+        assert store.lanes.requests() == {"a": LaneRequest.DRAIN}
         ask_lane(name, "resume")
     with pytest.raises(BadInput, match="no lane 'nobody'"):
         ask_lane("nobody", "drain")

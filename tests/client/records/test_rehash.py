@@ -29,13 +29,13 @@ def test_workloads_of_an_older_tvm_are_found_again(tunefarm: Callable[..., Any],
     known = matmul()
     with opened(home) as store:
         for tenant in (LOCAL_TENANT, "team"):
-            store.put_workload(tenant, known.model_copy(update=OLD))
+            store.workloads.put(tenant, known.model_copy(update=OLD))
     ended = tunefarm("db", "rehash", "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out) == {"tvm_version": known.tvm_version, "rehashed": 2, "refused": []}
     with opened(home) as store:
         for tenant in (LOCAL_TENANT, "team"):
-            assert store.workloads_with_hash(tenant, known.structural_hash, known.tvm_version) == [known]
+            assert store.workloads.with_hash(tenant, known.structural_hash, known.tvm_version) == [known]
     assert json.loads(tunefarm("db", "rehash", "--json").out)["rehashed"] == 0
 
 
@@ -43,8 +43,8 @@ def test_a_workload_that_cannot_be_read_is_named_and_spares_the_others(
     tunefarm: Callable[..., Any], home: Path
 ) -> None:
     with opened(home) as store:
-        store.put_workload(LOCAL_TENANT, matmul().model_copy(update=OLD))
-        store.put_workload(LOCAL_TENANT, unreadable_workload())
+        store.workloads.put(LOCAL_TENANT, matmul().model_copy(update=OLD))
+        store.workloads.put(LOCAL_TENANT, unreadable_workload())
     ended = tunefarm("db", "rehash")
     assert ended.code == 2
     assert unreadable_workload().workload_id in ended.out

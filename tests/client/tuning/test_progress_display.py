@@ -57,6 +57,12 @@ def test_the_display_says_what_the_device_waits_for() -> None:
     assert not any("waits" in line for line in [*panel_lines(progress()), progress_line(progress())])
 
 
+def test_the_display_names_the_step_of_verifying() -> None:
+    verifying = progress("verifying").model_copy(update={"doing": "times it in 7 fresh processes"})
+    assert "times it in 7 fresh processes" in panel_lines(verifying)
+    assert progress_line(verifying).endswith("left=0:12 (times it in 7 fresh processes)")
+
+
 def test_lines_go_where_no_terminal_is() -> None:
     stream = io.StringIO()
     display = progress_display(stream)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sandbox.attacks import SECRET
+from tests.sandbox.attacks import HIGH_BIT, SECRET
 from tests.sandbox.forking import LONG_S, ROOMY, ended, fork, is_running, within
 from tests.sandbox.older_kernel import needs
 from tunefarm_sandbox.confinement.abilities import SCOPED_SIGNALS_ABI
@@ -178,9 +178,14 @@ def test_a_child_that_tried_to_outlive_its_server_does_not(server_of_its_own: Fo
 
 @pytest.mark.enable_socket
 @pytest.mark.allow_hosts(["127.0.0.1"])
-@pytest.mark.parametrize("shape", ["1 1 0", "2 2 0", "2 1 262", "2 1 132", "16 3 0"])
-def test_further_bits_make_no_other_socket_of_one_that_may_be_had(server: ForkServer, shape: str) -> None:
+@pytest.mark.parametrize("words", [(0,), (1,), (2,), (0, 1, 2)])
+@pytest.mark.parametrize("shape", [(1, 1, 0), (2, 2, 0), (2, 1, 262), (2, 1, 132), (16, 3, 0)])
+def test_further_bits_make_no_other_socket_of_one_that_may_be_had(
+    server: ForkServer, shape: tuple[int, ...], words: tuple[int, ...]
+) -> None:
+    """The bits are added to one argument alone as well: those of another would be refused for themselves."""
+    arguments = " ".join(str(HIGH_BIT * (place in words) | word) for place, word in enumerate(shape))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         given = Confinement(connect_ports=(listening.getsockname()[1],))
-        assert tried(server, f"socket by further bits: {shape}", confinement=given) == "PermissionError"
+        assert tried(server, f"socket of: {arguments}", confinement=given) == "PermissionError"
         assert tried(server, "stream", confinement=given).startswith("done")

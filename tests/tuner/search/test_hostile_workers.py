@@ -1,13 +1,22 @@
 """A worker that sends a library of its own, to the tuner that would store it."""
 
+from collections.abc import Callable
+
 import pytest
 
 from benchmarks.kernel_library import kernel_library
 from tests.libraries.attacks import AT_LOADING
-from tests.libraries.hostile import Attack, calling
+from tests.libraries.hostile import MARKED, Attack, calling, linked
+from tests.store.sample import TENANT
+from tests.tuner.conftest import wait_finished
+from tests.tuner.instant_farm import InstantFarm
+from tests.tuner.search.test_searching import matmul, tune_job
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.tuning.measurement import Exported, ExportResult, Failed
+from tunefarm_schemas.tuning.job import JobOutcome
+from tunefarm_schemas.tuning.measurement import Exported, ExportOrder, ExportResult, Failed
 from tunefarm_schemas.tuning.target import Target
+from tunefarm_services.store import Store
+from tunefarm_services.tuner.service.zygotes import Zygotes
 from tunefarm_services.tuner.verify.stored_library import checked_export
 
 TARGET = Target(canonical='{"kind":"llvm","num-cores":2}', kind="llvm", num_cores=2)
@@ -34,3 +43,26 @@ def test_a_callee_of_the_tenant_is_stored_and_another_names_the_setting() -> Non
     failed = stored(calling("vendor_gemm"))
     assert isinstance(failed, Failed)
     assert "TUNEFARM_CALLEES" in failed.failure.message
+
+
+@pytest.fixture
+def zygotes(searching_zygotes: Zygotes) -> Zygotes:
+    return searching_zygotes
+
+
+class SendingFarm(InstantFarm):
+    """Sends a library of its own for whatever it is to export."""
+
+    def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
+        exported = super().export(order, on_wait)
+        return exported.model_copy(update={"library": linked(MARKED)})
+
+
+def test_a_job_whose_worker_sends_a_hostile_library_ships_nothing(store: Store, tuner: Callable[..., object]) -> None:
+    job = tune_job(store, matmul(56), 2)
+    with tuner(lambda lease, job: SendingFarm()):
+        wait_finished(store, job)
+    assert store.artifacts.newest_first(TENANT) == []
+    ended = store.jobs.get(TENANT, job.job_id)
+    assert ended.outcome is JobOutcome.FAILED
+    assert "runs when it is loaded" in ended.message

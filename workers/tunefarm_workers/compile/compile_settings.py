@@ -6,9 +6,10 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_workers.compile.compile_messages import POOL_PATTERN
 from tunefarm_workers.compile.cuda_toolchain import cuda_toolchain
-from tunefarm_workers.conversation.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.session.device.session_messages import Toolchain
 
 
@@ -30,7 +31,7 @@ class CompileSettings(BaseSettings):
     pool: str = Field(pattern=f"^{POOL_PATTERN}$")
     linker: str = ""
     linker_flags: str = "-lm"
-    build_lanes: int = Field(default_factory=usable_cores, ge=1)
+    build_lanes: int = Field(default_factory=usable_processors, ge=1)
     cuda_compiler: Literal["", "nvrtc", "nvcc"] = ""
     cuda_toolkit: str = "/usr/local/cuda"
 

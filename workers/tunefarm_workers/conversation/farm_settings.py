@@ -1,20 +1,14 @@
 """What a local farm may use of its machine."""
 
-import os
-
 import psutil
 from pydantic import Field
 
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.host_cores import usable_processors
 
 _MAX_MEMORY_BYTES = 4 * 1024**3
 _MIN_MEMORY_BYTES = 256 * 1024**2
-
-
-def usable_cores() -> int:
-    """How many cores this process may run on."""
-    return len(os.sched_getaffinity(0))
 
 
 class FarmSettings(Frozen):
@@ -24,7 +18,7 @@ class FarmSettings(Frozen):
     take before anything is known, how long the untuned function may take, and how often the device is checked.
     """
 
-    build_lanes: int = Field(default_factory=usable_cores, ge=1)
+    build_lanes: int = Field(default_factory=usable_processors, ge=1)
     memory_bytes: int | None = None
     first_build_s: float = Field(default=4.0, gt=0)
     first_run_s: float = Field(default=20.0, gt=0)

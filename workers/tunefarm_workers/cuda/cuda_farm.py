@@ -11,10 +11,10 @@ from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.farm.processor import Processor
+from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_schemas.tuning.device import Device, Environment
 from tunefarm_schemas.tuning.measurement import MeasureTask
 from tunefarm_workers.compile.cuda_toolchain import cuda_toolchain
-from tunefarm_workers.conversation.farm_settings import usable_cores
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
 from tunefarm_workers.cuda.gpu_child import GpuConnection
 from tunefarm_workers.cuda.gpu_facts import GpuFacts, gpu_facts
@@ -130,8 +130,8 @@ def access_of(settings: CudaSettings, facts: GpuFacts) -> DeviceAccess:
         target_kinds=("cuda",) if on_gpu else ("llvm",),
         # What packs weights is not scheduled for threads.
         abis=("stable",) if on_gpu else ("stable", "packed"),
-        reference_target=target_of_gpu(facts) if on_gpu else f'{{"kind":"llvm","num-cores":{usable_cores()}}}',
-        num_cores=0 if on_gpu else usable_cores(),
+        reference_target=target_of_gpu(facts) if on_gpu else f'{{"kind":"llvm","num-cores":{usable_processors()}}}',
+        num_cores=0 if on_gpu else usable_processors(),
         confinement=_confinement(settings),
         # The driver reserves far more addresses than the device has memory.
         limits=Limits() if on_gpu else settings.farm_settings().child_limits(),

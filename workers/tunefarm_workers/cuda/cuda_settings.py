@@ -5,8 +5,9 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_workers.compile.compile_messages import POOL_PATTERN
-from tunefarm_workers.conversation.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.conversation.farm_settings import FarmSettings
 
 
 class CudaSettings(BaseSettings):
@@ -42,7 +43,7 @@ class CudaSettings(BaseSettings):
     flush_bytes: int = Field(default=256 << 20, ge=1)
     reach_s: float = Field(default=60.0, gt=0)
     run_allowance_s: float = Field(default=5.0, gt=0)
-    build_lanes: int = Field(default_factory=usable_cores, ge=1)
+    build_lanes: int = Field(default_factory=usable_processors, ge=1)
     first_build_s: float = Field(default=20.0, gt=0)
     first_run_s: float = Field(default=10.0, gt=0)
     check_every_s: float = Field(default=60.0, gt=0)

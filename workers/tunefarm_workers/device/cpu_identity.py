@@ -9,7 +9,7 @@ from typing import Final
 
 from tunefarm_schemas.farm.processor import Processor, architecture_named
 from tunefarm_schemas.frozen import Frozen, digest
-from tunefarm_workers.conversation.farm_settings import usable_cores
+from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_workers.device.host_name import host_name
 
 _CPU_INFO = Path("/proc/cpuinfo")
@@ -52,7 +52,7 @@ def cpu_identity() -> CpuIdentity:
         name=fields.get("model name", platform.machine()),
         isa_flags_digest=digest(" ".join(sorted(flags.split()))),
         caches_bytes=_caches_bytes(),
-        cores=usable_cores(),
+        cores=usable_processors(),
     )
 
 

@@ -8,8 +8,9 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_workers.compile.compile_messages import POOL_PATTERN
-from tunefarm_workers.conversation.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.conversation.farm_settings import FarmSettings
 
 
 class GatewaySettings(BaseSettings):
@@ -59,7 +60,7 @@ class GatewaySettings(BaseSettings):
     session_s: float = Field(default=30.0, ge=2)
     session_candidates: int = Field(default=16, ge=1)
     reach_s: float = Field(default=10.0, gt=0)
-    build_lanes: int = Field(default_factory=usable_cores, ge=1)
+    build_lanes: int = Field(default_factory=usable_processors, ge=1)
     first_build_s: float = Field(default=8.0, gt=0)
     first_run_s: float = Field(default=10.0, gt=0)
     run_allowance_s: float = Field(default=5.0, gt=0)

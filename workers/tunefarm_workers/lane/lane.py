@@ -11,6 +11,7 @@ from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_schemas.tuning.measurement import (
     Comparison,
     ComparisonOrder,
@@ -22,7 +23,7 @@ from tunefarm_schemas.tuning.measurement import (
 )
 from tunefarm_workers.conversation.argument import Distribution
 from tunefarm_workers.conversation.event_loop import ChildConversation, EventLoop
-from tunefarm_workers.conversation.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.correctness.referee import Doubt, Referee
 from tunefarm_workers.correctness.unverifiable import Unverifiable
 from tunefarm_workers.device.device_watch import DeviceWatch
@@ -130,16 +131,15 @@ class Lane:
             on_end(results)
 
         task = self._trusted(order.exploration_id)
-        limits, deadline_s = self._settings.child_limits(), self._settings.reference_s
-        comparison = RunningComparison(task, order, self, limits, deadline_s, ended)
+        limits = self._settings.child_limits()
+        comparison = RunningComparison(task, order, self, limits, self._settings.reference_s, ended)
         self._comparisons.append(comparison)
         comparison.start()
         return comparison
 
     def judging_task(self, exploration_id: str) -> OpenTask | None:
         """The task of an exploration once outputs on its first inputs can be judged. Raises ``BadInput`` if never."""
-        task = self._trusted(exploration_id)
-        return task if task.referee.knows(1) else None
+        return task if (task := self._trusted(exploration_id)).referee.knows(1) else None
 
     def _trusted(self, exploration_id: str) -> OpenTask:
         task = self._tasks[exploration_id]
@@ -200,7 +200,7 @@ class Lane:
 
     def is_loaded(self) -> bool:
         """Whether so many processes want a core that a time-out proves nothing."""
-        return os.getloadavg()[0] > _LOADED_PER_CORE * usable_cores()
+        return os.getloadavg()[0] > _LOADED_PER_CORE * usable_processors()
 
     def look_at_device(self) -> None:
         """Have the device checked as soon as it is free."""
@@ -396,5 +396,5 @@ class Lane:
 
     def _fail_unbegun(self, dispatch: Dispatch, reason: FailureReason, message: str) -> None:
         self._measured_again.discard(dispatch.dispatch_id)
-        failure = TrialFailure(reason=reason, message=message[:4000])
-        self._deliver(Measurement.answering(dispatch, Failed(failure=failure)))
+        failed = Failed(failure=TrialFailure(reason=reason, message=message[:4000]))
+        self._deliver(Measurement.answering(dispatch, failed))

@@ -9,6 +9,7 @@ from pathlib import Path
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import TrialFailure
+from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_schemas.tuning.device import Device, Environment
 from tunefarm_schemas.tuning.measurement import (
     Comparison,
@@ -20,7 +21,7 @@ from tunefarm_schemas.tuning.measurement import (
 )
 from tunefarm_workers.artifact.export import Exporter
 from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait, canceled
-from tunefarm_workers.conversation.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.correctness.tolerance import Array
 from tunefarm_workers.device.cpu_identity import own_processor
 from tunefarm_workers.device.device_watch import DeviceWatch
@@ -61,7 +62,7 @@ class LocalFarm(LaneFarm[Lane]):
         self._scratch = scratch
         self._environment = Environment()
         self._environment_s = -_ENVIRONMENT_FRESH_S
-        watch = DeviceWatch(zygote, self._settings.child_limits(), usable_cores(), self._settings.drift_check_s)
+        watch = DeviceWatch(zygote, self._settings.child_limits(), usable_processors(), self._settings.drift_check_s)
         self.code_generator = watch.code_generator
         self._turn = HostTurn(os.sched_getaffinity(0))
         with self._turn.held(_IDENTIFY_S):

@@ -9,10 +9,11 @@ from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason, TrialFailure
+from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_schemas.tuning.measurement import Dispatch, Failed, Measurement, MeasureTask, Timing
 from tunefarm_workers.conversation.argument import Distribution
 from tunefarm_workers.conversation.event_loop import EventLoop
-from tunefarm_workers.conversation.farm_settings import FarmSettings, usable_cores
+from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.conversation.shared_memory import SharedMemory
 from tunefarm_workers.correctness.referee import Doubt, Referee
 from tunefarm_workers.correctness.unverifiable import Unverifiable
@@ -210,8 +211,8 @@ class SessionLane:
 
     def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
         """The task's host and referee, on this host's own processor whatever the device is."""
-        here = order.model_copy(update={"target": self._host_target, "num_cores": usable_cores(), "abi": "stable"})
-        opened = opened_task(self._zygote, self._settings, here, self._referee_spoke, distribution)
+        here = order.model_copy(update={"target": self._host_target, "num_cores": usable_processors(), "abi": "stable"})
+        opened = opened_task(self._zygote, self._settings, here, self._referee_spoke, distribution, measures_here=False)
         if isinstance(opened.referee, Referee):
             self.loop.listen(opened.referee)
         return opened

@@ -6,11 +6,11 @@ import typer
 
 from tunefarm.cli.remote_options import Api, AsJson
 from tunefarm.http.calls.device_calls import LaneVerb
-from tunefarm.http.calls.views import DeviceView, WorkerView
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, with_api
 from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm_schemas.views.device import DeviceView, WorkerView
 from tunefarm_schemas.visible_text import visible_line
 
 devices = typer.Typer(help="What a service measures on.", no_args_is_help=True)

@@ -5,12 +5,11 @@ from typing import Annotated
 import typer
 
 from tunefarm.cli.remote_options import Api, AsJson, JobId
-from tunefarm.http.calls.views import JobView
 from tunefarm.options.label_option import labels_of_texts
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.tables import print_json, print_rows
-from tunefarm_schemas.tuning.job import JobState
+from tunefarm_schemas.tuning.job import Job, JobState
 
 jobs = typer.Typer(help="What a service was asked to do.", no_args_is_help=True)
 
@@ -73,14 +72,14 @@ def delete_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     return ExitCode.FINE
 
 
-def job_row(view: JobView) -> tuple[str, ...]:
+def job_row(view: Job) -> tuple[str, ...]:
     """A job as cells of a table."""
     labels = " ".join(f"{name}={value}" for name, value in view.spec.labels.items())
     return (
         view.job_id,
         view.outcome.value if view.outcome else view.state.value,
         ", ".join(task.name for task in view.spec.tasks[:4]) + (", ..." if len(view.spec.tasks) > 4 else ""),
-        "" if view.spec.effort is None else str(view.spec.effort.trials),
+        str(view.spec.effort.trials),
         view.created_at[:19],
         labels,
         view.message,

@@ -1,6 +1,5 @@
 """``tunefarm serve`` and ``tunefarm tuner``: the API with a tuner behind one command, and a tuner without an API."""
 
-import os
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -8,6 +7,7 @@ import typer
 
 from tunefarm.server.listening import DEFAULT_PORT, Listening
 from tunefarm.terminal.exit_code import ExitCode
+from tunefarm_schemas.host_cores import usable_processors
 
 MAX_BY_DEFAULT: Final = 4
 
@@ -51,7 +51,7 @@ def serve(
 
 def _fitting(*, with_tuner: bool) -> int:
     """Beside a tuner the cores are for searching and measuring."""
-    return 1 if with_tuner else min(len(os.sched_getaffinity(0)), MAX_BY_DEFAULT)
+    return 1 if with_tuner else min(usable_processors(), MAX_BY_DEFAULT)
 
 
 def tuner(

@@ -14,13 +14,13 @@ from tunefarm.options.input_option import inputs_of_texts
 from tunefarm.options.job_options import output_folder
 from tunefarm.options.label_option import labels_of_texts
 from tunefarm.remote.job_options import RemoteJobOptions
-from tunefarm.startup.host_cores import usable_physical_cores
 from tunefarm.startup.prestarted_fork_server import take_zygote
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, trying, watching
 from tunefarm.terminal.tables import print_json
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.host_cores import usable_physical_cores
 
 if TYPE_CHECKING:
     from tunefarm.remote.remote_job import RemoteJob
@@ -127,7 +127,7 @@ def _submit(
         untuned = conversion.untuned_functions or job.view.spec.untuned_functions
         if untuned:
             complain(untuned_text(untuned))
-        for note in job.view.notes:
+        for note in job.notes:
             complain(note)
         if wait:
             return _wait(job, folder, api, as_json=as_json)

@@ -12,13 +12,13 @@ from tunefarm.intake.python_input import schedule_source, seed_source_of_text
 from tunefarm.intake.untuned_functions import untuned_text
 from tunefarm.options.input_option import inputs_of_texts
 from tunefarm.options.job_options import JobOptions, output_folder
-from tunefarm.startup.host_cores import usable_physical_cores
 from tunefarm.startup.prestarted_fork_server import take_zygote
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import building, tell_next, trying
 from tunefarm.terminal.resume_option import LATEST
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.job import Job, JobOutcome
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _numpy_latency_s(machine: "Machine", job: Job, summary: "JobSummary") -> flo
         return None
     if all(task.answered_from_store for task in summary.tasks):
         return None  # nothing was measured now, and waiting for this would be most of the time
-    return numpy_latency_s(machine.store, job)
+    return numpy_latency_s(machine.store.targets, job)
 
 
 def _write_outputs(

@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from tunefarm.http.calls.views import DeviceView, WorkerView
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Reply, Request
+from tunefarm_schemas.views.device import DeviceView, WorkerView
 
 LaneVerb = Literal["drain", "resume", "maintenance"]
 

@@ -6,24 +6,23 @@ from typing import Final
 
 from tunefarm.http.api_error import ApiError
 from tunefarm.http.calls.named_calls import of_job
-from tunefarm.http.calls.views import JobView
 from tunefarm.http.event_stream import RemoteEvent
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Query, Reply, Request
-from tunefarm_schemas.tuning.job import JobKind, JobState
+from tunefarm_schemas.tuning.job import Job, JobKind, JobState
 
 LIMIT: Final = 100
 LETTING_GO_S: Final = (0.0, 0.1, 0.2, 0.4, 0.8)
 
 
-def job_view(job_id: str) -> Flow[JobView]:
+def job_view(job_id: str) -> Flow[Job]:
     """One job as it is now, by its id or the first characters of that."""
     return of_job(job_id, _view)
 
 
-def _view(job_id: str) -> Flow[JobView]:
+def _view(job_id: str) -> Flow[Job]:
     reply: Reply = yield Request("GET", f"/jobs/{job_id}")
-    return reply.read(JobView)
+    return reply.read(Job)
 
 
 def job_state(job_id: str) -> Flow[JobState]:
@@ -36,42 +35,42 @@ def job_views(
     labels: Mapping[str, str] | None = None,
     kind: JobKind | None = None,
     limit: int | None = LIMIT,
-) -> Flow[list[JobView]]:
+) -> Flow[list[Job]]:
     """Jobs, the newest first, that carry all ``labels``."""
     query: Query = {
         "state": state,
         "kind": kind,
         "label": tuple(f"{name}={value}" for name, value in (labels or {}).items()),
     }
-    return listed("/jobs", JobView, query, limit)
+    return listed("/jobs", Job, query, limit)
 
 
-def job_verb(job_id: str, verb: str) -> Flow[JobView]:
+def job_verb(job_id: str, verb: str) -> Flow[Job]:
     """Ask for a job to be paused, resumed, finished or canceled; what it is right after."""
 
-    def ask(whole_id: str) -> Flow[JobView]:
+    def ask(whole_id: str) -> Flow[Job]:
         reply: Reply = yield Request("POST", f"/jobs/{whole_id}:{verb}")
-        return reply.read(JobView)
+        return reply.read(Job)
 
     return of_job(job_id, ask)
 
 
-def job_pause(job_id: str) -> Flow[JobView]:
+def job_pause(job_id: str) -> Flow[Job]:
     """Ask for a job to be paused; what was measured is kept."""
     return job_verb(job_id, "pause")
 
 
-def job_resumption(job_id: str) -> Flow[JobView]:
+def job_resumption(job_id: str) -> Flow[Job]:
     """Ask for a paused job to go on."""
     return job_verb(job_id, "resume")
 
 
-def job_cancellation(job_id: str) -> Flow[JobView]:
+def job_cancellation(job_id: str) -> Flow[Job]:
     """Ask for a job to be canceled; what was measured is kept."""
     return job_verb(job_id, "cancel")
 
 
-def job_finish(job_id: str) -> Flow[JobView]:
+def job_finish(job_id: str) -> Flow[Job]:
     """Ask for a job's search to end; its best is verified and shipped."""
     return job_verb(job_id, "finish")
 

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from tunefarm.http.calls.named_calls import of_record
 from tunefarm.http.calls.upload_calls import module_field, with_modules
-from tunefarm.http.calls.views import ExportView, ImportView
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Answer, Flow, Reply, Request
 from tunefarm.intake.tvm_objects import TargetLike, module_text, target_field
@@ -14,6 +13,7 @@ from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.tuning.record import RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Abi
+from tunefarm_schemas.views.database import ExportedDatabase, ImportReport
 
 IMPORT_TIMEOUT_S: Final = 300.0
 
@@ -121,16 +121,16 @@ def retraction(record_id: str, reason: str) -> Flow[None]:
     return of_record(record_id, ask)
 
 
-def database_import(workloads: str, records: str) -> Flow[ImportView]:
+def database_import(workloads: str, records: str) -> Flow[ImportReport]:
     """Take in the usable lines of a TVM database, given the text of its two files, as claims."""
     body = {"workloads": workloads, "records": records}
     reply: Reply = yield Request("POST", "/records:import", body=body, creates=True, timeout_s=IMPORT_TIMEOUT_S)
-    return reply.read(ImportView)
+    return reply.read(ImportReport)
 
 
 def database_export(
     record_ids: Sequence[str] = (), *, workload_id: str | None = None, include_claimed: bool = False
-) -> Flow[ExportView]:
+) -> Flow[ExportedDatabase]:
     """The named records, or all verified ones of the stable ABI, as the text of a TVM database's two files."""
     whole_ids = []
     for record_id in record_ids:
@@ -140,4 +140,4 @@ def database_export(
     if workload_id is not None:
         body["workload_id"] = workload_id
     reply: Reply = yield Request("POST", "/records:export", body=body, timeout_s=IMPORT_TIMEOUT_S)
-    return reply.read(ExportView)
+    return reply.read(ExportedDatabase)

@@ -4,24 +4,24 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from tunefarm.http.calls.views import NewTokenView, TokenView
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Reply, Request
-from tunefarm_schemas.token import Scope
+from tunefarm_schemas.token import Scope, Token
+from tunefarm_schemas.views.token import NewToken
 
 
-def tokens(limit: int | None = None) -> Flow[list[TokenView]]:
+def tokens(limit: int | None = None) -> Flow[list[Token]]:
     """Tokens of the caller's tenant, without their secrets."""
-    return listed("/tokens", TokenView, {}, limit)
+    return listed("/tokens", Token, {}, limit)
 
 
-def new_token(name: str, scopes: Sequence[Scope | str], expires_at: datetime | None = None) -> Flow[NewTokenView]:
+def new_token(name: str, scopes: Sequence[Scope | str], expires_at: datetime | None = None) -> Flow[NewToken]:
     """Make a token with no more scopes than the caller's own. Its text is told once."""
     body: dict[str, Any] = {"name": name, "scopes": [str(scope) for scope in scopes]}
     if expires_at is not None:
         body["expires_at"] = expires_at.isoformat()
     reply: Reply = yield Request("POST", "/tokens", body=body, creates=True)
-    return reply.read(NewTokenView)
+    return reply.read(NewToken)
 
 
 def token_revocation(token_id: str) -> Flow[None]:
@@ -29,7 +29,7 @@ def token_revocation(token_id: str) -> Flow[None]:
     yield Request("POST", f"/tokens/{token_id}:revoke")
 
 
-def token_rotation(token_id: str) -> Flow[NewTokenView]:
+def token_rotation(token_id: str) -> Flow[NewToken]:
     """Give a token a new secret; the old one is useless from then on."""
     reply: Reply = yield Request("POST", f"/tokens/{token_id}:rotate", creates=True)
-    return reply.read(NewTokenView)
+    return reply.read(NewToken)

@@ -6,9 +6,9 @@ from http import HTTPStatus
 from typing import Final
 
 from tunefarm.http.api_error import ApiError
-from tunefarm.http.calls.views import UploadView
 from tunefarm.http.request import Flow, Reply, Request
 from tunefarm_schemas.frozen import JsonValue, digest
+from tunefarm_schemas.upload import Upload
 
 PIECE_BYTES: Final = 4 << 20
 """Within what a service takes as one piece: by default 64 KiB, but for the last, to 16 MiB."""
@@ -22,7 +22,7 @@ def upload(content: bytes) -> Flow[str]:
     reply: Reply = yield Request(
         "POST", "/uploads", body={"size_bytes": len(content), "digest": digest(content)}, creates=True
     )
-    begun = reply.read(UploadView)
+    begun = reply.read(Upload)
     return (yield from upload_rest(begun.upload_id, content, begun.received_bytes))
 
 

@@ -4,19 +4,12 @@ from typing import Any
 
 from tunefarm.http.api_error import ApiError
 from tunefarm.http.calls.upload_calls import module_field, with_modules
-from tunefarm.http.calls.views import TargetPreset, TargetView, WorkloadView
 from tunefarm.http.paging import listed
-from tunefarm.http.request import Answer, Flow, Reply, Request
+from tunefarm.http.request import Flow, Reply, Request
 from tunefarm.intake.tvm_objects import TargetLike, module_text, target_field
 from tunefarm_schemas.tuning.workload import Workload
-
-
-class _Presets(Answer):
-    presets: tuple[TargetPreset, ...]
-
-
-class _Workloads(Answer):
-    workloads: tuple[WorkloadView, ...]
+from tunefarm_schemas.views.target import CheckedTarget, PresetList, TargetPreset, TargetView
+from tunefarm_schemas.views.workload import WorkloadList, WorkloadView
 
 
 def workloads(limit: int | None = 100) -> Flow[list[WorkloadView]]:
@@ -84,7 +77,7 @@ def new_workloads(module: Any, *, function: str | None = None, all_functions: bo
     if all_functions:
         body["all_functions"] = True
     reply = yield from with_modules([which], Request("POST", "/workloads", body=body, creates=True))
-    return list(reply.read(_Workloads).workloads)
+    return list(reply.read(WorkloadList).workloads)
 
 
 def targets(limit: int | None = 100) -> Flow[list[TargetView]]:
@@ -101,10 +94,10 @@ def target(target_id: str) -> Flow[TargetView]:
 def target_presets() -> Flow[list[TargetPreset]]:
     """Targets with short names."""
     reply: Reply = yield Request("GET", "/targets:presets")
-    return list(reply.read(_Presets).presets)
+    return list(reply.read(PresetList).presets)
 
 
-def target_validation(given: TargetLike) -> Flow[TargetView]:
+def target_validation(given: TargetLike) -> Flow[CheckedTarget]:
     """A target in canonical form, with notes on what was filled in."""
     reply: Reply = yield Request("POST", "/targets:validate", body={"target": target_field(given)})
-    return reply.read(TargetView)
+    return reply.read(CheckedTarget)

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import canonical_json, digest
-from tunefarm_services.api.views.page import Page
+from tunefarm_schemas.views.page import Page
 
 Item = TypeVar("Item")
 View = TypeVar("View", bound=BaseModel)

@@ -9,10 +9,10 @@ from typing import Any
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.records.tvm_database import export_database
-from tunefarm_search.tvm.host_cores import usable_physical_cores
 from tunefarm_search.tvm.target import CanonicalTarget, canonical_target, host_target
 from tunefarm_search.tvm.workload import functions_of, untuned_functions
 from tunefarm_search.validation.foreign_input import (

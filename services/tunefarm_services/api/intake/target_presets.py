@@ -3,7 +3,7 @@
 from typing import Final
 
 from tunefarm_schemas.tuning.target_preset import NAMED_TARGETS
-from tunefarm_services.api.views.target import TargetPreset
+from tunefarm_schemas.views.target import TargetPreset
 
 _HOST: Final = TargetPreset(name="host", description="The processor that the service itself runs on.", target=None)
 PRESETS: Final = (

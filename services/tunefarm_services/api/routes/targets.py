@@ -4,6 +4,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.views.page import Page
+from tunefarm_schemas.views.target import CheckedTarget, PresetList, TargetView
 from tunefarm_services.api.access.caller import AnyCaller, Caller
 from tunefarm_services.api.bodies.target import TargetBody
 from tunefarm_services.api.http.answer import answer, answer_tagged
@@ -15,8 +17,6 @@ from tunefarm_services.api.operations.modules import target_question
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id
-from tunefarm_services.api.views.page import Page
-from tunefarm_services.api.views.target import CheckedTarget, PresetList, TargetView
 
 router = APIRouter(prefix="/v1", tags=["targets"], route_class=JsonRoute)
 
@@ -27,7 +27,7 @@ def list_targets(
 ) -> Response:
     """Targets that the tenant's jobs and records are for, by id."""
     paging = Paging("targets", page_size, page_token)
-    found = parts.store.targets_page(caller.tenant, paging.after, page_size + 1)
+    found = parts.store.targets.page(caller.tenant, paging.after, page_size + 1)
     return answer(paging.page(found, lambda target: target.target_id, TargetView.of))
 
 
@@ -50,7 +50,7 @@ async def validate(body: TargetBody, caller: AnyCaller, parts: PartsOf) -> Respo
 )
 def get(request: Request, target_id: Id, caller: AnyCaller, parts: PartsOf) -> Response:
     """One target."""
-    return answer_tagged(request, TargetView.of(parts.store.target(target_id, tenant=caller.tenant)))
+    return answer_tagged(request, TargetView.of(parts.store.targets.get(target_id, tenant=caller.tenant)))
 
 
 def _checked(parts: Parts, caller: Caller, body: TargetBody) -> CheckedTarget:

@@ -9,13 +9,13 @@ from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from tunefarm_schemas.usage import Usage
+from tunefarm_schemas.views.page import Page
 from tunefarm_services.api.access.caller import UsageReader
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.paging import LARGEST_PAGE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import responses
 from tunefarm_services.api.operations.parts import PartsOf
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
-from tunefarm_services.api.views.page import Page
 
 router = APIRouter(prefix="/v1", tags=["usage"])
 
@@ -42,7 +42,7 @@ def get(
     day = None if since_day is None else since_day.isoformat()
     paging = Paging("usage", page_size, page_token, {"since_day": day, "all_tenants": all_tenants})
     if not all_tenants:
-        return answer(paging.page_of_all(parts.store.usage(caller.tenant, day), lambda each: each))
+        return answer(paging.page_of_all(parts.store.usage.of_tenant(caller.tenant, day), lambda each: each))
     if caller.tenant not in parts.settings.operator_tenants:
         raise ApiProblem(ProblemKind.FORBIDDEN, "Only the operator's tokens may see the use of every tenant.")
-    return answer(paging.page_of_all(parts.store.usage_all(day), lambda each: each))
+    return answer(paging.page_of_all(parts.store.usage.of_all_tenants(day), lambda each: each))

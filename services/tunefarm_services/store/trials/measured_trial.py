@@ -7,9 +7,8 @@ from sqlalchemy import BindParameter, Boolean, Connection, bindparam, case, or_,
 
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.tuning.measurement import Failed, Measurement, Purpose, Stopped, Timing
+from tunefarm_schemas.tuning.measurement import Failed, Measurement, Purpose, Stopped, Timing, TrialState
 from tunefarm_services.store.database.insert_once import insert_into, insert_once
-from tunefarm_services.store.stored import TrialState
 from tunefarm_services.store.tables import MeasurementTable, TrialTable
 
 _OF_TRIAL: Final = update(TrialTable).where(

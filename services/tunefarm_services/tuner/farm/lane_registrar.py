@@ -72,16 +72,16 @@ class LaneRegistrar:
         has_heard_all = len(texts) <= _AT_ONCE
         if now_s >= self._next_question_s:
             self._next_question_s = now_s + ASK_STORE_S
-            self._requests = self._store.lane_requests()
+            self._requests = self._store.lanes.requests()
         lanes, answers = self._judged(texts)
         if lanes:
-            self._store.put_lanes(lanes)
+            self._store.lanes.put_all(lanes)
         if answers:
             self._tell(client, answers)
         # Right after an outage everybody seems to have been silent, and so does whoever waits unheard.
         if has_heard_all and now_s >= self._next_sweep_s and now_s - self._listening_since_s > self._lost_s:
             self._next_sweep_s = now_s + SWEEP_S
-            for lane in self._store.mark_lost_lanes(self._lost_s):
+            for lane in self._store.lanes.mark_lost(self._lost_s):
                 log.warning("a lane is lost", lane=lane.worker_name, host=lane.host_name)
 
     def _heard(self, client: redis.Redis) -> list[bytes]:

@@ -87,7 +87,7 @@ class GivenSchedules:
             origin=CandidateOrigin.SEED,
         )
         dispatch = dispatch_of(candidate, fence=self._job_run.lease.fence)
-        self._store.put_trials(self._job_run.lease, [candidate], [dispatch])
+        self._store.trials.put(self._job_run.lease, [candidate], [dispatch])
         run.proposed(candidate.number, candidate.trace)
         return dispatch
 

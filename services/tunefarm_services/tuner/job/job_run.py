@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tunefarm_sandbox.fork_server.fork_server import Child
 from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, StopReason, Strategy
 from tunefarm_schemas.tuning.measurement import Measurement
-from tunefarm_services.store.jobs.job_rows import FINISHED, deadline_of, deadline_text
+from tunefarm_services.store.jobs.job_repository import FINISHED, deadline_of, deadline_text
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.farm.ports import Farm
@@ -17,7 +17,8 @@ from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 from tunefarm_services.tuner.search.model_accuracy import recent_accuracy
 from tunefarm_services.tuner.search.search_session import SearchSession
 from tunefarm_services.tuner.summary import Progress, Stage
-from tunefarm_services.tuner.verify.verifier import Finished
+from tunefarm_services.tuner.verify.stored_answer import Finished
+from tunefarm_services.tuner.verify.verifying_steps import VerifyingStep
 
 
 def seconds_to_deadline(job: Job) -> float | None:
@@ -56,6 +57,9 @@ class JobRun:
     search_started_s: float = 0.0
     verify_s: float = 0.0
     finished: dict[str, Finished] = field(default_factory=dict)
+    step: VerifyingStep | None = None
+    """What verifying does, once it does."""
+    _step_began_s: float = 0.0
     _earlier_device_s: float = 0.0
     _made_s: float = field(default_factory=time.monotonic)
     _elapsed_before_s: float = field(init=False)
@@ -169,13 +173,26 @@ class JobRun:
             trials_budget=earlier + budget,
             best_latency_s=latest.best_latency_s,
             untuned_latency_s=latest.untuned_to_show_s,
-            untuned_is_rough=latest.untuned_latency_s is None and latest.untuned_to_show_s is not None,
+            untuned_is_rough=latest.untuned_is_estimate
+            or (latest.untuned_latency_s is None and latest.untuned_to_show_s is not None),
             trials_per_s=rate,
-            seconds_left=self._seconds_left((budget - done) / rate) if rate > 0 and stage == "searching" else None,
+            seconds_left=self._left_s(stage, (budget - done) / rate if rate > 0 else None),
+            doing=self.step.text if self.step is not None and stage == "verifying" else "",
             failures=dict(self.failures()),
             device_seconds=self.device_seconds(),
             model_rank_accuracy=None if accuracy is None else accuracy.share,
         )
+
+    def enters(self, step: VerifyingStep) -> None:
+        """Note what verifying does from now on."""
+        self.step, self._step_began_s = step, time.monotonic()
+
+    def _left_s(self, stage: Stage, trials_s: float | None) -> float | None:
+        """Until the search, or verifying, ends; None where that is not known, or it took longer than was expected."""
+        if stage == "verifying" and self.step is not None:
+            left_s = self.step.seconds - (time.monotonic() - self._step_began_s)
+            return left_s if left_s > 0 else None
+        return None if trials_s is None or stage != "searching" else self._seconds_left(trials_s)
 
     def _trials_allowed(self) -> int:
         if self.trials_allowed is not None:
@@ -220,6 +237,8 @@ class JobRun:
             return f"The fastest kernel could not be verified: {lost.message} {kept}"
         if self._was_asked_to_finish and all(run.was_left_untried for run in self.explorations):
             return f"{FINISHED} before anything was measured. Ask for the same again to search."
+        if ends and self.has_found():
+            return f"The fastest kernel could not be verified: {ends[0].message}"
         first = next((run.first_failure_message for run in self.explorations if run.first_failure_message), "")
         counted = ", ".join(f"{reason} {count}" for reason, count in self.failures().most_common())
         if self.strategy == "replay" and not counted:

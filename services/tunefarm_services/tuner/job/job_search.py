@@ -30,7 +30,7 @@ def end_if_poisoned(store: Store, lease: Lease, deaths: int, message: str) -> bo
     """Finish a job as failed if its ``deaths`` are too many; whether they are. Raises FenceLost, StoreUnavailable."""
     if deaths < MAX_DEATHS:
         return False
-    store.set_job_state(lease, JobState.FINISHED, JobOutcome.FAILED, f"poisoned: {message}")
+    store.jobs.set_state(lease, JobState.FINISHED, JobOutcome.FAILED, f"poisoned: {message}")
     return True
 
 
@@ -102,8 +102,8 @@ class JobSearch:
         if not self._zygote.alive:  # then it is no fault of this job's
             raise ForkFailed("server_lost", "the process that forks all others is gone")
         lease = self._run.lease
-        deaths = self._store.count_search_death(lease)
-        self._store.append_event(lease, "search_died", {"message": str(death), "deaths": deaths})
+        deaths = self._store.jobs.count_search_death(lease)
+        self._store.events.append(lease, "search_died", {"message": str(death), "deaths": deaths})
         if end_if_poisoned(self._store, lease, deaths, f"its search died {deaths} times. {death}"):
             self._run.watch.halt = JobState.FINISHED
             return None
@@ -158,11 +158,13 @@ class JobSearch:
         for each in self._run.explorations:
             is_kept = sees_all or each.stop_reason is not StopReason.SPACE_EXHAUSTED
             reason = each.stop_reason if is_kept else None
-            self._store.add_effort(self._run.lease, each.exploration_id, trials=0, seconds=each_s, stop_reason=reason)
+            self._store.explorations.add_effort(
+                self._run.lease, each.exploration_id, trials=0, seconds=each_s, stop_reason=reason
+            )
 
     def _keep_models(self, session: SearchSession) -> None:
         for exploration_id, model in session.models.items():
             key = self._run.by_id()[exploration_id].exploration.key
-            self._store.put_model_snapshot(
+            self._store.models.put(
                 key.tenant, key.target_id, key.device_class_id, model.model_json.encode(), model.trials
             )

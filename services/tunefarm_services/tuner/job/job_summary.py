@@ -35,6 +35,7 @@ def _task_summary(each: ExplorationRun, run: JobRun, answered: bool) -> TaskSumm
         exploration_id=each.exploration_id,
         best_latency_s=record.latency_s if record is not None else each.best_latency_s,
         untuned_latency_s=each.untuned_latency_s,
+        untuned_is_estimate=each.untuned_is_estimate,
         interval_s=record.interval_s if record is not None else None,
         record_id=record.record_id if record is not None else None,
         artifact_id=end.artifact_id if end is not None else None,

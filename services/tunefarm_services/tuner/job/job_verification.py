@@ -6,7 +6,8 @@ from typing import Final
 from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.job.job_watch import REPORT_S
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
-from tunefarm_services.tuner.verify.verifier import Finished, Verifier
+from tunefarm_services.tuner.verify.stored_answer import Finished
+from tunefarm_services.tuner.verify.verifier import Verifier
 
 VERIFY_AGAIN_AFTER_S: Final = (1.0, 10.0)
 """A worker that is started anew, or whose host is, is back by then."""

@@ -72,7 +72,7 @@ class JobWatch:
     def renew_lease(self) -> None:
         """Hold the job for a while from now on. Raises FenceLost."""
         self._renewal_due_s = time.monotonic() + RENEW_S
-        if self._store.renew(self.lease, LEASE_S) is None:
+        if self._store.leases.renew(self.lease, LEASE_S) is None:
             raise FenceLost(f"job {self.lease.job_id}", self.lease.fence)
 
     def goes_on(self, progress: Callable[[], Progress]) -> bool:
@@ -103,11 +103,11 @@ class JobWatch:
         return self.halt or (JobState.PAUSED if self._stop_requests.is_to_pause else JobState.QUEUED)
 
     def _obey(self) -> None:
-        asked = self._store.requested(self.lease.tenant, self.lease.job_id)
+        asked = self._store.job_requests.pending(self.lease.tenant, self.lease.job_id)
         self._asked_to_finish = asked is JobRequest.FINISH
         match asked:
             case JobRequest.CANCEL:
                 self.halt = JobState.FINISHED
-                self._store.set_job_state(self.lease, JobState.FINISHED, JobOutcome.CANCELED, "canceled on request")
+                self._store.jobs.set_state(self.lease, JobState.FINISHED, JobOutcome.CANCELED, "canceled on request")
             case JobRequest.PAUSE:
                 self.halt = JobState.PAUSED

@@ -13,7 +13,7 @@ from tunefarm_services.tuner.job.job_run import Ending, JobRun
 from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.job.search_orders import Place, load_trials, opened_explorations
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
-from tunefarm_services.tuner.verify.verifier import Finished, exact_record, stored_answer
+from tunefarm_services.tuner.verify.stored_answer import Finished, exact_record, stored_answer
 
 ANSWERED: Final = "answered from the store"
 WAITING: Final = "waits for another job that works on the same exploration"
@@ -76,12 +76,14 @@ class OverdueJob:
         """Where the most tasks have records, and then where this job has tried the most; None where neither is."""
         spec, first = job.spec, job.spec.tasks[0]
         own: Counter[Place] = Counter()
-        for exploration in self._store.explorations_of_job(job.tenant, job.job_id):
+        for exploration in self._store.explorations.of_job(job.tenant, job.job_id):
             key = exploration.key
             own[Place(key.device_class_id, key.code_generator)] += exploration.spent.trials
         places = set(own)
         if spec.kind == "tune" and not spec.fresh:
-            found = self._store.record_places(job.tenant, first.workload_id, first.target_id, spec.device_class_id)
+            found = self._store.best_records.places(
+                job.tenant, first.workload_id, first.target_id, spec.device_class_id
+            )
             places |= {Place(*each) for each in found}
         answered = {place: self._answered(job, place) for place in places}
         useful = [place for place in places if answered[place] or place in own]

@@ -67,17 +67,17 @@ def _opened(store: Store, place: Place, lease: Lease, job: Job, task: Task) -> E
         abi=job.spec.abi,
         fresh_for=job.job_id if is_given or job.spec.fresh else "",
     )
-    workload = store.workload(lease.tenant, task.workload_id)
+    workload = store.workloads.get(lease.tenant, task.workload_id)
     names = {argument.name for argument in workload.arguments}
     specs = tuple(spec for spec in job.spec.input_specs if spec.argument in names)
     return ExplorationRun(
         task=task,
         workload=workload,
-        target=store.target(task.target_id, tenant=lease.tenant),
+        target=store.targets.get(task.target_id, tenant=lease.tenant),
         abi=job.spec.abi,
-        exploration=store.open_exploration(lease, key),
+        exploration=store.explorations.open(lease, key),
         input_specs=specs,
-        input_examples=store.input_examples(specs),
+        input_examples=store.input_examples.get(specs),
         callees=job.spec.callees,
     )
 
@@ -85,8 +85,8 @@ def _opened(store: Store, place: Place, lease: Lease, job: Job, task: Task) -> E
 def load_trials(store: Store, lease: Lease, run: ExplorationRun) -> None:
     """Take what the store knows of the exploration into ``run``, in place of what it knew before."""
     run.forget_known()
-    run.exploration = store.exploration(lease.tenant, run.exploration_id)
-    for trial in store.trials(run.exploration_id, tenant=lease.tenant):
+    run.exploration = store.explorations.get(lease.tenant, run.exploration_id)
+    for trial in store.trials.of_exploration(run.exploration_id, tenant=lease.tenant):
         if trial.measurement is not None:
             known = KnownTrial(candidate=trial.candidate, measurement=trial.measurement)
             run.remember(known, is_of_job=trial.job_id == lease.job_id)
@@ -136,7 +136,7 @@ def _search_task(store: Store, job_run: JobRun, run: ExplorationRun, *, uses_sto
 def _latest_model(store: Store, key: ExplorationKey) -> StoredModel | None:
     """The model that was saved last. Without it a search learns from the beginning, so none is worth a failure."""
     try:
-        return store.latest_model(key.tenant, key.target_id, key.device_class_id)
+        return store.models.latest(key.tenant, key.target_id, key.device_class_id)
     except (BlobMissing, BlobDamaged) as error:
         log.warning("the saved cost model is not used", reason=str(error))
         return None
@@ -146,16 +146,16 @@ def _claimed_traces(store: Store, run: ExplorationRun) -> list[Trace]:
     """Schedules of this workload for the same kind of target that were imported, published, or found elsewhere."""
     tenant = run.exploration.key.tenant
     traces = []
-    for match in store.best_record(tenant, run.record_key, limit=MAX_CLAIMS):
+    for match in store.best_records.matches(tenant, run.record_key, limit=MAX_CLAIMS):
         is_this_workload = match.match is MatchKind.SAME_WORKLOAD_OTHER_DEVICE
-        if is_this_workload and store.target(match.record.key.target_id, tenant=tenant).kind == run.target.kind:
+        if is_this_workload and store.targets.get(match.record.key.target_id, tenant=tenant).kind == run.target.kind:
             traces.append(match.record.trace)
     return traces
 
 
 def _near_traces(store: Store, tenant: str, key: ExplorationKey) -> list[Trace]:
     """The schedules of workloads of the same family in another shape. The search skips what does not fit."""
-    records = store.near_records(tenant, key.workload_id, key.target_id, key.device_class_id, MAX_NEAR_RECORDS)
+    records = store.best_records.near(tenant, key.workload_id, key.target_id, key.device_class_id, MAX_NEAR_RECORDS)
     return [record.trace for record in records]
 
 
@@ -167,9 +167,9 @@ def unfinished_attempts(store: Store, job_run: JobRun) -> list[Dispatch]:
         job_run.watch.keep_lease()
         again += [
             dispatch_of(trial.candidate, fence=lease.fence, attempt=trial.dispatch.attempt + 1)
-            for trial in store.trials(run.exploration_id, tenant=lease.tenant)
+            for trial in store.trials.of_exploration(run.exploration_id, tenant=lease.tenant)
             if trial.measurement is None and trial.dispatch.attempt < ATTEMPTS
         ]
     if again:
-        store.put_trials(lease, [], again)
+        store.trials.put(lease, [], again)
     return again

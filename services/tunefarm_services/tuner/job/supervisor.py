@@ -1,7 +1,7 @@
 """Runs one leased job, from its row to its records.
 
     1. open     the exploration of each task, where the farm measures            search_orders
-    2. answer   with records of earlier jobs, where as much effort was spent     verifier.stored_answer
+    2. answer   with records of earlier jobs, where as much effort was spent     stored_answer
     3. take     the explorations, each once no other job works on it             search_orders
     4. repeat   attempts that a killed run left unfinished; then again 2         job_search
     5. search   in a child that may die, until the effort is spent               job_search
@@ -42,7 +42,8 @@ from tunefarm_services.tuner.job.overdue_job import ANSWERED, WAITING, OverdueJo
 from tunefarm_services.tuner.job.search_orders import Place, load_trials, opened_explorations
 from tunefarm_services.tuner.outage import Outage
 from tunefarm_services.tuner.summary import JobSummary, Progress
-from tunefarm_services.tuner.verify.verifier import Verifier, stored_answer
+from tunefarm_services.tuner.verify.stored_answer import stored_answer
+from tunefarm_services.tuner.verify.verifier import Verifier
 
 __all__ = ["LEASE_S", "ExplorationHeld", "Supervisor", "close_job"]
 
@@ -108,10 +109,10 @@ class Supervisor:
         except BadInput as problem:
             if problem.field == REFERENCE_IN_DOUBT:
                 log.error("a reference cannot be trusted: look at the host and the device", reason=problem.problem)
-                self._store.append_event(lease, "reference_in_doubt", {"message": problem.problem})
-            self._store.set_job_state(lease, JobState.FINISHED, JobOutcome.FAILED, str(problem))
+                self._store.events.append(lease, "reference_in_doubt", {"message": problem.problem})
+            self._store.jobs.set_state(lease, JobState.FINISHED, JobOutcome.FAILED, str(problem))
             raise
-        self._store.append_event(lease, "summary", summary.model_dump(mode="json"))
+        self._store.events.append(lease, "summary", summary.model_dump(mode="json"))
         return summary
 
     def _through_outages(self, run: JobRun) -> JobSummary:
@@ -157,7 +158,7 @@ class Supervisor:
     def _open(self, lease: Lease) -> JobRun:
         """Step 1."""
         watch = JobWatch(self._store, lease, self.stop_requests, self._on_progress)
-        job = self._store.job(lease.tenant, lease.job_id)
+        job = self._store.jobs.get(lease.tenant, lease.job_id)
         explorations = opened_explorations(self._store, Place.of(self._farm), lease, job, watch.keep_lease)
         return JobRun(job, watch, explorations, self._origin_s)
 
@@ -181,7 +182,7 @@ class Supervisor:
         """Step 3. All jobs take them in the same order, so that no two wait for each other."""
         for each in sorted(run.explorations, key=lambda each: each.exploration_id):
             run.watch.keep_lease()
-            while not self._store.lease_exploration(run.lease, each.exploration_id):
+            while not self._store.explorations.hold(run.lease, each.exploration_id):
                 if not run.goes_on("waiting"):
                     return None
                 if run.deadline_passed():
@@ -190,7 +191,7 @@ class Supervisor:
                     raise ExplorationHeld(each.exploration_id)
                 time.sleep(REPORT_S)
             load_trials(self._store, run.lease, each)
-        self._store.set_job_state(run.lease, JobState.RUNNING)
+        self._store.jobs.set_state(run.lease, JobState.RUNNING)
         return None
 
     def _measure_given(self, run: JobRun) -> Ending | None:
@@ -229,21 +230,21 @@ class Supervisor:
             if each.exploration_id not in run.finished and run.job.spec.kind == "tune":
                 verifier.claim(each)
         if run.watch.halt is JobState.FINISHED:
-            ended = self._store.job(run.lease.tenant, run.job.job_id)
+            ended = self._store.jobs.get(run.lease.tenant, run.job.job_id)
             return summary_of(run, ended.outcome, ended.message)
         state = run.watch.state_to_leave
-        self._store.set_job_state(run.lease, state)
+        self._store.jobs.set_state(run.lease, state)
         return summary_of(run, None, "paused" if state is JobState.PAUSED else "interrupted")
 
     def _job_search(self, run: JobRun) -> JobSearch:
         return JobSearch(self._store, self._farm, self._zygote, run, self._on_search_child, self._on_measured)
 
     def _verifier(self, run: JobRun) -> Verifier:
-        return Verifier(self._store, self._farm, run.lease, lambda: run.goes_on("verifying"))
+        return Verifier(self._store, self._farm, run.lease, lambda: run.goes_on("verifying"), run.enters)
 
 
 def close_job(store: Store, run: JobRun, ending: Ending) -> JobSummary:
     """Step 7: finish the job in the store. Raises FenceLost, StoreUnavailable."""
     summary = summary_of(run, ending.outcome, ending.message, answered=ending.answered)
-    store.set_job_state(run.lease, JobState.FINISHED, ending.outcome, ending.message)
+    store.jobs.set_state(run.lease, JobState.FINISHED, ending.outcome, ending.message)
     return summary

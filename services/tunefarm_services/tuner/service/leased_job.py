@@ -98,7 +98,7 @@ class LeasedJob:
         ):
             ended = self._attempt()
             with suppress(StoreUnavailable):  # then the lease runs out by itself
-                self._store.release(self.lease)
+                self._store.leases.release(self.lease)
         if ended.outcome is not None:
             self._metrics.jobs_finished.labels(outcome=ended.outcome.value).inc()
             self._metrics.job_seconds.labels(outcome=ended.outcome.value).observe(time.monotonic() - began_s)
@@ -127,7 +127,7 @@ class LeasedJob:
             return self._after_failure()
 
     def _run(self) -> Ended:
-        job = self._store.job(self.lease.tenant, self.lease.job_id)
+        job = self._store.jobs.get(self.lease.tenant, self.lease.job_id)
         farm = self._farm_for(self.lease, job)
         if isinstance(farm, NoDevice):
             return self._without_device(job, farm.reason)
@@ -144,14 +144,14 @@ class LeasedJob:
     def _without_device(self, job: Job, reason: str) -> Ended:
         """Say what is missing and let the job rest; one whose deadline has passed ends with what is stored."""
         left_s = seconds_to_deadline(job)
-        is_halted = self._store.requested(job.tenant, job.job_id) in (JobRequest.CANCEL, JobRequest.PAUSE)
+        is_halted = self._store.job_requests.pending(job.tenant, job.job_id) in (JobRequest.CANCEL, JobRequest.PAUSE)
         if left_s is None or left_s > 0 or is_halted:
             self._say(until_deadline(job, reason))
             return self._resting(NO_DEVICE_S, left_s)
         overdue = OverdueJob(self._store, JobWatch(self._store, self.lease))
         run = overdue.opened(job)
         summary = close_job(self._store, run, overdue.ending(run, reason))
-        self._store.append_event(self.lease, "summary", summary.model_dump(mode="json"))
+        self._store.events.append(self.lease, "summary", summary.model_dump(mode="json"))
         log.info("the job's deadline passed while it waited", outcome=summary.outcome, reason=reason)
         return Ended(self.lease.job_id, summary.outcome)
 
@@ -210,7 +210,7 @@ class LeasedJob:
     def _after_failure(self) -> Ended:
         """Count it like the death of a search child, so that a job that cannot be worked on ends some day."""
         with suppress(FenceLost, StoreUnavailable, NotFound):
-            deaths = self._store.count_search_death(self.lease)
+            deaths = self._store.jobs.count_search_death(self.lease)
             message = f"working on it failed {MAX_DEATHS} times inside the tuner; see its log"
             if end_if_poisoned(self._store, self.lease, deaths, message):
                 return Ended(self.lease.job_id, JobOutcome.FAILED)
@@ -219,9 +219,9 @@ class LeasedJob:
     def _say(self, message: str) -> None:
         """Show why the job waits, once: each message is an event."""
         with suppress(FenceLost, StoreUnavailable, NotFound):
-            job = self._store.job(self.lease.tenant, self.lease.job_id)
+            job = self._store.jobs.get(self.lease.tenant, self.lease.job_id)
             if job.state is not JobState.FINISHED and (job.state, job.message) != (JobState.QUEUED, message):
-                self._store.set_job_state(self.lease, JobState.QUEUED, message=message)
+                self._store.jobs.set_state(self.lease, JobState.QUEUED, message=message)
 
     def _resting(self, rest_s: float, left_s: float | None = None) -> Ended:
         """``left_s`` is how long it is to the job's deadline, where it has one that has not passed."""

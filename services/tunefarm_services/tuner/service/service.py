@@ -117,7 +117,7 @@ class TunerService:
         """Fill the free places."""
         self._sweep()
         while self._working() < self._places:
-            lease = self._store.lease_next(self.owner, LEASE_S, passing_over=self._resting())
+            lease = self._store.queue.lease_next(self.owner, LEASE_S, passing_over=self._resting())
             if lease is None:
                 break
             self._begin(lease, self._farm_for)
@@ -131,7 +131,7 @@ class TunerService:
         with self._lock:
             if self._ending in self._running or self._working() < self._places:
                 return
-        lease = self._store.lease_overdue(self.owner, LEASE_S, passing_over=self._resting())
+        lease = self._store.queue.lease_overdue(self.owner, LEASE_S, passing_over=self._resting())
         if lease is not None:
             self._ending = self._begin(lease, lambda *_: NoDevice(NO_PLACE))
 
@@ -143,7 +143,7 @@ class TunerService:
         if not self._local_owners or time.monotonic() < self._next_sweep_s:
             return
         self._next_sweep_s = time.monotonic() + SWEEP_S
-        self._store.release_of_the_dead(None, is_gone)
+        self._store.leases.release_of_the_dead(None, is_gone)
 
     def _resting(self) -> list[str]:
         """Jobs that are not to be taken now: those that rest, and those that this tuner has, should a lease run out."""

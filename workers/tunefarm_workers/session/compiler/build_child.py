@@ -10,6 +10,7 @@ import tvm
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_workers.builder.linker import link_kernel, linker_command
 from tunefarm_workers.builder.shipped_module import ship
 from tunefarm_workers.child.candidate import broken
@@ -70,7 +71,7 @@ def run_facts(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     processor = str(tvm.target.codegen.llvm_get_system_cpu())
     facts = HostFacts(
         code_generator=_code_generator(Toolchain.model_validate_json(payload)),
-        host_target=f'{{"kind":"llvm","mcpu":"{processor}","num-cores":{len(os.sched_getaffinity(0))}}}',
+        host_target=f'{{"kind":"llvm","mcpu":"{processor}","num-cores":{usable_processors()}}}',
     )
     channel.send(facts.model_dump_json().encode())
 

@@ -1,0 +1,39 @@
+"""What is told of imports and exports."""
+
+from pydantic import BaseModel, Field
+
+
+class RefusedLine(BaseModel):
+    """A line that was not taken, counted from 1 in ``workloads`` or ``records``, and why."""
+
+    file: str
+    line: int
+    reason: str
+
+
+class ImportReport(BaseModel):
+    """Ids of the records that are new, how many were there already, and the lines refused.
+
+    ``refusals`` are the first thousand of the ``refused`` lines.
+    """
+
+    record_ids: tuple[str, ...]
+    already_there: int
+    refusals: tuple[RefusedLine, ...]
+    refused: int = 0
+
+
+class LeftOutRecords(BaseModel):
+    """How many records an export left out for one reason."""
+
+    records: int
+    reason: str
+
+
+class ExportedDatabase(BaseModel):
+    """The text of both files of a TVM database, how many records they hold, and those that were left out."""
+
+    workloads: str = Field(repr=False)
+    records: str = Field(repr=False)
+    exported: int
+    left_out: tuple[LeftOutRecords, ...] = ()

@@ -1,1 +1,0 @@
-"""What answers carry beyond the common nouns."""

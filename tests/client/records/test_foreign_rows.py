@@ -1,0 +1,46 @@
+"""A store whose rows hold code of others: each schedule is judged where it is used, whatever let it in."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tunefarm_search.tvm.trace import trace_of
+
+Run = Callable[..., Any]
+TUNE = ("tune", "builtin:matmul:64x64x64", "--trials", "2", "--target", "host:1", "--json")
+MARK = "code_of_others"
+
+
+def importing(module_json: str, trace: str) -> str:
+    """The schedule of ``trace`` with a loop that brings a function along, in the language of the compiler."""
+    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(module_json))
+    tvm.s_tir.schedule.Trace.apply_json_to_schedule(json.loads(trace), schedule)
+    loop = schedule.get_loops(schedule.get_child_blocks(schedule.get_sblock("root"))[0])[0]
+    schedule.annotate(loop, "pragma_import_llvm", f"define i32 @{MARK}() {{ ret i32 0 }}")
+    return trace_of(schedule).text
+
+
+def test_what_a_tune_ships_holds_nothing_that_a_stored_schedule_brings_along(
+    tunefarm: Run, home: Path, tmp_path: Path
+) -> None:
+    assert tunefarm(*TUNE, "--output", "first").code == 0
+    module_json = (tmp_path / "first" / "workload.json").read_text()
+    with closing(sqlite3.connect(home / "tunefarm.db")) as database:
+        for table in ("tuning_records", "trials"):
+            for (trace,) in database.execute(f"SELECT DISTINCT trace FROM {table}").fetchall():
+                database.execute(
+                    f"UPDATE {table} SET trace = ? WHERE trace = ?", (importing(module_json, trace), trace)
+                )
+        database.execute("DELETE FROM artifacts")
+        database.commit()
+    tuned = tunefarm(*TUNE, "--output", "second")
+    assert tuned.code == 0, tuned.err
+    [library] = tmp_path.glob("second/*.so")
+    assert MARK.encode() not in library.read_bytes()
+    verified = json.loads(tunefarm("records", "list", "--status", "verified", "--json").out)
+    assert [record["record_id"] for record in verified if MARK in record["trace"]["text"]] == []

@@ -1,0 +1,131 @@
+"""What is installed from the wheels tunes, serves and measures, far from the sources."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.house.source_files import ROOT
+from tests.packaging.environment import Environment, environment_with
+from tests.servers.redis_server import RedisServer
+from tests.service.conftest import Service, die_with_the_tests, module_json
+
+pytestmark = [pytest.mark.faults, pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+
+WHERE = """
+import importlib, importlib.util, json, sys
+names = ("tunefarm", *(f"tunefarm_{name}" for name in ("schemas", "sandbox", "search", "services", "workers")))
+files = {name: importlib.import_module(name).__file__ for name in names if importlib.util.find_spec(name)}
+print(json.dumps([files, sys.path]))
+"""
+EVERY_PACKAGE = {"tunefarm", *(f"tunefarm_{name}" for name in ("schemas", "sandbox", "search", "services", "workers"))}
+NEEDS = {
+    ("tune", "builtin:matmul"): "local",
+    ("records", "best", "builtin:matmul"): "local",
+    ("report",): "local",
+    ("doctor",): "local",
+    ("db", "stats"): "local",
+    ("artifact", "run", "tuned"): "local",
+    ("serve",): "local",
+    ("tuner",): "server",
+    ("worker", "start"): "worker",
+    ("submit", "builtin:matmul"): "convert",
+}
+
+
+def packages_of(environment: Environment) -> set[str]:
+    """Which of our packages are there, all of them from the wheels."""
+    files, path = json.loads(environment.run("python", "-c", WHERE).out)
+    assert all(Path(file).is_relative_to(environment.packages) for file in files.values()), files
+    assert not [entry for entry in path if Path(entry).is_relative_to(ROOT)]
+    return set(files)
+
+
+@contextmanager
+def serving(environment: Environment, **variables: str) -> Iterator[Service]:
+    service = Service(environment.home, environment.variables | variables)
+    service.python, service.folder = environment.python, environment.home
+    service.start()
+    try:
+        yield service
+    finally:
+        service.end()
+
+
+@contextmanager
+def worker(environment: Environment, log: Path, **variables: str) -> Iterator[None]:
+    command = [environment.folder / "bin" / "tunefarm", "worker", "start", "--allow-missing-confinement"]
+    with log.open("wb") as said:
+        process = subprocess.Popen(
+            command,
+            env=environment.variables | variables,
+            cwd=environment.home,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            preexec_fn=die_with_the_tests,
+        )
+    try:
+        yield
+        assert process.poll() is None, log.read_text()
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0, log.read_text()
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory, wheels: dict[str, Path]) -> Environment:
+    """A client of a service, and nothing else."""
+    return environment_with(tmp_path_factory.mktemp("client"), wheels, "tunefarm")
+
+
+def test_one_machine_tunes_reports_and_serves_a_client(
+    tmp_path: Path, wheels: dict[str, Path], client: Environment
+) -> None:
+    local = environment_with(tmp_path / "local", wheels, "tunefarm[local]")
+    assert packages_of(local) == EVERY_PACKAGE
+    tuned = local.run("tunefarm", "tune", "builtin:matmul:32x32x32", "--trials", "4", "--output", "tuned", "--json")
+    assert tuned.json()["outcome"] == "succeeded"
+    assert local.run("tunefarm", "artifact", "run", "tuned").code == 0
+    assert "<svg" in (local.home / "tuned" / "report.html").read_text()
+    assert len(local.run("tunefarm", "records", "list", "--json").json()) == 1
+    with serving(local) as service:
+        with service.client() as browser:
+            assert "tunefarm" in browser.get("/docs").text
+        sent = local.run("tunefarm", "submit", "builtin:matmul:48x48x48", "--trials", "4", "--wait")
+        assert sent.code == 0, sent.err
+        url, token = service.address()
+        told = {"TUNEFARM_API_URL": url, "TUNEFARM_API_TOKEN": token}
+        (client.home / "net.json").write_text(module_json(24))
+        words = ("submit", "net.json", "--trials", "4", "--wait", "--output", "tuned")
+        from_elsewhere = client.run("tunefarm", *words, **told)
+        assert from_elsewhere.code == 0, from_elsewhere.err
+        assert list((client.home / "tuned").glob("*.so"))
+        assert len(client.run("tunefarm", "records", "list", "--json", **told).json()) == 3
+
+
+def test_a_server_has_a_worker_measure(tmp_path: Path, wheels: dict[str, Path]) -> None:
+    server = environment_with(tmp_path / "server", wheels, "tunefarm[server]")
+    measuring = environment_with(tmp_path / "worker", wheels, "tunefarm[worker]")
+    assert packages_of(server) == packages_of(measuring) == EVERY_PACKAGE
+    with RedisServer() as broker:
+        shared = {"TUNEFARM_BROKER_URL": broker.url, "TUNEFARM_BLOB_URL": str(tmp_path / "blobs")}
+        with serving(server, **shared) as service, worker(measuring, tmp_path / "worker.log", **shared):
+            job_id = service.submit(module_json(32), 4)
+            (job,) = service.finish(job_id)
+            assert job["outcome"] == "succeeded", job
+            (record,) = service.get(f"/v1/jobs/{job_id}/records")["items"]
+            assert record["status"] == "verified"
+
+
+def test_a_client_alone_says_what_its_other_commands_need(client: Environment) -> None:
+    assert packages_of(client) == {"tunefarm", "tunefarm_sandbox", "tunefarm_schemas"}
+    assert "tune" in client.run("tunefarm", "--help").out
+    for words, extra in NEEDS.items():
+        ended = client.run("tunefarm", *words, TUNEFARM_API_URL="http://127.0.0.1:9", TUNEFARM_API_TOKEN="unused")
+        assert (ended.code, ended.out) == (2, ""), ended
+        assert ended.err.endswith(f"pip install 'tunefarm[{extra}]'\n"), ended.err
+        assert ended.err.count("\n") == 1
