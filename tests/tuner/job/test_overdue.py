@@ -227,7 +227,7 @@ def test_who_stays_to_wait_for_an_exploration_waits_no_longer_than_the_deadline(
 def test_a_job_rests_no_longer_than_until_its_deadline(store: Store, zygotes: Zygotes) -> None:
     def let_go(job: Job) -> Ended:
         telemetry = Telemetry(Metrics("tuner"), Traces())
-        words = (store, leased(store, job), no_device, zygotes, telemetry, lambda *_: None)
+        words = (store, leased(store, job), no_device, zygotes, telemetry)
         return LeasedJob(*words, outage_s=0.0, on_search_child=lambda _: None).run()
 
     patient, hurried = let_go(job_with_deadline(store, None)), let_go(job_with_deadline(store, LONG_S))

@@ -20,6 +20,7 @@ from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
 from tunefarm_services.tuner.farm.dispatching import dispatch_of
 from tunefarm_services.tuner.job.job_run import JobRun
+from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.search.exploration_run import ROUGH_GRAIN_S
 from tunefarm_services.tuner.search.search_messages import KnownTrial
 from tunefarm_services.tuner.service.zygotes import Zygotes
@@ -74,7 +75,7 @@ def test_progress_counts_the_trials_of_earlier_runs(store: Store) -> None:
         measured = Measurement.answering(dispatch, timing(1e-5), Stages())
         run.remember(KnownTrial(candidate=dispatch.candidate, measurement=measured), is_of_job=number > 0)
     job = tune_job(store, matmul(16), 10)
-    progress = JobRun(job, leased(store, job), [run], time.time()).progress("searching")
+    progress = JobRun(job, JobWatch(store, leased(store, job)), [run], time.time()).progress("searching")
     # Two of the three were this job's; the third was another's, and is spent as well.
     assert (progress.trials_done, progress.trials_budget) == (2, 9)
 
@@ -139,7 +140,7 @@ def test_no_ratio_is_shown_of_one_rough_call_and_many_exact_ones(store: Store, a
     take(run, 0, timing(1e-8))
     run.untuned_about_s = about_s
     job = tune_job(store, matmul(16), 4)
-    job_run = JobRun(job, leased(store, job), [run], time.time())
+    job_run = JobRun(job, JobWatch(store, leased(store, job)), [run], time.time())
     progress = job_run.progress("searching")
     assert (progress.untuned_latency_s == about_s, progress.untuned_is_rough) == (is_shown, is_shown)
     run.untuned_latency_s = 1e-8  # timed as the candidates are

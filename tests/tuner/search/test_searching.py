@@ -27,7 +27,6 @@ from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.workload import workload_of
 from tunefarm_services.store import Store
 from tunefarm_services.tuner.service.leased_job import WAITING
-from tunefarm_services.tuner.service.pooled_training import PooledTraining
 from tunefarm_services.tuner.service.zygotes import Zygotes
 
 TARGET = canonical_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}).target
@@ -279,18 +278,3 @@ def misfit(number: int, key: RecordKey, text: str) -> TuningRecord:
         exploration_id=None,
         created_at=utc_now(),
     )
-
-
-def test_an_idle_tuner_trains_a_model_over_several_explorations(store: Store, tuner: Tuner, zygotes: Zygotes) -> None:
-    training = PooledTraining(store, zygotes)
-    with tuner(instant_farms([]), on_finished=training.note, on_idle=training.run):
-        wait_finished(store, tune_job(store, matmul(32), 16), tune_job(store, matmul(36), 16))
-        wait_for(lambda: trials_of_model(store) == 32)
-    with tuner(instant_farms([])):
-        wait_finished(store, job := tune_job(store, matmul(44), 4))
-    assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
-
-
-def trials_of_model(store: Store) -> int:
-    model = store.models.latest(TENANT, TARGET.target_id, CLASS_ID)
-    return 0 if model is None else model.trials

@@ -26,7 +26,7 @@ from tunefarm_schemas.tuning.measurement import (
 from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.job import repeated_verification
+from tunefarm_services.tuner.job import job_verification
 from tunefarm_services.tuner.service.zygotes import Zygotes
 from tunefarm_services.tuner.verify.ranking import UNTUNED
 
@@ -44,7 +44,7 @@ def zygotes(searching_zygotes: Zygotes) -> Zygotes:
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated_verification, "VERIFY_AGAIN_AFTER_S", (0.1, 0.1))
+    monkeypatch.setattr(job_verification, "VERIFY_AGAIN_AFTER_S", (0.1, 0.1))
 
 
 class LosingFarm(InstantFarm):
@@ -231,7 +231,7 @@ def test_what_was_found_but_not_verified_is_verified_by_who_asks_for_no_more(sto
     more, farm = tune_job(store, matmul(56), 8 * TRIALS), LostInTheEnd()
     with tuner(lambda lease, job: farm):
         wait_finished(store, more)
-    assert farm.compared == 1 + len(repeated_verification.VERIFY_AGAIN_AFTER_S)
+    assert farm.compared == 1 + len(job_verification.VERIFY_AGAIN_AFTER_S)
     summary = summary_of(store, more.job_id)
     assert summary["tasks"][0]["record_id"] == standing.record_id
     assert summary["tasks"][0]["artifact_id"], "what stands can be had"

@@ -25,17 +25,15 @@ from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.job_reporter import JobReporter
 from tunefarm_services.tuner.job.job_run import seconds_to_deadline, until_deadline
-from tunefarm_services.tuner.job.job_watch import LeaseKeeper
+from tunefarm_services.tuner.job.job_search import MAX_DEATHS, end_if_poisoned
+from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.job.overdue_job import WAITING, OverdueJob
-from tunefarm_services.tuner.job.supervisor import SEARCH_DEATHS, ExplorationHeld, Supervisor
+from tunefarm_services.tuner.job.supervisor import ExplorationHeld, Supervisor, close_job
 from tunefarm_services.tuner.service.zygotes import Zygotes
 from tunefarm_services.tuner.summary import JobSummary
 
 FarmSource = Callable[[Lease, Job], Farm | NoDevice]
 """Gives a farm for one job, which is closed when the job is let go. Raises ForkFailed, OSError."""
-
-OnFinished = Callable[[str, str, str], None]
-"""Called with tenant, target id and device class id after a job that searched for them."""
 
 HELD_S: Final = 1.0
 NO_DEVICE_S: Final = 2.0
@@ -67,7 +65,6 @@ class LeasedJob:
         farm_for: FarmSource,
         zygotes: Zygotes,
         telemetry: Telemetry,
-        on_finished: OnFinished,
         *,
         outage_s: float,
         on_search_child: Callable[[Child | None], None],
@@ -78,7 +75,6 @@ class LeasedJob:
         self._zygotes = zygotes
         self._metrics = telemetry.metrics
         self._traces = telemetry.traces
-        self._on_finished = on_finished
         self._outage_s = outage_s
         self._on_search_child = on_search_child
         self._supervisor: Supervisor | None = None
@@ -136,16 +132,12 @@ class LeasedJob:
         if isinstance(farm, NoDevice):
             return self._without_device(job, farm.reason)
         try:
-            device_class_id = farm.device.device_class.device_class_id
             summary = self._supervise(farm)
         except ExplorationHeld:
             self._say(until_deadline(job, WAITING))
             return self._resting(HELD_S, seconds_to_deadline(job))
         finally:
             farm.close()
-        if summary.outcome is JobOutcome.SUCCEEDED and job.spec.kind == "tune":
-            for target_id in {task.target_id for task in job.spec.tasks}:
-                self._on_finished(job.tenant, target_id, device_class_id)
         log.info("the job was let go", outcome=summary.outcome, message=summary.message)
         return Ended(self.lease.job_id, summary.outcome)
 
@@ -156,8 +148,9 @@ class LeasedJob:
         if left_s is None or left_s > 0 or is_halted:
             self._say(until_deadline(job, reason))
             return self._resting(NO_DEVICE_S, left_s)
-        overdue = OverdueJob(self._store, LeaseKeeper(self._store, self.lease).keep)
-        summary = overdue.end(overdue.opened(self.lease, job), reason)
+        overdue = OverdueJob(self._store, JobWatch(self._store, self.lease))
+        run = overdue.opened(job)
+        summary = close_job(self._store, run, overdue.ending(run, reason))
         self._store.events.append(self.lease, "summary", summary.model_dump(mode="json"))
         log.info("the job's deadline passed while it waited", outcome=summary.outcome, reason=reason)
         return Ended(self.lease.job_id, summary.outcome)
@@ -217,9 +210,9 @@ class LeasedJob:
     def _after_failure(self) -> Ended:
         """Count it like the death of a search child, so that a job that cannot be worked on ends some day."""
         with suppress(FenceLost, StoreUnavailable, NotFound):
-            if self._store.jobs.count_search_death(self.lease) >= SEARCH_DEATHS:
-                message = f"poisoned: working on it failed {SEARCH_DEATHS} times inside the tuner; see its log"
-                self._store.jobs.set_state(self.lease, JobState.FINISHED, JobOutcome.FAILED, message)
+            deaths = self._store.jobs.count_search_death(self.lease)
+            message = f"working on it failed {MAX_DEATHS} times inside the tuner; see its log"
+            if end_if_poisoned(self._store, self.lease, deaths, message):
                 return Ended(self.lease.job_id, JobOutcome.FAILED)
         return self._resting(TROUBLE_S)
 
