@@ -1,6 +1,6 @@
 """Who stays in a comparison: whoever may yet be the fastest."""
 
-from tunefarm_workers.lane.comparison import contenders
+from tunefarm_workers.timing.rounds import contenders
 
 
 def test_all_take_part_in_the_first_rounds() -> None:
