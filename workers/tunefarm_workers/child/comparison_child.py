@@ -1,7 +1,5 @@
 """The child that times several schedules of one workload in turn."""
 
-import math
-import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,11 +17,8 @@ from tunefarm_workers.child.task_host import held_task
 from tunefarm_workers.conversation.messages import Broken, ComparisonPlan, Compiled, Round, RoundOrder
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.threads.thread_placement import place_threads, seal_with_threads
-from tunefarm_workers.timing.call_timer import CacheFlush, CallTimer
-
-_SAMPLE_S = 0.001
-_ROUND_S = 0.25
-_SAMPLES_A_ROUND = 15
+from tunefarm_workers.timing.call_timer import CacheFlush
+from tunefarm_workers.timing.rounds import Entrant, sampled_round
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape
@@ -38,7 +33,7 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
     place_threads(held_task().order.num_cores)  # not before: threads that compile may run where this one may
     seal_with_threads()
     flush = cache_flush(cold_cache=plan.cold_cache)
-    entrants: list[_Entrant | None] = []
+    entrants: list[Entrant | None] = []
     for index, library in enumerate(libraries):
         entrant, failure = _enter(library, index, channel, flush)
         entrants.append(entrant)
@@ -48,15 +43,9 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
         order = RoundOrder.model_validate_json(channel.receive())
         held_task().separate_threads(order.tries)
         chosen = [entrant for place in order.places if (entrant := entrants[place]) is not None]
-        channel.send(_round(chosen, turn).model_dump_json().encode())
+        samples_s = sampled_round(chosen, turn, by_clock=True)
+        channel.send(Round(samples_s=samples_s).model_dump_json().encode())
         turn += 1
-
-
-@dataclass
-class _Entrant:
-    kernel: Kernel
-    timer: CallTimer
-    calls: int
 
 
 @dataclass(frozen=True)
@@ -94,7 +83,7 @@ def _compile(trace: str | None) -> _Library | Broken:
 
 def _enter(
     library: _Library | Broken, index: int, channel: Channel, flush: CacheFlush | None
-) -> tuple[_Entrant | None, Broken | None]:
+) -> tuple[Entrant | None, Broken | None]:
     if isinstance(library, Broken):
         return None, library
     try:
@@ -107,8 +96,7 @@ def _enter(
         timer.call()
     except Exception as error:  # noqa: BLE001 - whatever a schedule raises is its result
         return None, broken(FailureReason.RUN_ERROR, error)
-    calls = max(1, math.ceil(_SAMPLE_S / max(timer.seconds_per_call(1), 1e-9)))
-    return (_Entrant(kernel, timer, calls), None) if failure is None else (None, failure)
+    return (Entrant.of(kernel, timer), None) if failure is None else (None, failure)
 
 
 def _check(kernel: Kernel, index: int, channel: Channel) -> Broken | None:
@@ -119,17 +107,3 @@ def _check(kernel: Kernel, index: int, channel: Channel) -> Broken | None:
     wrong = kernel.overstepped()
     kernel.feed(0)
     return wrong
-
-
-def _round(entrants: list[_Entrant], turn: int) -> Round:
-    """A few samples of each in turn; every other round goes backwards."""
-    samples: list[list[float]] = [[] for _ in entrants]
-    order = list(range(len(entrants)))[:: -1 if turn % 2 else 1]
-    began_s = time.perf_counter()  # what flushing caches takes counts as well
-    for _ in range(_SAMPLES_A_ROUND):
-        for index in order:
-            entrant = entrants[index]
-            samples[index].append(entrant.timer.seconds_per_call(entrant.calls))
-        if time.perf_counter() - began_s > _ROUND_S:
-            break  # for slow ones a round is short: the next one goes on
-    return Round(samples_s=tuple(tuple(own) for own in samples))
