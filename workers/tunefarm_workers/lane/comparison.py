@@ -127,8 +127,8 @@ class RunningComparison:
 
     @property
     def computes(self) -> bool:
-        """Whether its child uses the processor outside of a quiet device."""
-        return self._run.is_compiling
+        """Whether its child, present or to come, uses the processor outside of a quiet device."""
+        return self._started is None or self._started.is_compiling
 
     def start(self) -> None:
         """Fork a child for the schedules of which nothing is known; end where there are none."""
