@@ -95,7 +95,7 @@ equal_to_numpy(result.compile(), relu=True)
     [
         ("random", "own"),
         pytest.param("evolutionary", "own", marks=pytest.mark.faults),
-        ("evolutionary", "automatic"),
+        pytest.param("evolutionary", "automatic", marks=pytest.mark.faults),
     ],
 )
 def test_a_matmul_is_tuned_over_a_space(tunefarm: Tunefarm, programs: Path, space: str, strategy: str) -> None:
@@ -107,7 +107,7 @@ def test_a_matmul_is_tuned_over_a_space(tunefarm: Tunefarm, programs: Path, spac
     "program",
     [
         pytest.param(SEED, id="a_schedule_by_hand_competes_as_a_seed"),
-        pytest.param(TENSOR_EXPRESSIONS, id="tensor_expressions_are_tuned_like_scripts"),
+        pytest.param(TENSOR_EXPRESSIONS, id="tensor_expressions_are_tuned_like_scripts", marks=pytest.mark.faults),
     ],
 )
 def test_an_exercise_gives_numpys_result(tunefarm: Tunefarm, programs: Path, program: str) -> None:

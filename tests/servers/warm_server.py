@@ -45,7 +45,7 @@ def _go_on(command: Sequence[str], environment: Mapping[str, str], channel: int)
         warnings._filters_mutated()  # type: ignore[attr-defined]
         server.main(command[command.index(server.__name__) + 1 :])
         status = 0
-    except BaseException:
+    except Exception:  # noqa: BLE001 - it is shown, as Python shows what nobody catches
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stderr.flush()
