@@ -49,8 +49,10 @@ $(STAMP): constraints.txt $(wildcard */pyproject.toml)
 demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves demo-output/
 	TUNEFARM_HOME=$(CURDIR)/.demo-store $(BIN)/tunefarm tune builtin:matmul_bias_relu --trials $(DEMO_TRIALS) --output demo-output
 
-test: $(STAMP)  ## run the tests: no network, warnings are errors
-	$(BIN)/python -m pytest -m "not faults" --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+test: $(STAMP)  ## run the tests: no network, warnings are errors; those that compare times come last, alone
+	$(BIN)/python -m pytest -m "not faults and not timing" \
+		--numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "timing and not faults"
 
 test-faults: $(STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800
