@@ -81,7 +81,7 @@ def _url(process: "subprocess.Popen[bytes]", home: Path, log_path: Path) -> str:
         if (home / "api.json").exists():
             url = str(json.loads((home / "api.json").read_text())["url"])
             try:
-                if httpx.get(f"{url}/readyz").status_code == 200:
+                if httpx.get(f"{url}/readyz", verify=False).status_code == 200:
                     return url
             except httpx.TransportError:
                 pass
