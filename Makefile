@@ -52,7 +52,7 @@ demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves dem
 test: $(STAMP)  ## run the tests: no network, warnings are errors; those that compare times come last, alone
 	$(BIN)/python -m pytest -m "not faults and not timing" \
 		--numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
-	$(BIN)/python -m pytest -m "timing and not faults"
+	$(BIN)/python -m pytest -m "timing and not faults" $$(grep -rl "mark.timing" tests --include "*.py")
 
 test-faults: $(STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800
