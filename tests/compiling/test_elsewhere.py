@@ -43,6 +43,7 @@ def zygote() -> Iterator[ForkServer]:
         yield server
 
 
+@pytest.mark.faults
 def test_a_job_over_the_broker_ends_with_a_record_although_the_gateway_cannot_link(
     zygote: ForkServer, place: Place
 ) -> None:
@@ -52,15 +53,15 @@ def test_a_job_over_the_broker_ends_with_a_record_although_the_gateway_cannot_li
     before = {blob.blob_digest for blob in blobs.stored()}
     assert zygote.ready(60), zygote.failure
     workload = workload_of(module, name="matmul")
-    summary = tune_on(place.open_farm(), zygote, workload, target, HOT_CACHE.protocol_id, trials=2)
+    summary = tune_on(place.open_farm(), zygote, workload, target, HOT_CACHE.protocol_id, trials=6)
     assert summary.outcome is JobOutcome.SUCCEEDED, summary
     task = summary.tasks[0]
-    assert task.trials == 2
+    assert task.trials == 6
     assert not task.failures, task.first_failure_message
     assert task.record_id is not None
     assert task.artifact_id is not None
     made = [blobs.get(blob.blob_digest) for blob in blobs.stored() if blob.blob_digest not in before]
-    assert sum(content.startswith(b"\x7fELF") for content in made) >= 2, "each library travelled as a blob"
+    assert sum(content.startswith(b"\x7fELF") for content in made) >= 6, "each library travelled as a blob"
 
 
 def test_candidates_comparisons_and_exports_fail_as_they_would_if_compiled_here(place: Place) -> None:
