@@ -12,6 +12,7 @@ import pytest
 
 from tests.acceptance.command import HANG_S
 from tests.client_remote.conftest import ROOT, Service, tunefarm
+from tests.servers.tuned_home import TUNED
 from tunefarm import ApiError, AsyncClient, Client
 from tunefarm.remote.remote_job import RemoteJob
 from tunefarm_schemas.bad_input import BadInput
@@ -21,7 +22,7 @@ from tunefarm_schemas.trace import Trace
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 PROGRAMS = ROOT / "tests" / "client" / "programs"
-MODULE = "builtin:matmul_bias_relu:64x64x64"
+MODULE = TUNED[0]
 MATMUL = f"{PROGRAMS / 'matmul.py'}:Module"
 TRIALS = "2"
 HOST = "host:1"
