@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.search.conftest import te_workload
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.target import Target
 from tunefarm_schemas.trace import Sketch, Space, Trace
+from tunefarm_search.intrinsics import load_intrinsics
 from tunefarm_search.scheduling import Rejected, Scheduled, Scheduler
 from tunefarm_search.space import SearchSpace, postprocessors, search_space, sketches_of
 from tunefarm_search.target import canonical_target
@@ -76,7 +78,12 @@ def test_processors_with_vnni_get_tiled_sketches_without_the_broken_intrinsic(ta
 
 
 def test_other_architectures_have_spaces_too() -> None:
-    arm = canonical_target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": 4})
+    triple = "aarch64-linux-gnu"
+    # On a short stack, all of which TVM looks through for each intrinsic.
+    loading = Thread(target=load_intrinsics, args=("llvm", triple))
+    loading.start()
+    loading.join()
+    arm = canonical_target({"kind": "llvm", "mtriple": triple, "mcpu": "cortex-a72", "num-cores": 4})
     assert search_space(matmul(), arm.target, "stable", Space()).sketches
 
 
