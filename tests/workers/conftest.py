@@ -14,7 +14,7 @@ from tunefarm_workers.local_farm import LocalFarm
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {"PYTHONPATH": os.pathsep.join((str(HERE), str(HERE.parents[1])))}
-SETTINGS = FarmSettings(build_lanes=2, memory_bytes=512 << 20, first_build_s=2.0, first_run_s=2.0)
+SETTINGS = FarmSettings(build_lanes=2, memory_bytes=512 << 20, first_build_s=4.0, first_run_s=4.0)
 
 
 @pytest.fixture(scope="session")
