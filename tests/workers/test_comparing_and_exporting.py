@@ -26,6 +26,7 @@ ROUNDS = 5
 """Other work on the host disturbs one side or the other. A farm that times something else does so in every round."""
 
 
+@pytest.mark.timing
 def test_schedules_are_compared_with_the_untuned_function_in_one_process(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
