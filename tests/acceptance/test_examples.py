@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -66,6 +67,8 @@ class Reader:
     home: Path
     ids: dict[str, str] = field(default_factory=dict)
     """What the document calls RECORD, and JOB."""
+    cores: frozenset[int] = frozenset(os.sched_getaffinity(0))
+    """Those of the reader's host: threads that wait for each other on several are what takes longest."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -107,6 +110,7 @@ class Reader:
             words,
             cwd=self.folder,
             env=self.environment,
+            preexec_fn=partial(os.sched_setaffinity, 0, self.cores),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -168,6 +172,7 @@ def test_what_is_not_run_and_what_is_replaced_is_there() -> None:
 
 def test_the_guide_leads_from_a_program_to_a_library(tmp_path: Path) -> None:
     reader = reader_in(tmp_path)
+    reader.cores = frozenset([min(reader.cores)])
     for example in examples_of(GUIDE):
         if example.section in QUICK and not TUNES_MORE.match(example.text):
             if example.text.startswith("tunefarm records show"):

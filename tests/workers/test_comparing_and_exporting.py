@@ -30,7 +30,12 @@ ROUNDS = 5
 def test_schedules_are_compared_with_the_untuned_function_in_one_process(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
-    traces = (None, workloads.tiled(module), Trace(text="nonsense"), workloads.rounded_too_early(module))
+    traces = (
+        None,
+        workloads.tiled(module, parallel=False),
+        Trace(text="nonsense"),
+        workloads.rounded_too_early(module),
+    )
     results = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=traces, seconds_each=0.5)).results
     untuned, tuned, nonsense, wrong = results
     assert isinstance(untuned, Timing)
