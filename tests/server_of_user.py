@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.sandbox.older_kernel import LIMIT
 from tunefarm_sandbox.channel.captured_output import CapturedOutput
 from tunefarm_sandbox.channel.channel import Channel
@@ -19,6 +21,8 @@ ROOT_FOLDER: Final = Path(__file__).parents[1]
 ORDINARY: Final = "an ordinary user"
 USERS: Final = (ROOT, ORDINARY) if os.geteuid() == 0 else (ORDINARY,)
 """Whom a server can belong to in these tests."""
+EACH_USER: Final = [pytest.param(user, marks=pytest.mark.faults if user == ROOT else ()) for user in USERS]
+"""The same as parameters. A child of root's server is nobody besides all that holds the other's: it has less to try."""
 ORDINARY_ID: Final = 12345 if os.geteuid() == 0 else os.geteuid()
 
 # The interpreter of these tests may lie below a folder that only root can enter: reading it is the capability kept.

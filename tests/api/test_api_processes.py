@@ -58,7 +58,8 @@ def statuses(farm: Service, text: str, number: int = 24) -> list[int]:
     """What so many connections are answered, each of which any of the processes may take."""
     with farm.client() as address:
         url = f"{address.base_url}/v1/jobs?page_size=1"
-    return [httpx.get(url, headers={"Authorization": f"Bearer {text}"}).status_code for _ in range(number)]
+    headers = {"Authorization": f"Bearer {text}"}
+    return [httpx.get(url, headers=headers, verify=False).status_code for _ in range(number)]
 
 
 def counted(farm: Service) -> dict[str, float]:

@@ -53,7 +53,7 @@ class Service:
         began = time.monotonic()
         while time.monotonic() - began < 60:
             try:
-                if httpx.get(f"{self.url}/readyz", timeout=90).status_code == 200:
+                if httpx.get(f"{self.url}/readyz", timeout=90, verify=False).status_code == 200:
                     return time.monotonic() - began
             except httpx.HTTPError:
                 time.sleep(0.05)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.acceptance.command import HANG_S
 from tests.servers.command_server import Ended, run_command
+from tests.servers.tuned_home import TunedHome, tuned_home
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -29,6 +30,12 @@ def tunefarm(environment: dict[str, str], tmp_path: Path) -> Callable[..., Ended
         return run_command(*words, environment=environment, folder=tmp_path, timeout_s=timeout_s)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> TunedHome:
+    """What was tuned once for the whole run. Nobody writes to it."""
+    return tuned_home(tmp_path_factory)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 
 from tests.acceptance.command import HANG_S
 from tests.client_remote.conftest import ROOT, Service, tunefarm
+from tests.servers.tuned_home import TUNED
 from tunefarm import ApiError, AsyncClient, Client
 from tunefarm.remote.remote_job import RemoteJob
 from tunefarm_schemas.bad_input import BadInput
@@ -21,10 +22,11 @@ from tunefarm_schemas.tuning.trace import Trace
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 PROGRAMS = ROOT / "tests" / "client" / "programs"
-MODULE = "builtin:matmul_bias_relu:64x64x64"
+MODULE = TUNED[0]
 MATMUL = f"{PROGRAMS / 'matmul.py'}:Module"
-TRIALS = "6"
-ONE_CORE = ("--target", "host:1")
+TRIALS = "2"
+HOST = "host:1"
+ONE_CORE = ("--target", HOST)
 SERVE_A_TEAM = "## Serve a team"
 FENCE = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -147,7 +149,7 @@ def test_a_claim_is_published_listed_exported_and_retracted(service: Service, tu
 
 def test_a_job_is_paused_resumed_and_canceled(service: Service) -> None:
     with Client(service.url, service.token) as client:
-        job = client.tune(MODULE, trials=100_000, fresh=True, labels={"kind": "long"})
+        job = client.tune(MODULE, target=HOST, trials=100_000, fresh=True, labels={"kind": "long"})
         assert service.command("pause", job.job_id).code == 0
         assert service.command("resume", job.job_id).code == 0
         assert service.command("cancel", job.job_id).code == 0
@@ -160,7 +162,7 @@ def test_a_job_is_paused_resumed_and_canceled(service: Service) -> None:
 
 def test_a_job_that_is_asked_to_finish_ships_the_best_it_has_found(service: Service, tmp_path: Path) -> None:
     with Client(service.url, service.token) as client:
-        job = client.tune(MODULE, trials=100_000, fresh=True)
+        job = client.tune(MODULE, target=HOST, trials=100_000, fresh=True)
         wait_measured(job)
         ended = service.command("finish", job.job_id)
         assert ended.code == 0, ended.err
@@ -179,7 +181,7 @@ def test_a_job_that_is_asked_to_finish_ships_the_best_it_has_found(service: Serv
 
 def test_a_paused_job_finishes_without_measuring_more(service: Service) -> None:
     with Client(service.url, service.token) as client:
-        job = client.tune(MODULE, trials=100_000, fresh=True)
+        job = client.tune(MODULE, target=HOST, trials=100_000, fresh=True)
         wait_measured(job)
         job.pause()
         wait_until(lambda: job.refresh().state == "paused")

@@ -43,6 +43,7 @@ def zygote() -> Iterator[ForkServer]:
         yield server
 
 
+@pytest.mark.faults
 def test_a_job_over_the_broker_ends_with_a_record_although_the_gateway_cannot_link(
     zygote: ForkServer, place: Place
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.farm.conftest import PATIENT
 from tests.farm.workers import PATIENT_S, START, Worker, await_ready, gather, lane_of, registrar
 from tests.foreign import corpus
-from tests.server_of_user import BECOME_ORDINARY, ORDINARY, ORDINARY_ID, ROOT, USERS, give_to
+from tests.server_of_user import BECOME_ORDINARY, EACH_USER, ORDINARY, ORDINARY_ID, give_to
 from tests.servers.redis_server import RedisServer
 from tests.workers import workloads
 from tests.workers.adversary.test_reaching_processes import reaching
@@ -34,8 +34,6 @@ from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
 
 LANE = "tests.farm.hostile_lane:build"
 WITHIN_S = 180.0
-SLOW = {ROOT: pytest.mark.faults}
-"""Whose lane is left to the slower suite."""
 
 
 class HostileFarm:
@@ -76,7 +74,7 @@ class HostileLane:
     blobs: Path
 
 
-@pytest.fixture(scope="module", params=[pytest.param(user, marks=SLOW.get(user, ())) for user in USERS])
+@pytest.fixture(scope="module", params=EACH_USER)
 def lane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileLane]:
     home = tmp_path_factory.mktemp("home")
     program = BECOME_ORDINARY + START if request.param == ORDINARY else START

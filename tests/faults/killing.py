@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from tests.acceptance.command import Ended, Tunefarm
+from tests.acceptance.command import HANG_S, Ended, Tunefarm
 from tests.faults.orphans import GONE_S, running_children
 from tests.faults.trials import Trials, assert_kept
 
-RUN_S = 150.0
+RUN_S = HANG_S
 MOST_SEARCH_DEATHS = 2
 """One more and the job is given up as poisoned, by design."""
 

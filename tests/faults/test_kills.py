@@ -9,14 +9,13 @@ from tests.faults.killing import Killer
 from tests.faults.orphans import adopting_orphans
 
 COMMAND = ("tune", "builtin:matmul:64x64x64", "--trials", "64")
-SAMPLE = 5
-"""Ten with those of a farm."""
-MANY = 100
+SMALL = ("tune", "builtin:softmax:8x16", "--target", "host:1", "--trials", "16")
+FEW, MANY = 2, 100
 
 
-def killed(tunefarm: Tunefarm, times: int, seed: int) -> None:
+def killed(tunefarm: Tunefarm, command: tuple[str, ...], times: int, seed: int) -> None:
     with adopting_orphans():
-        killer = Killer(tunefarm, COMMAND, random.Random(seed))
+        killer = Killer(tunefarm, command, random.Random(seed))
         killer.kill(times)
     assert len(killer.victims) == times
     assert tunefarm("db", "check").code == 0
@@ -25,10 +24,10 @@ def killed(tunefarm: Tunefarm, times: int, seed: int) -> None:
     assert best
 
 
-def test_five_kills(tunefarm: Tunefarm) -> None:
-    killed(tunefarm, SAMPLE, seed=1)
+def test_a_few_kills(tunefarm: Tunefarm) -> None:
+    killed(tunefarm, SMALL, FEW, seed=1)
 
 
 @pytest.mark.faults
 def test_a_hundred_kills(tunefarm: Tunefarm) -> None:
-    killed(tunefarm, MANY, seed=2)
+    killed(tunefarm, COMMAND, MANY, seed=2)

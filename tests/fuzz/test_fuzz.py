@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,31 +15,38 @@ WITHOUT_SERVICE = ("message", "intake", "trace", "import")
 
 
 @pytest.fixture(scope="module")
-def targets() -> Iterator[dict[str, Target]]:
+def target_of() -> Iterator[Callable[[str], Target]]:
+    """Each target is made once: it starts zygotes."""
     made: dict[str, Target] = {}
-    yield made
+
+    def one(name: str) -> Target:
+        if name not in made:
+            made[name] = TARGETS[name]()
+        return made[name]
+
+    yield one
     for target in made.values():
         target.close()
 
 
 @pytest.mark.parametrize("name", WITHOUT_SERVICE)
-def test_a_few_cases_of_each_target_find_nothing(name: str, targets: dict[str, Target]):
-    target = targets.setdefault(name, TARGETS[name]())
+def test_a_few_cases_of_each_target_find_nothing(name: str, target_of: Callable[[str], Target]):
+    target = target_of(name)
     for number in range(200 if name == "message" else 8):
         case = target.make(random.Random(f"smoke {name} {number}"))
         assert target.check(case) is None, case
 
 
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_what_was_found_once_stays_mended(path: Path, targets: dict[str, Target]):
+def test_what_was_found_once_stays_mended(path: Path, target_of: Callable[[str], Target]):
     kept = json.loads(path.read_text())
-    target = targets.setdefault(kept["target"], TARGETS[kept["target"]]())
+    target = target_of(kept["target"])
     assert target.check(kept["case"]) is None
 
 
 @pytest.mark.parametrize("name", WITHOUT_SERVICE)
-def test_the_same_seed_makes_the_same_cases(name: str, targets: dict[str, Target]):
-    target = targets.setdefault(name, TARGETS[name]())
+def test_the_same_seed_makes_the_same_cases(name: str, target_of: Callable[[str], Target]):
+    target = target_of(name)
     made = [[target.make(random.Random(f"7 {number}")) for number in range(5)] for _ in range(2)]
     assert made[0] == made[1]
 

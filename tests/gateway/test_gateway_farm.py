@@ -89,6 +89,7 @@ def test_a_board_that_stays_away_fails_what_waits_for_it_and_is_tried_again(farm
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
 
 
+@pytest.mark.timing
 def test_a_board_in_quarantine_is_looked_at_although_nobody_asks_for_it(farm_of: FarmOf) -> None:
     running = farm_of(check_every_s=1.0)  # a busy host may make the board look slow when it is first looked at
     lane = running.farm._lane

@@ -16,10 +16,10 @@ def test_a_matrix_product_becomes_faster_on_a_board(farm_of: FarmOf, zygote: For
     module: tvm.IRModule = workloads.matmul()
     target = canonical_target(workloads.TARGET).target
     farm = farm_of().farm
-    summary = tune_on(farm, zygote, workload_of(module, name="matmul"), target, HOT_CACHE.protocol_id, trials=12)
+    summary = tune_on(farm, zygote, workload_of(module, name="matmul"), target, HOT_CACHE.protocol_id, trials=6)
     assert summary.outcome is JobOutcome.SUCCEEDED, summary
     task = summary.tasks[0]
-    assert task.trials == 12
+    assert task.trials == 6
     assert task.artifact_id is not None
     assert task.best_latency_s is not None
     assert task.untuned_latency_s is not None

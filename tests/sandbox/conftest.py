@@ -3,12 +3,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.sandbox.forking import ENVIRONMENT
-from tests.server_of_user import USERS, start_server
+from tests.server_of_user import EACH_USER, start_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 
-@pytest.fixture(scope="module", params=USERS)
+@pytest.fixture(scope="module", params=EACH_USER)
 def user(request: pytest.FixtureRequest) -> str:
+    """Whom the server belongs to."""
     return str(request.param)
 
 

@@ -11,12 +11,14 @@ from pydantic import ValidationError
 
 from tests.sandbox.forking import ENVIRONMENT, LONG_S, answer, ended, fork, is_running
 from tests.sandbox.older_kernel import needs
-from tests.server_of_user import ROOT, give_to
+from tests.server_of_user import ROOT, USERS, give_to
 from tunefarm_sandbox.confinement.abilities import SCOPED_SIGNALS_ABI, abilities
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 
 NUMBERS_OF_X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="calls are named by their x86-64 numbers")
+OF_ROOT = pytest.mark.parametrize("user", [user for user in USERS if user == ROOT], indirect=True, scope="module")
+"""Only root can become another user."""
 
 
 @pytest.fixture
@@ -139,16 +141,14 @@ def test_a_system_call_that_hides_its_arguments_or_is_new_does_not_exist(server:
     assert "Function not implemented" in attempt(server, "system_call", call)
 
 
-def test_a_child_of_root_is_nobody_for_good(server: ForkServer, user: str) -> None:
-    if user != ROOT:
-        pytest.skip("only root can become another user")
+@OF_ROOT
+def test_a_child_of_root_is_nobody_for_good(server: ForkServer) -> None:
     assert fork(server, "tell_user").channel.receive(LONG_S) == b"(65534, 65534, 65534) [] 1"
     assert attempt(server, "become_root").startswith("PermissionError")
 
 
-def test_another_user_can_be_chosen(server: ForkServer, user: str) -> None:
-    if user != ROOT:
-        pytest.skip("only root can become another user")
+@OF_ROOT
+def test_another_user_can_be_chosen(server: ForkServer) -> None:
     given = Confinement(user_id=54321)
     assert fork(server, "tell_user", confinement=given).channel.receive(LONG_S).startswith(b"(54321, 54321, 54321)")
 

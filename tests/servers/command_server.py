@@ -1,7 +1,8 @@
 """Forks ``tunefarm`` commands from a process that has loaded their code: loading takes a second, a fork milliseconds.
 
 What a command does is what it does from a shell: it has a process and a session of its own, its own arguments,
-environment, folder and files, and the zygotes that it starts are started anew.
+environment, folder and files. The fork servers that it starts are processes of their own as well, forked from it: they
+do all that a started one does but load TVM, which this process has loaded.
 """
 
 import atexit
@@ -32,6 +33,7 @@ LOADED: Final = (
     "tunefarm.client",
 )
 """What commands import when they get to it."""
+WARM_SERVER: Final = "tests.servers.warm_server"
 _MESSAGE_BYTES: Final = 1 << 20
 
 
@@ -80,6 +82,7 @@ def _server() -> socket.socket:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.servers.command_server", str(there.fileno())],
             cwd=ROOT,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # what forks has one thread
             stdin=subprocess.DEVNULL,
             pass_fds=[there.fileno()],
             start_new_session=True,
@@ -137,7 +140,7 @@ if __name__ == "__main__":
     from tunefarm.cli.command_line import application, main
 
     application()
-    for module in LOADED:
+    for module in (*LOADED, WARM_SERVER):
         importlib.import_module(module)
     gc.freeze()
     sys.argv = ["tunefarm", *serve(socket.socket(fileno=int(sys.argv[1])))]

@@ -39,7 +39,7 @@ def test_from_a_program_to_a_library_over_two_workers(tmp_path: Path) -> None:
         store = Store.open(database_url, home / "blobs")
         parts.callback(store.close)
         await_ready(store, *workers)
-        tunefarm(environment, "submit", *PROGRAM, "--trials", "8", "--wait")
+        tunefarm(environment, "submit", *PROGRAM, "--trials", "2", "--wait")
         (best, *_) = json.loads(tunefarm(environment, "records", "best", *PROGRAM, "--remote", "--json"))
         assert (best["match"], best["record"]["status"]) == ("exact", "verified")
         folder = str(tmp_path / "tuned")

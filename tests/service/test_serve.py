@@ -35,10 +35,10 @@ def processes_of(service: Service) -> list[psutil.Process]:
 def test_a_job_is_tuned_over_http_from_module_to_library(service: Service) -> None:
     service.start()
     assert stat.S_IMODE((service.home / "token").stat().st_mode) == 0o600
-    (job,) = service.finish(service.submit(module_json(64), 8, target="host:1"))
+    (job,) = service.finish(service.submit(module_json(24), 3, target="host:1"))
     assert job["outcome"] == "succeeded", job
     trials = service.trials(job["job_id"])
-    assert len(trials) == 8
+    assert len(trials) == 3
     (record,) = service.get(f"/v1/jobs/{job['job_id']}/records")["items"]
     assert record["status"] == "verified"
     (artifact,) = service.get("/v1/artifacts", record_id=record["record_id"])["items"]
@@ -49,14 +49,14 @@ def test_a_job_is_tuned_over_http_from_module_to_library(service: Service) -> No
     assert len(lanes) == 1
     # The same again is answered from the store.
     as_on_a_quiet_host(service.home)
-    (again,) = service.finish(service.submit(module_json(64), 8, target="host:1"))
+    (again,) = service.finish(service.submit(module_json(24), 3, target="host:1"))
     assert (again["outcome"], again["message"]) == ("succeeded", "answered from the store")
     measured = service.post("/v1/jobs", {"kind": "measure", "modules": [{"module": module_json(n)} for n in (32, 48)]})
     (ended,) = service.finish(measured["job_id"])
     assert ended["outcome"] == "succeeded"
     tasks = summary_of(service, measured["job_id"])["tasks"]
     assert all(task["best_latency_s"] > 0 and task["samples_s"] and not task["record_id"] for task in tasks)
-    canceled = service.submit(module_json(72), 4000)
+    canceled = service.submit(module_json(72), 4000, target="host:1")
     service.wait(lambda: service.trials(canceled))
     # How soon on a quiet host is a matter of the tests that inject faults; 4000 trials take minutes.
     assert seconds_until(service, canceled, "cancel", "finished") < SOON_S

@@ -11,7 +11,7 @@ from tests.store.sample import TENANT, put_job
 from tunefarm_schemas.tuning.measurement import Timing, TrialState
 from tunefarm_services.store import Store
 
-_KILLS = 10
+_KILLS = 5
 
 # Every line on standard output is an acknowledgement: nothing named there may ever be lost.
 _WRITER = """

@@ -38,7 +38,7 @@ def watcher(store: Store, tmp_path: Path) -> Iterator[Store]:
     another.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def searching_zygotes() -> Iterator[Zygotes]:
     """For jobs that search: a module that has such makes it its ``zygotes``."""
     found = Zygotes(start_search_zygote)

@@ -1,48 +1,32 @@
 """Hostile and broken candidates among good ones: each ends as a typed failure, and the good ones never notice."""
 
-from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.hostile.hostile_candidates import HostileCandidate, all_native, broken, good, misused, workload
 from tests.acceptance.hostile.measuring_farm import Holdings, assert_nothing_is_left, measured, measuring_farm
-from tests.server_of_user import ROOT, USERS
+from tests.server_of_user import EACH_USER
 from tunefarm_schemas.tuning.measurement import Failed, Measurement, Stopped, Timing
 
-OF_ANY_USER = frozenset({"never return", "sleep", "hang later", "babble on its output", "be wrong"})
-"""What takes its time to fail, and fails alike whomever the lane belongs to."""
-SLOW = {ROOT: pytest.mark.faults}
 
-
-@pytest.mark.parametrize("user", [pytest.param(user, marks=SLOW.get(user, ())) for user in USERS])
+@pytest.mark.parametrize("user", EACH_USER)
 def test_each_hostile_candidate_fails_for_its_reason_and_good_ones_are_still_timed(tmp_path: Path, user: str) -> None:
     forbidden = tmp_path / "made-by-a-kernel"
-    assert_each_fails(tmp_path, user, list(chain(all_native(str(forbidden)), broken(), misused())))
-    assert not forbidden.exists()
-
-
-@pytest.mark.skipif(ROOT not in USERS, reason="only root has a lane of root's")
-def test_a_lane_of_roots_gives_no_candidate_what_only_root_may_do(tmp_path: Path) -> None:
-    forbidden = tmp_path / "made-by-a-kernel"
-    hostile = [each for each in all_native(str(forbidden)) if each.name not in OF_ANY_USER]
-    assert_each_fails(tmp_path, ROOT, hostile)
-    assert not forbidden.exists()
-
-
-def assert_each_fails(tmp_path: Path, user: str, hostile: Sequence[HostileCandidate]) -> None:
-    """Each for its reason, among good ones that are timed, and nothing of them is left."""
+    running = [*all_native(str(forbidden)), *misused()]
     with measuring_farm(tmp_path, workload(), user=user) as farm:
         measured(farm, [good()] * 3)
         before = Holdings.now(tmp_path)
-        mixed = measured(farm, [trace for each in hostile for trace in (each.trace, good())])
+        mixed = measured(farm, [trace for each in running for trace in (each.trace, good())])
+        unread = measured(farm, [each.trace for each in broken()])
         after = measured(farm, [good()] * 3)
         assert_nothing_is_left(before, tmp_path)
-    complaints = [text for each, m in zip(hostile, mixed[::2], strict=True) if (text := complaint(each, m))]
+    ended = zip((*running, *broken()), (*mixed[::2], *unread), strict=True)
+    complaints = [text for each, measurement in ended if (text := complaint(each, measurement))]
     assert not complaints, "\n".join(complaints)
-    good_ones = [m.result for m in (*mixed[1::2], *after)]
+    good_ones = [measurement.result for measurement in (*mixed[1::2], *after)]
     assert all(isinstance(result, Timing | Stopped) for result in good_ones), good_ones
+    assert not forbidden.exists()
 
 
 def complaint(candidate: HostileCandidate, measurement: Measurement) -> str:

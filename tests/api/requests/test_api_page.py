@@ -7,6 +7,7 @@ from urllib.parse import urljoin
 import pytest
 
 from tests.api.people import person_of, somebody
+from tunefarm_services.api.application.app import create_app
 from tunefarm_services.api.pages.page_files import PAGE_FILES
 
 TYPES = {
@@ -35,10 +36,10 @@ class Addresses(HTMLParser):
             self.inline.append(tag)
 
 
-@pytest.fixture
-def visitor(app_with):
+@pytest.fixture(scope="module")
+def visitor(shared_store, settings, intake):
     """A browser, which sends no token."""
-    return somebody(app_with(public_docs=True))
+    return somebody(create_app(shared_store, settings.model_copy(update={"public_docs": True}), intake=intake))
 
 
 def test_everything_that_the_page_loads_is_served_here_with_its_type(visitor):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.command import HANG_S
-from tests.quiet_records import as_on_a_quiet_host
+from tests.servers.tuned_home import TUNED, TunedHome
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME
 from tunefarm.terminal.next_step import at_service, building, loading, watching
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
@@ -41,29 +41,27 @@ def typed(command: str, environment: dict[str, str], folder: Path) -> "subproces
 
 
 def test_the_closing_lines_lead_from_a_program_to_its_kernel(
-    tunefarm: Run, environment: dict[str, str], tmp_path: Path
+    tunefarm: Run, tuned: TunedHome, home: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    ended = tunefarm("tune", "builtin:matmul:64x64x64", "--trials", "4")
+    tuned.copied_to(home)
+    ended = tunefarm("tune", *TUNED)
     assert ended.code == 0, ended.err
-    as_on_a_quiet_host(Path(environment["TUNEFARM_HOME"]))
     assert "next:" not in ended.out
     said, commands = ended.err, []
     for _ in range(2):
         commands.append(next_of(said))
-        step = typed(commands[-1], environment, tmp_path)
-        assert step.returncode == 0, (commands[-1], step.stderr)
-        said = step.stderr
+        step = tunefarm(*shlex.split(commands[-1])[1:])
+        assert step.code == 0, (commands[-1], step.err)
+        said = step.err
     assert [shlex.split(command)[1:3] for command in commands] == [["artifact", "build"], ["artifact", "run"]]
     loaded = typed(f"{next_of(said)[:-1]}; print(kernel)'", environment, tmp_path)
     assert loaded.returncode == 0, loaded.stderr
     assert loaded.stdout.strip()
 
-    again = tunefarm("tune", "builtin:matmul:64x64x64", "--trials", "4", "--output", "with spaces")
+    again = tunefarm("tune", *TUNED, "--output", "with spaces")
     assert typed(next_of(again.err), environment, tmp_path).returncode == 0
-    as_json = tunefarm("tune", "builtin:matmul:64x64x64", "--trials", "4", "--json")
-    assert "next:" not in as_json.err + as_json.out
 
-    best = tunefarm("records", "best", "builtin:matmul:64x64x64")
+    best = tunefarm("records", "best", *TUNED[:3])
     assert next_of(best.err) == commands[0]
     exported = tunefarm("records", "export", "database")
     opened = typed(f"{next_of(exported.err)[:-1]}; print(len(database))'", environment, tmp_path)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.acceptance.command import HANG_S
 from tests.servers.command_server import Ended
+from tests.servers.tuned_home import TUNED, TunedHome
 from tunefarm_sandbox.confinement.abilities import abilities
 
 LACKING = """
@@ -64,6 +65,9 @@ def test_what_is_missing_is_told_and_allowed_otherwise(environment: dict[str, st
 
 
 @pytest.mark.skipif(bool(abilities().missing()), reason="this kernel cannot confine fully")
-def test_where_nothing_is_missing_the_requirement_changes_nothing(tunefarm: Callable[..., Ended]) -> None:
-    ended = tunefarm(*TUNE, "--require-confinement")
+def test_where_nothing_is_missing_the_requirement_changes_nothing(
+    tunefarm: Callable[..., Ended], tuned: TunedHome, home: Path
+) -> None:
+    tuned.copied_to(home)
+    ended = tunefarm("tune", *TUNED, "--require-confinement")
     assert ended.code == 0, ended.err

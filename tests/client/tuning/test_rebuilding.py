@@ -8,11 +8,12 @@ from typing import Any
 
 from tests.libraries.hostile import MARKED, linked
 from tests.quiet_records import as_on_a_quiet_host
+from tests.servers.tuned_home import TUNED, TunedHome
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.kernel_library.check import refusal_of
 
 Run = Callable[..., Any]
-TUNE = ("tune", "builtin:matmul:64x64x64", "--trials", "2", "--target", "host:1", "--json")
+TUNE = ("tune", *TUNED, "--json")
 
 
 def blob_of(home: Path) -> Path:
@@ -62,21 +63,23 @@ def assert_the_fix_is_named(tunefarm: Run, folder: Path) -> None:
     assert not list(folder.glob("*.so"))
 
 
-def test_the_same_tune_builds_a_spoilt_library_again(tunefarm: Run, home: Path, tmp_path: Path) -> None:
-    first = tunefarm(*TUNE)
-    assert first.code == 0, first.err
+def test_the_same_tune_builds_a_spoilt_library_again(
+    tunefarm: Run, tuned: TunedHome, home: Path, tmp_path: Path
+) -> None:
+    tuned.copied_to(home)
     for spoil in (flip, lose, link_as_before):
         spoil(home)
         if spoil is link_as_before:
             assert_the_fix_is_named(tunefarm, tmp_path / "built")
-        again = tunefarm(*TUNE, "--output", str(tmp_path / spoil.__name__))
+        again = tunefarm(*TUNE)
         assert again.code == 0, again.err
         assert json.loads(again.out), "a warning goes to standard error, and the result alone to standard output"
         assert "a stored library cannot be used" in again.err
-        [library] = (tmp_path / spoil.__name__).glob("*.so")
-        assert refusal_of(library.read_bytes()) is None, spoil
-    ran = tunefarm("artifact", "run", str(tmp_path / "link_as_before"), "--json")
-    assert ran.code == 0, ran.err
+        assert refusal_of(blob_of(home).read_bytes()) is None, spoil
     as_on_a_quiet_host(home)
+    record = json.loads(again.out)["tasks"][0]["record_id"]
+    assert tunefarm("artifact", "build", record, "--output", "built").code == 0
+    ran = tunefarm("artifact", "run", "built", "--json")
+    assert ran.code == 0, ran.err
     last = tunefarm(*TUNE)
     assert json.loads(last.out)["tasks"][0]["answered_from_store"], last.out

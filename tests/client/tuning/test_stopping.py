@@ -7,14 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.acceptance.command import HANG_S
+from tests.servers.command_server import Ended
 
-MODULE = "builtin:matmul:64x64x64"
+MODULE = ("builtin:matmul:16x16x16", "--target", "host:1")
 COMMAND = (sys.executable, "-m", "tunefarm.cli.command_line", "tune")
 
 
@@ -48,10 +50,10 @@ def read_until(process: "subprocess.Popen[str]", pattern: str) -> None:
         said.append(line)
 
 
-def test_ctrl_c_ends_the_search_and_ships_the_best_so_far(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_search_and_ships_the_best_so_far(tunefarm: Callable[..., Ended], tmp_path: Path) -> None:
     output = tmp_path / "tuned"
     # More trials than any host makes before it is interrupted.
-    with begun(tmp_path / "home", MODULE, "--trials", "100000", "--json", "--output", str(output)) as process:
+    with begun(tmp_path / "home", *MODULE, "--trials", "100000", "--json", "--output", str(output)) as process:
         read_until(process, r"best=\d")
         process.send_signal(signal.SIGINT)
         printed, said = process.communicate(timeout=HANG_S)
@@ -63,20 +65,13 @@ def test_ctrl_c_ends_the_search_and_ships_the_best_so_far(tmp_path: Path) -> Non
     assert task["stop_reason"] == "requested"
     assert task["record_id"]
     assert {".so", ".json", ".svg", ".png", ".html"} <= {path.suffix for path in output.iterdir()}
-    job = subprocess.run(
-        [*COMMAND, "--resume", summary["job_id"]],
-        env={**os.environ, "TUNEFARM_HOME": str(tmp_path / "home")},
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        check=False,
-    )
-    assert job.returncode == 2
-    assert "is finished" in job.stderr
+    job = tunefarm("tune", "--resume", summary["job_id"])
+    assert job.code == 2
+    assert "is finished" in job.err
 
 
 def test_ctrl_c_before_anything_is_measured_says_so_and_pauses(tmp_path: Path) -> None:
-    with begun(tmp_path, MODULE, "--trials", "100000") as process:
+    with begun(tmp_path, *MODULE, "--trials", "100000") as process:
         read_until(process, "best=-")
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=HANG_S)
@@ -86,7 +81,7 @@ def test_ctrl_c_before_anything_is_measured_says_so_and_pauses(tmp_path: Path) -
 
 @pytest.mark.faults
 def test_a_second_ctrl_c_leaves_the_job_paused(tmp_path: Path) -> None:
-    with begun(tmp_path, MODULE, "--trials", "100000") as process:
+    with begun(tmp_path, *MODULE, "--trials", "100000") as process:
         read_until(process, r"best=\d")
         process.send_signal(signal.SIGINT)
         read_until(process, "ending the search")
@@ -102,7 +97,7 @@ def test_a_second_ctrl_c_leaves_the_job_paused(tmp_path: Path) -> None:
 def test_a_command_struck_while_it_verifies_ends_soon_and_goes_on_later(
     tmp_path: Path, strike: object, code: int
 ) -> None:
-    process = begun(tmp_path, MODULE, "--trials", "6")
+    process = begun(tmp_path, *MODULE, "--trials", "6")
     with process:
         read_until(process, "verifying")
         time.sleep(0.3)

@@ -16,46 +16,26 @@ import pytest
 
 from tests.acceptance.command import COMMAND, HANG_S
 from tests.servers.processes import assert_gone
+from tests.servers.tuned_home import TUNED, TunedHome
 
-ONE_CORE = ("builtin:matmul_bias_relu:64x64x64", "--target", "host:1")
+MODULE = TUNED[:3]
 Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A TUNEFARM_HOME in which one module was tuned, with its outputs beside it."""
-    folder = tmp_path_factory.mktemp("tuned")
-    ended = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tunefarm.cli.command_line",
-            "tune",
-            *ONE_CORE,
-            "--trials",
-            "6",
-            "--json",
-            "--output",
-            "out",
-        ],
-        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "TUNEFARM_HOME": str(folder / "home"), "HOME": str(folder)},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-    )
-    assert ended.returncode == 0, ended.stderr
-    (folder / "summary.json").write_text(ended.stdout)
-    return folder
+def home_of_module(tuned: TunedHome, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A TUNEFARM_HOME in which one module was tuned."""
+    return tuned.copied_to(tmp_path_factory.mktemp("tuned") / "home")
 
 
 @pytest.fixture
-def environment(tuned: Path, environment: dict[str, str]) -> dict[str, str]:
-    return {**environment, "TUNEFARM_HOME": str(tuned / "home")}
+def environment(home_of_module: Path, environment: dict[str, str]) -> dict[str, str]:
+    return {**environment, "TUNEFARM_HOME": str(home_of_module)}
 
 
-def test_the_summary_tells_what_was_found_and_what_it_took(tuned: Path) -> None:
-    summary = json.loads((tuned / "summary.json").read_text())
+def test_the_summary_tells_what_was_found_and_what_it_took(tuned: TunedHome) -> None:
+    summary = tuned.summary
+    assert "next:" not in tuned.ended.err
     task = summary["tasks"][0]
     assert summary["outcome"] == "succeeded"
     assert task["trials"] == 6
@@ -65,15 +45,15 @@ def test_the_summary_tells_what_was_found_and_what_it_took(tuned: Path) -> None:
     assert {"total", "start", "build", "run", "verify", "first_measured"} <= set(summary["seconds"])
 
 
-def test_the_output_is_a_library_with_its_manifest_a_plot_and_a_report(tuned: Path) -> None:
-    names = {path.suffix for path in (tuned / "out").iterdir()}
+def test_the_output_is_a_library_with_its_manifest_a_plot_and_a_report(tuned: TunedHome) -> None:
+    names = {path.suffix for path in tuned.output.iterdir()}
     assert {".so", ".json", ".svg", ".png", ".html"} <= names
 
 
 def test_the_record_is_listed_found_shown_and_built(tunefarm: Run, tmp_path: Path) -> None:
     record = json.loads(tunefarm("records", "list", "--json").out)[0]
     assert record["status"] == "verified"
-    best = json.loads(tunefarm("records", "best", *ONE_CORE, "--json").out)[0]
+    best = json.loads(tunefarm("records", "best", *MODULE, "--json").out)[0]
     assert best["match"] == "exact"
     assert best["record"]["record_id"] == record["record_id"]
     shown = tunefarm("records", "show", record["record_id"][:12])
@@ -90,13 +70,13 @@ def test_the_best_record_is_exact_for_its_own_protocol_and_class_of_devices_only
         (("--device-class", "another"), "same_workload_other_device"),
         (("--protocol", "cpu-cold-cache"), "same_workload_other_device"),
     ):
-        found = tunefarm("records", "best", *ONE_CORE, *options, "--json")
+        found = tunefarm("records", "best", *MODULE, *options, "--json")
         assert found.code == 0, found.err
         assert json.loads(found.out)[0]["match"] == kind, options
 
 
-def test_an_artifact_runs_in_a_fresh_process(tunefarm: Run, tuned: Path) -> None:
-    ended = tunefarm("artifact", "run", str(tuned / "out"), "--json")
+def test_an_artifact_runs_in_a_fresh_process(tunefarm: Run, tuned: TunedHome) -> None:
+    ended = tunefarm("artifact", "run", str(tuned.output), "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["latency_s"] > 0
 

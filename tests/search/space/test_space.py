@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Sketch, Space, Trace
 from tunefarm_search.space.scheduling import Rejected, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, postprocessors, search_space, sketches_of
+from tunefarm_search.tvm.intrinsics import load_intrinsics
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.trace import steps_of, trace_of
 
@@ -76,7 +78,12 @@ def test_processors_with_vnni_get_tiled_sketches_without_the_broken_intrinsic(ta
 
 
 def test_other_architectures_have_spaces_too() -> None:
-    arm = canonical_target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": 4})
+    triple = "aarch64-linux-gnu"
+    # On a short stack, all of which TVM looks through for each intrinsic.
+    loading = Thread(target=load_intrinsics, args=("llvm", triple))
+    loading.start()
+    loading.join()
+    arm = canonical_target({"kind": "llvm", "mtriple": triple, "mcpu": "cortex-a72", "num-cores": 4})
     assert search_space(matmul(), arm.target, "stable", Space()).sketches
 
 

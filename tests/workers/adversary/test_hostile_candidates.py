@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.server_of_user import ROOT, USERS, start_server
+from tests.server_of_user import EACH_USER, start_server
 from tests.workers import workloads
 from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
@@ -20,11 +20,9 @@ from tunefarm_schemas.tuning.measurement import Failed, Purpose, Timing
 from tunefarm_workers.lane.local_farm import LocalFarm
 
 ENDED_S = 60.0
-SLOW = {ROOT: pytest.mark.faults}
-"""Of whose lane most is tried by the tests of the whole command, and all by the slower suite."""
 
 
-@pytest.fixture(scope="module", params=[pytest.param(user, marks=SLOW.get(user, ())) for user in USERS])
+@pytest.fixture(scope="module", params=EACH_USER)
 def zygote(request: pytest.FixtureRequest) -> Iterator[ForkServer]:
     with start_server(["hostile:arm"], request.param, ENVIRONMENT) as server:
         yield server

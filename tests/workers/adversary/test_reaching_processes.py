@@ -54,9 +54,6 @@ def reaching(root: int | None = None) -> Iterator[None]:
             process.kill()
 
 
-ROUNDS = [1, pytest.param(4, marks=pytest.mark.faults)]
-
-
 def measure_while_others_reach(running: RunningFarm, rounds: int) -> None:
     module = workloads.matmul(256)
     with reaching():
@@ -72,12 +69,12 @@ def measure_while_others_reach(running: RunningFarm, rounds: int) -> None:
         assert all(isinstance(result, Timing) for result in running.farm.compare(order).results)
 
 
-@pytest.mark.parametrize("rounds", ROUNDS)
-def test_no_process_of_the_same_user_decides_what_is_right(running: RunningFarm, rounds: int) -> None:
-    measure_while_others_reach(running, rounds)
+@pytest.mark.faults
+def test_no_process_of_the_same_user_decides_what_is_right(running: RunningFarm) -> None:
+    measure_while_others_reach(running, rounds=4)
 
 
-@pytest.mark.parametrize("rounds", ROUNDS)
+@pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.faults)])
 def test_no_process_of_the_same_ordinary_user_decides_what_is_right(rounds: int) -> None:
     def become_ordinary() -> None:
         if os.geteuid() == 0:

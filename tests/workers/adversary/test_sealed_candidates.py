@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.server_of_user import USERS, start_server
+from tests.server_of_user import EACH_USER, start_server
 from tests.workers import workloads
 from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
@@ -27,7 +27,7 @@ NAMELESS = [
 ON_PATHS = ["open: /usr/lib", "stat: /", "list: /proc", "readlink: /proc/self/exe", "chdir: /", "create: /tmp/made"]
 
 
-@pytest.fixture(scope="module", params=USERS)
+@pytest.fixture(scope="module", params=EACH_USER)
 def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFarm]:
     with start_server(["hostile:arm"], request.param, ENVIRONMENT) as zygote:
         local = LocalFarm(zygote, scratch=tmp_path_factory.mktemp("scratch"), settings=SETTINGS)

@@ -26,10 +26,16 @@ ROUNDS = 5
 """Other work on the host disturbs one side or the other. A farm that times something else does so in every round."""
 
 
+@pytest.mark.timing
 def test_schedules_are_compared_with_the_untuned_function_in_one_process(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
-    traces = (None, workloads.tiled(module), Trace(text="nonsense"), workloads.rounded_too_early(module))
+    traces = (
+        None,
+        workloads.tiled(module, parallel=False),
+        Trace(text="nonsense"),
+        workloads.rounded_too_early(module),
+    )
     results = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=traces, seconds_each=0.5)).results
     untuned, tuned, nonsense, wrong = results
     assert isinstance(untuned, Timing)
@@ -64,6 +70,7 @@ def test_a_schedule_that_crashes_the_compiler_costs_no_other_its_place(running: 
     assert all(isinstance(result, Timing) for result in results), results
 
 
+@pytest.mark.timing
 def test_an_exported_library_is_as_fast_in_fresh_processes_as_it_was_measured(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
@@ -212,6 +219,7 @@ def test_an_export_tells_for_how_much_of_the_time_others_had_its_cores(running: 
     assert beside.foreign_load >= BUSY
 
 
+@pytest.mark.timing
 def test_the_untuned_function_is_timed_in_the_same_fresh_processes_where_that_is_asked_for(
     running: RunningFarm,
 ) -> None:
@@ -228,6 +236,7 @@ def test_the_untuned_function_is_timed_in_the_same_fresh_processes_where_that_is
     assert min(beside.process_latencies_s) < min(beside.untuned_latencies_s)
 
 
+@pytest.mark.timing
 def test_the_untuned_function_takes_as_long_as_itself(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
@@ -238,8 +247,9 @@ def test_the_untuned_function_takes_as_long_as_itself(running: RunningFarm) -> N
         assert isinstance(exported, Exported), exported
         pairs = zip(exported.process_latencies_s, exported.untuned_latencies_s, strict=True)
         ratios += [own_s / untuned_s for own_s, untuned_s in pairs]
-    assert min(ratios) < 1.25, ratios
-    assert max(ratios) > 0.8, ratios
+        if min(ratios) < 1.25 and max(ratios) > 0.8:
+            return
+    raise AssertionError(f"it took {ratios} times as long")
 
 
 def test_a_schedule_with_packed_weights_is_timed_beside_the_untuned_function(running: RunningFarm) -> None:

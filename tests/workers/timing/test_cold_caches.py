@@ -10,6 +10,7 @@ from tunefarm_schemas.tuning.device import COLD_CACHE, HOT_CACHE
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Purpose, Timing
 from tunefarm_schemas.tuning.trace import Trace
 
+pytestmark = pytest.mark.timing
 ROUNDS = 3
 """Other work on the host disturbs one side or the other. What is timed otherwise is so in every round."""
 ALIKE = 3.0
@@ -47,7 +48,9 @@ def least_times_s(running: RunningFarm, exploration_id: str, processes: int) -> 
     return min(measured.samples_s), min(compared.samples_s), min(exported.process_latencies_s)
 
 
-@pytest.mark.parametrize("protocol_id", [COLD_CACHE.protocol_id, HOT_CACHE.protocol_id])
+@pytest.mark.parametrize(
+    "protocol_id", [HOT_CACHE.protocol_id, pytest.param(COLD_CACHE.protocol_id, marks=pytest.mark.faults)]
+)
 def test_a_brief_kernel_takes_the_same_wherever_it_is_timed(running: RunningFarm, protocol_id: str) -> None:
     exploration_id = opened(running, tiny(), protocol_id, f"tiny {protocol_id}")
     ratios = []
@@ -60,13 +63,14 @@ def test_a_brief_kernel_takes_the_same_wherever_it_is_timed(running: RunningFarm
 
 
 def test_caches_are_cold_wherever_time_is_taken(running: RunningFarm) -> None:
-    took_s: dict[str, list[list[float]]] = {}
-    for protocol_id in (HOT_CACHE.protocol_id, COLD_CACHE.protocol_id):
-        exploration_id = opened(running, wide(), protocol_id, f"wide {protocol_id}")
-        took_s[protocol_id] = [[], [], []]
-        for _ in range(ROUNDS):
-            latencies_s = least_times_s(running, exploration_id, processes=1)
-            for taken, latency_s in zip(took_s[protocol_id], latencies_s, strict=True):
-                taken.append(latency_s)
-    pairs = zip(took_s[HOT_CACHE.protocol_id], took_s[COLD_CACHE.protocol_id], strict=True)
-    assert all(min(hot_s) < min(cold_s) for hot_s, cold_s in pairs), took_s
+    hot, cold = (
+        opened(running, wide(), protocol.protocol_id, f"wide {protocol.protocol_id}")
+        for protocol in (HOT_CACHE, COLD_CACHE)
+    )
+    rounds = []
+    for _ in range(ROUNDS):
+        rounds.append((least_times_s(running, hot, processes=1), least_times_s(running, cold, processes=1)))
+        least_hot_s, least_cold_s = (map(min, zip(*taken, strict=True)) for taken in zip(*rounds, strict=True))
+        if all(hot_s < cold_s for hot_s, cold_s in zip(least_hot_s, least_cold_s, strict=True)):
+            return
+    raise AssertionError(f"hot and cold caches took {rounds}")

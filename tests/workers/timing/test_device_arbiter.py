@@ -99,6 +99,7 @@ def test_while_another_process_measures_all_is_held_still_and_nothing_is_timed(
         other.close()
 
 
+@pytest.mark.timing
 def test_two_farms_of_one_host_time_their_candidates_in_turn(
     zygote: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,7 @@ def test_cores_are_one_where_the_system_says_so(tmp_path: Path) -> None:
     assert not are_declared_siblings([7, 8], tmp_path), "a system that does not tell declares nothing"
 
 
+@pytest.mark.timing
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two threads need two cores to begin with")
 def test_real_threads_on_one_core_are_noticed() -> None:
     command = [sys.executable, "-c", PINNED_TO_ONE_CORE]

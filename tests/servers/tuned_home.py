@@ -1,0 +1,63 @@
+"""A store in which one function is tuned: tuned once for all tests of a run, and copied for each that begins there."""
+
+import fcntl
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.acceptance.command import HANG_S
+from tests.quiet_records import as_on_a_quiet_host
+from tests.servers.command_server import Ended, run_command
+
+TUNED: Final = ("builtin:matmul_bias_relu:64x64x64", "--target", "host:1", "--trials", "6")
+"""What was tuned; the same again is answered from the store."""
+
+
+@dataclass(frozen=True)
+class TunedHome:
+    """A TUNEFARM_HOME, what was written beside it, and how the command ended that made both."""
+
+    home: Path
+    output: Path
+    ended: Ended
+
+    @property
+    def summary(self) -> Any:
+        return self.ended.json()
+
+    def copied_to(self, home: Path) -> Path:
+        return shutil.copytree(self.home, home)
+
+
+def tuned_home(factory: pytest.TempPathFactory) -> TunedHome:
+    """The one of this run, which the first process that asks makes while the others wait."""
+    shared = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder = shared / "tuned-home"
+    with (shared / "tuned-home.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            _tune(shared / "tuned-home-in-the-making").rename(folder)
+    return TunedHome(folder / "home", folder / "out", Ended(**json.loads((folder / "ended.json").read_text())))
+
+
+def _tune(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
+    ended = run_command(
+        *("tune", *TUNED, "--json", "--output", "out"),
+        environment={**kept, "TUNEFARM_HOME": str(folder / "home")},
+        folder=folder,
+        timeout_s=HANG_S,
+    )
+    assert ended.code == 0, ended.err
+    as_on_a_quiet_host(folder / "home")
+    (folder / "ended.json").write_text(json.dumps(vars(ended)))
+    return folder
