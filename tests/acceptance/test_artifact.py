@@ -78,11 +78,11 @@ def tampered_libraries_are_refused(tunefarm: Tunefarm, folder: Path) -> None:
     sound = library.read_bytes()
 
     library.write_bytes(sound[:2000] + bytes([sound[2000] ^ 1]) + sound[2001:])
-    assert_refused(tunefarm("artifact", "run", str(folder)), "DIR", "not the one its manifest describes")
+    assert_refused(tunefarm("artifact", "run", str(folder)), "DIR", "does not match its manifest")
     library.write_bytes(sound[:-1])
-    assert_refused(tunefarm("artifact", "run", str(folder)), "DIR", "not the one its manifest describes")
+    assert_refused(tunefarm("artifact", "run", str(folder)), "DIR", "does not match its manifest")
     library.unlink()
-    assert_refused(tunefarm("artifact", "run", str(folder)), "DIR", "holds no artifact")
+    assert_refused(tunefarm("artifact", "run", str(folder)), "DIR", "does not contain an artifact")
     library.write_bytes(sound)
 
     manifest_file.write_text(json.dumps({**manifest, "library_digest": "../../../etc/passwd"}))

@@ -164,7 +164,7 @@ def test_a_job_that_is_asked_to_finish_ships_the_best_it_has_found(service: Serv
         wait_measured(job)
         ended = service.command("finish", job.job_id)
         assert ended.code == 0, ended.err
-        assert f"job {job.job_id} is asked to finish; it is running" in ended.out
+        assert f"requested finish of job {job.job_id}; it is running" in ended.out
         assert job.wait(progress=False).message == "finished on request"
         assert job.outcome == "succeeded"
         assert [task["stop_reason"] for task in job.summary["tasks"]] == ["requested"]
@@ -202,7 +202,7 @@ def test_the_beginning_of_a_jobs_id_stands_for_it_in_every_command_and_both_clie
         others = {each.job_id for each in client.jobs.list(limit=None)} - {job.job_id}
         short = shortest(job.job_id, others)
         for command in ("pause", "resume", "finish", "cancel"):
-            assert f"job {job.job_id} is asked to {command}" in service.command(command, short).out
+            assert f"requested {command} of job {job.job_id}" in service.command(command, short).out
         assert job.job_id in service.command("jobs", "show", short).out
         assert "canceled on request" in service.command("logs", short).out
         assert service.command("watch", short).code == 3

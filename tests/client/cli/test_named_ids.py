@@ -54,9 +54,9 @@ def test_one_that_several_jobs_have_names_them(machine: Machine) -> None:
 @pytest.mark.parametrize("text", ["", "ffffff", "%", "_", "no job"])
 def test_one_that_no_job_has_says_so(machine: Machine, text: str) -> None:
     put_job(machine.store)
-    with pytest.raises(BadInput, match="no job is called"):
+    with pytest.raises(BadInput, match="there is no job"):
         named_job(machine.store, text)
-    with pytest.raises(BadInput, match="no record is called"):
+    with pytest.raises(BadInput, match="there is no record"):
         named_record(machine.store, text)
 
 
@@ -75,4 +75,4 @@ def test_commands_take_it(machine: Machine, tunefarm: Callable[..., Any]) -> Non
     refused = tunefarm("tune", "builtin:softmax:8x16", "--resume", job_id[:8])
     assert (refused.code, job_id in refused.err) == (2, True)
     unknown = tunefarm("report", "ffff")
-    assert (unknown.code, "JOB: no job is called 'ffff'" in unknown.err) == (2, True)
+    assert (unknown.code, "JOB: there is no job 'ffff'" in unknown.err) == (2, True)

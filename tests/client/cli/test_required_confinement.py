@@ -45,7 +45,7 @@ def test_nothing_is_tuned_where_confinement_is_required_and_missing(
     program.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
     ended = told(environment, "tune", str(program), *words[2:], **more)
     assert ended.returncode == 2, ended.stderr
-    assert "sandbox: candidates cannot be confined fully here. The kernel offers no Landlock" in ended.stderr
+    assert "sandbox: this host cannot fully confine candidates. The kernel offers no Landlock" in ended.stderr
     assert "TUNEFARM_REQUIRE_CONFINEMENT" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert not (tmp_path / "ran").exists()
@@ -60,7 +60,7 @@ def test_a_tuner_that_measures_by_itself_does_not_start(environment: dict[str, s
 def test_what_is_missing_is_told_and_allowed_otherwise(environment: dict[str, str]) -> None:
     ended = told(environment, *TUNE)
     assert ended.returncode == 0, ended.stderr
-    assert "confined less than they could be: The kernel offers no Landlock" in ended.stderr
+    assert "candidates are not fully confined: The kernel offers no Landlock" in ended.stderr
 
 
 @pytest.mark.skipif(bool(abilities().missing()), reason="this kernel cannot confine fully")

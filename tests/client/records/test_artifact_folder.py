@@ -63,7 +63,7 @@ def test_the_function_beside_a_manifest_is_the_one_it_names(tmp_path: Path) -> N
     write_artifact(tmp_path, manifest_of(), LIBRARY, MODULE)
     assert read_workload(tmp_path, manifest_of()) == MODULE
     (tmp_path / WORKLOAD_NAME).write_text(MODULE + " ")
-    with pytest.raises(BadInput, match="not the function"):
+    with pytest.raises(BadInput, match="does not match its manifest"):
         read_workload(tmp_path, manifest_of())
     (tmp_path / WORKLOAD_NAME).unlink()
     assert read_workload(tmp_path, manifest_of()) is None

@@ -44,8 +44,8 @@ def test_a_claim_for_another_processor_is_taken(tunefarm: Run, module: str, prog
     [
         ({"--trace": "failing_schedule"}, ("--trace", "schedule function failed")),
         ({"--trace": "nothing_of_this_name"}, ("--trace", "does not define")),
-        ({"--latency-us": "0"}, ("--latency-us", "no latency")),
-        ({"--latency-us": "nan"}, ("--latency-us", "no latency")),
+        ({"--latency-us": "0"}, ("--latency-us", "not a latency")),
+        ({"--latency-us": "nan"}, ("--latency-us", "not a latency")),
     ],
 )
 def test_what_is_no_schedule_or_no_latency_is_refused_and_nothing_is_kept(
