@@ -52,7 +52,7 @@ print(json.dumps({"packed": bool(manifest["pack_entry"])}))
         pytest.param("dense", "stable", id="dense-stable", marks=pytest.mark.faults),
     ],
 )
-def test_a_record_becomes_a_library_that_runs_alone(tunefarm: Tunefarm, programs: Path, layer: str, abi: str) -> None:
+def test_built_library_runs_without_compiler(tunefarm: Tunefarm, programs: Path, layer: str, abi: str) -> None:
     module = f"{programs / 'layers.py'}:{layer}"
     record = tunefarm.tune(module, "--trials", "4", "--abi", abi)["tasks"][0]["record_id"]
     built = tunefarm("artifact", "build", record, "--output", "shipped", "--json").json()

@@ -41,7 +41,7 @@ TVM_WITH_A_SPACE = ["--strategy", "tvm", "--space", "{programs}/notes.py:stochas
         ),
     ],
 )
-def test_the_field_and_the_fix_are_named(
+def test_bad_input_names_field_and_fix(
     tunefarm: Tunefarm, programs: Path, words: list[str], field: str, said: list[str]
 ) -> None:
     ended = tunefarm("tune", "--trials", "2", *(word.replace("{programs}", str(programs)) for word in words))
@@ -53,7 +53,7 @@ def test_the_field_and_the_fix_are_named(
         assert database.execute("SELECT count(*) FROM tuning_records").fetchone() == (0,)
 
 
-def test_missing_cores_are_filled_in_and_said(tunefarm: Tunefarm) -> None:
+def test_missing_num_cores_is_filled_in_with_note(tunefarm: Tunefarm) -> None:
     ended = tunefarm("tune", SMALL, "--trials", "1", "--target", '{"kind": "llvm"}', "--json")
     assert ended.code == 0, ended.err
     assert "num-cores" in ended.err
@@ -63,7 +63,7 @@ def test_missing_cores_are_filled_in_and_said(tunefarm: Tunefarm) -> None:
     assert json.loads(canonical)["num-cores"] >= 1
 
 
-def test_a_newer_database_is_left_alone(tunefarm: Tunefarm) -> None:
+def test_newer_database_is_unchanged(tunefarm: Tunefarm) -> None:
     assert tunefarm("db", "stats").code == 0
     with closing(sqlite3.connect(tunefarm.database)) as database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -74,7 +74,7 @@ def test_a_newer_database_is_left_alone(tunefarm: Tunefarm) -> None:
     assert tunefarm.database.read_bytes() == before
 
 
-def test_a_full_disk_is_told(tunefarm: Tunefarm) -> None:
+def test_full_disk_is_reported(tunefarm: Tunefarm) -> None:
     with small_disk(tunefarm.folder / "disk", "2m") as disk:
         full = Tunefarm(home=disk / "home", folder=tunefarm.folder, extra={})
         assert full("db", "stats").code == 0

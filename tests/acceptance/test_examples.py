@@ -154,7 +154,7 @@ def reader_in(folder: Path) -> Reader:
     return reader
 
 
-def test_what_is_not_run_and_what_is_replaced_is_there() -> None:
+def test_exceptions_match_the_documents() -> None:
     examples = [*examples_of(GUIDE), *examples_of(README)]
     assert QUICK | {SERVED} <= {example.section for example in examples}
     assert sum(STOCK_TUNING.search(example.text) is not None for example in examples) == 1
@@ -164,7 +164,7 @@ def test_what_is_not_run_and_what_is_replaced_is_there() -> None:
         assert any(pattern.search(example.text) for example in examples), pattern
 
 
-def test_the_guide_leads_from_a_program_to_a_library(tmp_path: Path) -> None:
+def test_guide_from_program_to_library(tmp_path: Path) -> None:
     reader = reader_in(tmp_path)
     for example in examples_of(GUIDE):
         if example.section in QUICK:
@@ -176,7 +176,7 @@ def test_the_guide_leads_from_a_program_to_a_library(tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-def test_the_rest_of_the_guide_that_needs_no_service(tmp_path: Path) -> None:
+def test_guide_without_service(tmp_path: Path) -> None:
     reader = reader_in(tmp_path)
     for example in examples_of(GUIDE):
         if example.section not in QUICK | {SERVED}:
@@ -184,7 +184,7 @@ def test_the_rest_of_the_guide_that_needs_no_service(tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-def test_the_guide_serves_a_team(tmp_path: Path) -> None:
+def test_guide_with_service(tmp_path: Path) -> None:
     reader = reader_in(tmp_path)
     with serving(reader):
         submitted = ("submit", "builtin:matmul:32x32x32", "--trials", "2", "--label", "team=vision", "--json")
@@ -198,7 +198,7 @@ def test_the_guide_serves_a_team(tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-def test_the_readme(tmp_path: Path) -> None:
+def test_readme_commands(tmp_path: Path) -> None:
     reader = reader_in(tmp_path)
     alone = [example for example in examples_of(README) if not example.section.startswith("For a team")]
     for example in alone:

@@ -10,7 +10,7 @@ from tests.quiet_records import as_on_a_quiet_host
 WORDS = ("builtin:matmul:64x64x64", "--target", "host:1")
 
 
-def test_the_same_again_costs_nothing_more_costs_the_difference_and_fresh_costs_all(tunefarm: Tunefarm) -> None:
+def test_repeat_measures_only_the_difference(tunefarm: Tunefarm) -> None:
     first = tunefarm.tune(*WORDS, "--trials", "6")["tasks"][0]
     assert first["trials"] == 6
     assert not first["answered_from_store"]
@@ -35,7 +35,7 @@ def test_the_same_again_costs_nothing_more_costs_the_difference_and_fresh_costs_
     assert not fresh["answered_from_store"]
 
 
-def test_two_at_once_double_no_trial_and_both_end_well(tunefarm: Tunefarm) -> None:
+def test_concurrent_tunes_share_trials(tunefarm: Tunefarm) -> None:
     assert tunefarm("db", "stats").code == 0
     both = [tunefarm.begun("tune", *WORDS, "--trials", "12", "--json") for _ in range(2)]
     tasks = [tunefarm.ended(each).json()["tasks"][0] for each in both]

@@ -60,7 +60,7 @@ def measured(tunefarm: Tunefarm) -> int:
         return int(database.execute("SELECT count(*) FROM measurements").fetchone()[0])
 
 
-def test_ctrl_c_ships_the_best_keeps_everything_and_gives_the_terminal_back(
+def test_ctrl_c_builds_best_and_restores_terminal(
     tunefarm: Tunefarm, shell: "pexpect.spawn[str]", tmp_path: Path
 ) -> None:
     assert tunefarm("db", "stats").code == 0

@@ -13,7 +13,7 @@ ROUNDS = 10
 
 
 @pytest.mark.faults
-def test_fresh_processes_take_what_the_record_says(tunefarm: Tunefarm) -> None:
+def test_record_latency_matches_fresh_processes(tunefarm: Tunefarm) -> None:
     ratios = []
     for seed in range(ROUNDS):
         ratios.append(ratio_of_one_record(tunefarm, seed))

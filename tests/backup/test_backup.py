@@ -185,7 +185,7 @@ def test_a_half_copied_archive_is_refused(archive, new_sqlite_settings):
 
 def test_an_archive_of_another_kind_of_database_is_refused(archive, new_database, tmp_path):
     elsewhere = Settings(home=tmp_path / "elsewhere", database_url=new_database())
-    with pytest.raises(BadInput, match="holds a sqlite database"):
+    with pytest.raises(BadInput, match="contains a sqlite database"):
         restore(elsewhere, str(archive))
 
 

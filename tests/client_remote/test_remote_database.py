@@ -79,7 +79,7 @@ def database(service: Service) -> Any:
     return RemoteDatabase(service.url, service.token)
 
 
-def test_stock_tvm_compiles_a_model_with_the_records_of_a_service(published: str, database: Any, target: Any) -> None:
+def test_tvm_compiles_model_with_records_of_service(published: str, database: Any, target: Any) -> None:
     with target, database:
         applied = relax.transform.MetaScheduleApplyDatabase(enable_warning=True)(Model)
     assert "vectorized" in applied["scaled"].script()
@@ -88,7 +88,7 @@ def test_stock_tvm_compiles_a_model_with_the_records_of_a_service(published: str
     np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(given)).numpy(), given * 3, rtol=1e-6)
 
 
-def test_a_query_answers_for_its_function_and_its_target_only(published: str, database: Any, target: Any) -> None:
+def test_query_matches_only_its_function_and_target(published: str, database: Any, target: Any) -> None:
     module = tvm.IRModule({"main": Model["scaled"]})
     assert database.has_workload(module)
     assert database.query_tuning_record(module, target, "main") is not None
@@ -100,13 +100,11 @@ def test_a_query_answers_for_its_function_and_its_target_only(published: str, da
     assert database.query_tuning_record(other, target, "main") is None
 
 
-def test_a_function_with_other_names_is_found_because_it_is_structurally_equal(
-    published: str, database: Any, target: Any
-) -> None:
+def test_structurally_equal_function_is_found(published: str, database: Any, target: Any) -> None:
     assert database.query_tuning_record(tvm.IRModule({"main": renamed}), target, "main") is not None
 
 
-def test_what_is_committed_is_claimed_and_found_again(database: Any, service: Service, target: Any) -> None:
+def test_committed_record_is_claimed_and_found(database: Any, service: Service, target: Any) -> None:
     module = tvm.IRModule({"main": doubled})
     schedule = tvm.s_tir.Schedule(module)
     vectorised(schedule)
@@ -130,7 +128,7 @@ def test_what_is_committed_is_claimed_and_found_again(database: Any, service: Se
     assert stored == {"llvm"}
 
 
-def test_a_refusal_of_the_service_is_raised_where_the_database_is_used(service: Service, target: Any) -> None:
+def test_api_error_is_raised_by_database(service: Service, target: Any) -> None:
     stranger = RemoteDatabase(service.url, "tfk_wrong_token")
     with pytest.raises(Exception, match="valid token"):
         stranger.query_tuning_record(tvm.IRModule({"main": doubled}), target, "main")
@@ -196,7 +194,7 @@ def told(*matches: dict[str, Any]) -> Prepared:
 ELSEWHERE = "same_workload_other_device"
 
 
-def test_what_matches_exactly_goes_before_what_is_faster_elsewhere(
+def test_exact_match_is_preferred_to_faster_record(
     scripted: ScriptedServer, match_of: Match, latencies_told: Callable[..., list[float] | None]
 ) -> None:
     exact = match_of("exact", 2e-6)
@@ -211,7 +209,7 @@ def test_what_matches_exactly_goes_before_what_is_faster_elsewhere(
     assert (asked.json()["device_class_id"], asked.json()["limit"]) == ("own", MAX_ANSWERS)
 
 
-def test_without_an_exact_match_verified_records_go_first_and_those_of_the_wanted_class_before_others(
+def test_verified_records_of_wanted_class_are_preferred(
     match_of: Match, latencies_told: Callable[..., list[float] | None]
 ) -> None:
     another = match_of(ELSEWHERE, 1e-6, device_class_id="another")
@@ -223,7 +221,7 @@ def test_without_an_exact_match_verified_records_go_first_and_those_of_the_wante
     assert latencies_told(told(claimed), verified_only=True) is None
 
 
-def test_what_is_of_another_target_shape_or_abi_is_no_answer(
+def test_records_of_other_target_shape_or_abi_are_ignored(
     match_of: Match, latencies_told: Callable[..., list[float] | None]
 ) -> None:
     others = [
@@ -236,7 +234,7 @@ def test_what_is_of_another_target_shape_or_abi_is_no_answer(
     assert latencies_told(Prepared(404, unknown)) is None
 
 
-def test_however_many_records_there_are_a_bounded_number_of_them_is_asked_for(
+def test_number_of_fetched_records_is_bounded(
     scripted: ScriptedServer, match_of: Match, latencies_told: Callable[..., list[float] | None]
 ) -> None:
     crowd = [match_of(ELSEWHERE, 1e-6 + number * 1e-9, target_id="another") for number in range(MAX_ANSWERS)]
@@ -274,7 +272,7 @@ def hostile_traces() -> list[corpus.Hostile]:
 
 
 @pytest.mark.parametrize("item", hostile_traces(), ids=lambda item: item.name)
-def test_a_trace_that_may_not_be_applied_is_tried_in_a_confined_child_alone(
+def test_forbidden_trace_is_applied_only_in_confined_child(
     item: corpus.Hostile, scripted: ScriptedServer, match_of: Match, target: Any
 ) -> None:
     workload = next(workloads_of(corpus.module()))

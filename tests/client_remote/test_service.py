@@ -37,7 +37,7 @@ def guide_commands() -> list[str]:
     return lines[1:5]
 
 
-def test_the_guide_leads_from_a_service_to_a_library_in_five_commands(service: Service, tmp_path: Path) -> None:
+def test_guide_section_leads_from_service_to_library(service: Service, tmp_path: Path) -> None:
     record_id = ""
     for line in guide_commands():
         words = shlex.split(line.replace("RECORD", record_id))[1:]
@@ -66,7 +66,7 @@ def tuned(service: Service) -> str:
     return str(value["job"]["job_id"])
 
 
-def test_a_job_is_listed_shown_and_told_as_events(service: Service, tuned: str) -> None:
+def test_job_is_listed_and_shown_with_events(service: Service, tuned: str) -> None:
     listed = service.command("jobs", "list", "--json").json()
     assert tuned in {job["job_id"] for job in listed}
     labelled = service.command("jobs", "list", "--label", "team=a", "--label", f"module={MATMUL}", "--json").json()
@@ -81,7 +81,7 @@ def test_a_job_is_listed_shown_and_told_as_events(service: Service, tuned: str) 
     assert service.command("watch", tuned).code == 0
 
 
-def test_a_job_gives_its_record_and_its_library(service: Service, tuned: str, tmp_path: Path) -> None:
+def test_job_provides_record_and_library(service: Service, tuned: str, tmp_path: Path) -> None:
     with Client(service.url, service.token) as client:
         job = client.jobs.get(tuned)
         assert job.wait(progress=False).is_finished
@@ -95,7 +95,7 @@ def test_a_job_gives_its_record_and_its_library(service: Service, tuned: str, tm
         assert tuned in {each.job_id for each in client.jobs.list(labels={"team": "a"})}
 
 
-def test_the_best_record_is_asked_for_by_class_of_devices_and_protocol(service: Service, tuned: str) -> None:
+def test_best_record_query_uses_device_class_and_protocol(service: Service, tuned: str) -> None:
     best = ("records", "best", MATMUL, *ONE_CORE, "--remote", "--json")
     [device] = service.command("devices", "list", "--json").json()
     exact = service.command(*best, "--device-class", device["device_class_id"][:12]).json()
@@ -106,7 +106,7 @@ def test_the_best_record_is_asked_for_by_class_of_devices_and_protocol(service: 
         assert all(match["match"] != "exact" for match in found), options
 
 
-def test_a_schedule_function_tunes_as_sketches_and_a_schedule_by_hand_competes(service: Service, tuned: str) -> None:
+def test_job_uses_sketches_and_seed_trace(service: Service, tuned: str) -> None:
     with Client(service.url, service.token) as client:
         job = client.jobs.get(tuned)
         trials = job.trials()
@@ -118,7 +118,9 @@ def test_a_schedule_function_tunes_as_sketches_and_a_schedule_by_hand_competes(s
         assert record.trace.text in {"[[],[]]"} | {trial.trace.text for trial in timed}
 
 
-def test_a_claim_is_published_listed_exported_and_retracted(service: Service, tuned: str, tmp_path: Path) -> None:
+def test_claimed_record_is_published_listed_exported_and_retracted(
+    service: Service, tuned: str, tmp_path: Path
+) -> None:
     with Client(service.url, service.token) as client:
         [verified] = client.jobs.get(tuned).records()
         workload = client.workloads.get(verified.key.workload_id)
@@ -145,7 +147,7 @@ def test_a_claim_is_published_listed_exported_and_retracted(service: Service, tu
     assert all(title in shown for title in ("# Scheduled", "# Trace", "# Changes"))
 
 
-def test_a_job_is_paused_resumed_and_canceled(service: Service) -> None:
+def test_job_is_paused_resumed_and_canceled(service: Service) -> None:
     with Client(service.url, service.token) as client:
         job = client.tune(MODULE, trials=100_000, fresh=True, labels={"kind": "long"})
         assert service.command("pause", job.job_id).code == 0
@@ -158,7 +160,7 @@ def test_a_job_is_paused_resumed_and_canceled(service: Service) -> None:
     assert gone.value.status == 404
 
 
-def test_a_job_that_is_asked_to_finish_ships_the_best_it_has_found(service: Service, tmp_path: Path) -> None:
+def test_finished_job_builds_best_so_far(service: Service, tmp_path: Path) -> None:
     with Client(service.url, service.token) as client:
         job = client.tune(MODULE, trials=100_000, fresh=True)
         wait_measured(job)
@@ -177,7 +179,7 @@ def test_a_job_that_is_asked_to_finish_ships_the_best_it_has_found(service: Serv
         assert (again.code, "has finished (succeeded)" in again.err) == (2, True)
 
 
-def test_a_paused_job_finishes_without_measuring_more(service: Service) -> None:
+def test_paused_job_finishes_without_new_trials(service: Service) -> None:
     with Client(service.url, service.token) as client:
         job = client.tune(MODULE, trials=100_000, fresh=True)
         wait_measured(job)
@@ -196,7 +198,7 @@ def test_a_paused_job_finishes_without_measuring_more(service: Service) -> None:
         assert len(job.trials()) == spent
 
 
-def test_the_beginning_of_a_jobs_id_stands_for_it_in_every_command_and_both_clients(service: Service) -> None:
+def test_job_prefix_is_accepted_by_commands_and_clients(service: Service) -> None:
     with Client(service.url, service.token) as client:
         job, other = (client.tune(MODULE, device_class_id="nowhere", deadline_s=600, trials=1) for _ in range(2))
         others = {each.job_id for each in client.jobs.list(limit=None)} - {job.job_id}
@@ -226,7 +228,7 @@ def test_the_beginning_of_a_jobs_id_stands_for_it_in_every_command_and_both_clie
             client.jobs.get("")
 
 
-def test_the_beginning_of_a_records_id_stands_for_it(service: Service, tuned: str, tmp_path: Path) -> None:
+def test_record_prefix_is_accepted(service: Service, tuned: str, tmp_path: Path) -> None:
     with Client(service.url, service.token) as client:
         [verified] = client.jobs.get(tuned).records()
         others = {each.record_id for each in client.records.list(limit=None)} - {verified.record_id}
@@ -270,7 +272,7 @@ def delete_when_let_go(client: Client, job_id: str) -> None:
             return
 
 
-def test_a_target_is_named_by_a_preset_of_the_service(service: Service) -> None:
+def test_preset_of_service_is_accepted_as_target(service: Service) -> None:
     with Client(service.url, service.token) as client:
         job = client.tune(MODULE, target="raspberry-pi-4", device_class_id="nowhere", deadline_s=600, trials=1)
         target = client.targets.get(job.view.spec.tasks[0].target_id)
@@ -281,7 +283,7 @@ def test_a_target_is_named_by_a_preset_of_the_service(service: Service) -> None:
     assert all(words in unknown.err for words in ("--target", "'raspberry-pi-9' is no preset", "raspberry-pi-4"))
 
 
-def test_devices_usage_and_tokens_are_shown(service: Service, tuned: str) -> None:
+def test_devices_usage_and_tokens_are_listed(service: Service, tuned: str) -> None:
     [device] = service.command("devices", "list", "--json").json()
     assert device["kind"] == "cpu"
     assert service.command("devices", "show", device["device_id"]).code == 0
@@ -300,7 +302,7 @@ def test_devices_usage_and_tokens_are_shown(service: Service, tuned: str) -> Non
     asyncio.run(tokens())
 
 
-def test_a_large_module_is_uploaded_first(service: Service, tuned: str, tmp_path: Path) -> None:
+def test_large_module_is_uploaded(service: Service, tuned: str, tmp_path: Path) -> None:
     with Client(service.url, service.token) as client:
         workload_id = client.jobs.get(tuned).view.spec.tasks[0].workload_id
         large = tmp_path / "large.json"
@@ -310,7 +312,7 @@ def test_a_large_module_is_uploaded_first(service: Service, tuned: str, tmp_path
         assert job.cancel().job_id == job.job_id
 
 
-def test_what_the_service_refuses_is_told_in_words_with_status_2(service: Service, tmp_path: Path) -> None:
+def test_rejected_request_exits_with_2(service: Service, tmp_path: Path) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text('{"root_index": 0, "nodes": []}')
     ended = service.command("submit", str(bad))
@@ -321,7 +323,7 @@ def test_what_the_service_refuses_is_told_in_words_with_status_2(service: Servic
     assert ended.code == 2, ended.err
 
 
-def test_a_silent_service_ends_with_status_4(service: Service, tmp_path: Path) -> None:
+def test_unreachable_service_exits_with_4(service: Service, tmp_path: Path) -> None:
     environment = {**service.environment, "TUNEFARM_API_PATIENCE_S": "0.2"}
     ended = tunefarm("jobs", "list", "--api", "http://127.0.0.1:9", environment=environment, folder=tmp_path)
     assert ended.code == 4, (ended.out, ended.err)

@@ -26,7 +26,7 @@ def stock() -> Any:
 
 
 @pytest.mark.faults
-def test_stock_tvm_tunes_on_the_farm_and_removes_only_the_tickets(service: Service, tmp_path: Path) -> None:
+def test_tvm_tunes_on_farm_and_deletes_only_tickets(service: Service, tmp_path: Path) -> None:
     if not abilities().landlock_abi:
         pytest.skip("this kernel cannot confine a process to a folder")
     folder = tmp_path / "only here"
@@ -55,7 +55,7 @@ def test_stock_tvm_tunes_on_the_farm_and_removes_only_the_tickets(service: Servi
         assert jobs[0].records() == []
 
 
-def test_a_runner_refuses_what_our_builder_has_not_built(service: Service, stock: Any, tmp_path: Path) -> None:
+def test_runner_rejects_foreign_artifact_paths(service: Service, stock: Any, tmp_path: Path) -> None:
     from tunefarm import FarmRunner
 
     library = tmp_path / "lib.so"
@@ -66,7 +66,7 @@ def test_a_runner_refuses_what_our_builder_has_not_built(service: Service, stock
     assert library.exists()
 
 
-def test_a_builder_tells_what_cannot_be_measured(stock: Any) -> None:
+def test_builder_reports_unsupported_modules(stock: Any) -> None:
     import tvm
 
     from tunefarm import FarmBuilder

@@ -25,7 +25,7 @@ def tunefarm(environment: dict[str, str], *words: str) -> str:
     return ended.out
 
 
-def test_from_a_program_to_a_library_over_two_workers(tmp_path: Path) -> None:
+def test_guide_commands_with_two_workers(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     with ExitStack() as parts:

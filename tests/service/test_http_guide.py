@@ -22,7 +22,7 @@ BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ADDRESS = "http://127.0.0.1:8177"
 
 
-def test_the_guide_goes_from_a_module_to_its_library(tmp_path: Path) -> None:
+def test_http_guide_commands_succeed(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "http.md").read_text()
     home = tmp_path / ".tunefarm"
     home.mkdir()

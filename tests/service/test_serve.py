@@ -32,7 +32,7 @@ def processes_of(service: Service) -> list[psutil.Process]:
     return psutil.Process(service.process.pid).children(recursive=True)
 
 
-def test_a_job_is_tuned_over_http_from_module_to_library(service: Service) -> None:
+def test_job_over_http_from_module_to_library(service: Service) -> None:
     service.start()
     assert stat.S_IMODE((service.home / "token").stat().st_mode) == 0o600
     (job,) = service.finish(service.submit(module_json(64), 8, target="host:1"))
@@ -66,7 +66,7 @@ def test_a_job_is_tuned_over_http_from_module_to_library(service: Service) -> No
     print(f"ready {service.ready_s:.2f} s, ended {took_s:.2f} s")
 
 
-def test_all_threads_share_one_heap_so_that_a_service_of_months_does_not_grow(service: Service) -> None:
+def test_service_threads_share_one_heap(service: Service) -> None:
     """What one thread frees in a heap of its own serves no other: 3 MB more after 100,000 requests, and growing."""
     service.start()
     with ThreadPoolExecutor(16) as many:
@@ -80,7 +80,7 @@ def test_all_threads_share_one_heap_so_that_a_service_of_months_does_not_grow(se
         assert heaps_of_threads(process) == 0, process.cmdline()
 
 
-def test_garbage_is_collected_although_nothing_is_asked() -> None:
+def test_garbage_is_collected_without_requests() -> None:
     program = """
 import gc, time, weakref
 from tunefarm.server.api_server import collect_now_and_then
@@ -118,7 +118,7 @@ def summary_of(service: Service, job_id: str) -> dict:
 
 
 @pytest.mark.faults
-def test_killed_in_the_middle_it_leaves_nothing_running_and_goes_on(service: Service) -> None:
+def test_killed_service_leaves_no_process_and_resumes(service: Service) -> None:
     service.start()
     job_id = service.submit(module_json(96), 12)
     service.wait(lambda: len(service.trials(job_id)) >= 5)
@@ -136,7 +136,7 @@ def test_killed_in_the_middle_it_leaves_nothing_running_and_goes_on(service: Ser
 
 
 @pytest.mark.faults
-def test_requests_take_effect_in_time_and_a_shared_exploration_is_searched_once(service: Service) -> None:
+def test_pause_and_cancel_take_effect_and_exploration_is_shared(service: Service) -> None:
     service.start()
     first = service.submit(module_json(80), 4000)
     second = service.submit(module_json(80), 12)
@@ -175,14 +175,14 @@ def run(service: Service, *words: str) -> Ended:
         (("--tls-key", "missing.pem"), "--tls-certificate"),
     ],
 )
-def test_an_address_that_must_not_be_served_is_refused(service: Service, words: tuple[str, ...], said: str) -> None:
+def test_forbidden_listen_address_is_rejected(service: Service, words: tuple[str, ...], said: str) -> None:
     ended = run(service, "serve", *words)
     assert ended.code == 2
     assert said in ended.err
     assert "Traceback" not in ended.err
 
 
-def test_tokens_are_made_listed_and_revoked_by_command(service: Service) -> None:
+def test_token_commands_create_list_and_revoke(service: Service) -> None:
     service.words = ("serve", "--port", "0", "--no-tuner")
     service.start()
     made = run(service, "token", "create", "a friend", "--tenant", "friends", "--scope", "jobs:read")

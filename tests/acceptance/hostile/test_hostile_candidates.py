@@ -17,14 +17,14 @@ SLOW = {ROOT: pytest.mark.faults}
 
 
 @pytest.mark.parametrize("user", [pytest.param(user, marks=SLOW.get(user, ())) for user in USERS])
-def test_each_hostile_candidate_fails_for_its_reason_and_good_ones_are_still_timed(tmp_path: Path, user: str) -> None:
+def test_hostile_candidates_fail_and_good_ones_are_timed(tmp_path: Path, user: str) -> None:
     forbidden = tmp_path / "made-by-a-kernel"
     assert_each_fails(tmp_path, user, list(chain(all_native(str(forbidden)), broken(), misused())))
     assert not forbidden.exists()
 
 
 @pytest.mark.skipif(ROOT not in USERS, reason="only root has a lane of root's")
-def test_a_lane_of_roots_gives_no_candidate_what_only_root_may_do(tmp_path: Path) -> None:
+def test_candidate_on_root_lane_has_no_root_privileges(tmp_path: Path) -> None:
     forbidden = tmp_path / "made-by-a-kernel"
     hostile = [each for each in all_native(str(forbidden)) if each.name not in OF_ANY_USER]
     assert_each_fails(tmp_path, ROOT, hostile)

@@ -38,7 +38,7 @@ def told(environment: dict[str, str], *words: str, **more: str) -> "subprocess.C
     [((*TUNE, "--require-confinement"), {}), (TUNE, {"TUNEFARM_REQUIRE_CONFINEMENT": "true"})],
     ids=["option", "variable"],
 )
-def test_nothing_is_tuned_where_confinement_is_required_and_missing(
+def test_tune_fails_without_required_confinement(
     environment: dict[str, str], tmp_path: Path, words: tuple[str, ...], more: dict[str, str]
 ) -> None:
     program = tmp_path / "program.py"
@@ -51,19 +51,19 @@ def test_nothing_is_tuned_where_confinement_is_required_and_missing(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_tuner_that_measures_by_itself_does_not_start(environment: dict[str, str]) -> None:
+def test_local_tuner_does_not_start_without_required_confinement(environment: dict[str, str]) -> None:
     ended = told(environment, "tuner", TUNEFARM_REQUIRE_CONFINEMENT="1")
     assert ended.returncode == 2, ended.stderr
     assert "The kernel offers no Landlock" in ended.stderr
 
 
-def test_what_is_missing_is_told_and_allowed_otherwise(environment: dict[str, str]) -> None:
+def test_missing_confinement_is_reported_if_not_required(environment: dict[str, str]) -> None:
     ended = told(environment, *TUNE)
     assert ended.returncode == 0, ended.stderr
     assert "candidates are not fully confined: The kernel offers no Landlock" in ended.stderr
 
 
 @pytest.mark.skipif(bool(abilities().missing()), reason="this kernel cannot confine fully")
-def test_where_nothing_is_missing_the_requirement_changes_nothing(tunefarm: Callable[..., Ended]) -> None:
+def test_requirement_has_no_effect_with_full_confinement(tunefarm: Callable[..., Ended]) -> None:
     ended = tunefarm(*TUNE, "--require-confinement")
     assert ended.code == 0, ended.err

@@ -11,9 +11,7 @@ Run = Callable[..., Any]
 
 
 @pytest.mark.faults
-def test_cold_caches_cost_a_kernel_that_only_moves_memory_and_the_records_stay_apart(
-    tunefarm: Run, programs: Path
-) -> None:
+def test_cold_cache_records_are_slower_and_separate(tunefarm: Run, programs: Path) -> None:
     module = str(programs / "special_functions.py:stream")
     recorded_s = {}
     for protocol in ("cpu-hot-cache", "cpu-cold-cache/2"):
@@ -31,7 +29,7 @@ def test_cold_caches_cost_a_kernel_that_only_moves_memory_and_the_records_stay_a
     assert again["tasks"][0]["best_latency_s"] == recorded_s["cpu-cold-cache/2"]
 
 
-def test_an_unknown_protocol_is_refused_and_those_there_are_told(tunefarm: Run, programs: Path) -> None:
+def test_unknown_protocol_is_rejected_with_known_ones(tunefarm: Run, programs: Path) -> None:
     ended = tunefarm("tune", str(programs / "special_functions.py:stream"), "--protocol", "lukewarm")
     assert ended.code == 2
     assert "cpu-cold-cache/2" in ended.err

@@ -49,7 +49,7 @@ def with_trace(made: TuningRecord) -> TuningRecord:
     return made.model_copy(update={"trace": Trace.from_json(tiled_trace())})
 
 
-def test_what_is_left_out_is_counted_with_its_reason(tunefarm: Run, workload_id: str, tmp_path: Path) -> None:
+def test_export_counts_omitted_records_by_reason(tunefarm: Run, workload_id: str, tmp_path: Path) -> None:
     assert len(workload_id) == len(digest(""))
     ended = tunefarm("records", "export", "database")
     assert ended.code == 0, ended.err
@@ -63,7 +63,7 @@ def test_what_is_left_out_is_counted_with_its_reason(tunefarm: Run, workload_id:
     assert (told["records"], [each["records"] for each in told["left_out"]]) == (1, [1, 1])
 
 
-def test_records_that_are_named_are_exported_or_refused(tunefarm: Run, workload_id: str) -> None:
+def test_export_of_named_records_succeeds_or_fails(tunefarm: Run, workload_id: str) -> None:
     del workload_id
     ended = tunefarm("records", "export", "database", "--record", "a" * 32, "--record", "c" * 32)
     assert (ended.code, ended.out.splitlines()[0][:9], len(ended.out.splitlines())) == (0, "2 records", 1), ended.err

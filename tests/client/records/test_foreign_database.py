@@ -16,7 +16,7 @@ def written(folder: Path, records: list[str]) -> None:
     (folder / "database_tuning_record.json").write_text("\n".join(records) + "\n")
 
 
-def test_an_import_refuses_pad_values_that_call_a_function_and_tuning_runs_none(tunefarm: Run, tmp_path: Path) -> None:
+def test_import_rejects_pad_values_that_call_functions(tunefarm: Run, tmp_path: Path) -> None:
     traces = [item.value for item in corpus.traces() if item.name.startswith("pad value: call_extern")]
     written(tmp_path / "attack", [corpus.record_line(trace) for trace in traces])
     ended = tunefarm("records", "import", "attack")
@@ -32,7 +32,7 @@ def test_an_import_refuses_pad_values_that_call_a_function_and_tuning_runs_none(
     assert not Path(corpus.MARKER).exists()
 
 
-def test_many_refused_lines_are_all_counted_and_a_few_shown(tunefarm: Run, tmp_path: Path) -> None:
+def test_import_counts_all_rejected_lines_and_shows_some(tunefarm: Run, tmp_path: Path) -> None:
     written(tmp_path / "broken", ["no record"] * 2000 + [corpus.record_line(corpus.good_trace())])
     ended = tunefarm("records", "import", "broken")
     assert ended.code == 0, ended.err

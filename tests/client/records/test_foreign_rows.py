@@ -25,9 +25,7 @@ def importing(module_json: str, trace: str) -> str:
     return trace_of(schedule).text
 
 
-def test_what_a_tune_ships_holds_nothing_that_a_stored_schedule_brings_along(
-    tunefarm: Run, home: Path, tmp_path: Path
-) -> None:
+def test_tune_ignores_code_smuggled_in_stored_schedule(tunefarm: Run, home: Path, tmp_path: Path) -> None:
     assert tunefarm(*TUNE, "--output", "first").code == 0
     module_json = (tmp_path / "first" / "workload.json").read_text()
     with closing(sqlite3.connect(home / "tunefarm.db")) as database:

@@ -50,7 +50,7 @@ elif sys.argv[2] == "mixed":
 
 @pytest.mark.faults
 @pytest.mark.parametrize("case", ["space", "seed", "mixed"])
-def test_a_program_tunes_what_it_holds(programs: Path, environment: dict[str, str], case: str) -> None:
+def test_embedded_tunes_python_objects(programs: Path, environment: dict[str, str], case: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM, str(programs), case],
         env=environment,

@@ -62,7 +62,7 @@ def assert_the_fix_is_named(tunefarm: Run, folder: Path) -> None:
     assert not list(folder.glob("*.so"))
 
 
-def test_the_same_tune_builds_a_spoilt_library_again(tunefarm: Run, home: Path, tmp_path: Path) -> None:
+def test_tune_rebuilds_damaged_library(tunefarm: Run, home: Path, tmp_path: Path) -> None:
     first = tunefarm(*TUNE)
     assert first.code == 0, first.err
     for spoil in (flip, lose, link_as_before):

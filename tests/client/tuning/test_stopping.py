@@ -48,7 +48,7 @@ def read_until(process: "subprocess.Popen[str]", pattern: str) -> None:
         said.append(line)
 
 
-def test_ctrl_c_ends_the_search_and_ships_the_best_so_far(tmp_path: Path) -> None:
+def test_ctrl_c_ends_search_and_builds_best(tmp_path: Path) -> None:
     output = tmp_path / "tuned"
     # More trials than any host makes before it is interrupted.
     with begun(tmp_path / "home", MODULE, "--trials", "100000", "--json", "--output", str(output)) as process:
@@ -75,7 +75,7 @@ def test_ctrl_c_ends_the_search_and_ships_the_best_so_far(tmp_path: Path) -> Non
     assert "is finished" in job.stderr
 
 
-def test_ctrl_c_before_anything_is_measured_says_so_and_pauses(tmp_path: Path) -> None:
+def test_ctrl_c_before_first_measurement_pauses(tmp_path: Path) -> None:
     with begun(tmp_path, MODULE, "--trials", "100000") as process:
         read_until(process, "best=-")
         process.send_signal(signal.SIGINT)
@@ -85,7 +85,7 @@ def test_ctrl_c_before_anything_is_measured_says_so_and_pauses(tmp_path: Path) -
 
 
 @pytest.mark.faults
-def test_a_second_ctrl_c_leaves_the_job_paused(tmp_path: Path) -> None:
+def test_second_ctrl_c_pauses_job(tmp_path: Path) -> None:
     with begun(tmp_path, MODULE, "--trials", "100000") as process:
         read_until(process, r"best=\d")
         process.send_signal(signal.SIGINT)
@@ -99,9 +99,7 @@ def test_a_second_ctrl_c_leaves_the_job_paused(tmp_path: Path) -> None:
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("strike", "code"), [(terminate, 130), (kill_the_zygote, 2)])
-def test_a_command_struck_while_it_verifies_ends_soon_and_goes_on_later(
-    tmp_path: Path, strike: object, code: int
-) -> None:
+def test_command_interrupted_during_verification_can_resume(tmp_path: Path, strike: object, code: int) -> None:
     process = begun(tmp_path, MODULE, "--trials", "6")
     with process:
         read_until(process, "verifying")
