@@ -1,4 +1,4 @@
-"""What ships is what was measured, and nothing else is loaded."""
+"""Built libraries run without the compiler, and modified ones are rejected."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.command import Tunefarm, assert_refused, python
 
-# A user's own program on the runtime alone: neither the compiler nor tunefarm is there.
+# A user's program with TVM's runtime only, without the compiler and tunefarm.
 ALONE = """
 import json, sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Bad input through the whole command: told in words, with exit status 2, and nothing is changed."""
+"""Bad input to the command: a readable error, exit status 2, and no changes."""
 
 import json
 import sqlite3

@@ -1,6 +1,6 @@
-"""Every command and every program of the guide and the README is run, in their order, with the files that they show.
+"""Runs every command and program of the guide and the README in order, with the files that they show.
 
-The documents show no output of theirs: what is asserted is that each ends with status 0 and says nothing of a failure.
+The documents show no output: each command must exit with 0 and report no failure.
 """
 
 import json
@@ -26,7 +26,7 @@ from tests.house.test_dangers import DELETES_WHAT_A_BUILDER_NAMES
 GUIDE, README = "docs/guide.md", "README.md"
 SERVED: Final = "Serve a team"
 QUICK: Final = frozenset({"Tune a function", "Results", "The store", "Troubleshooting"})
-"""Sections of the guide for which there is time in every run of the tests; they need no others."""
+"""Sections of the guide that are fast enough for every test run; they do not depend on others."""
 
 NOT_RUN: Final[Mapping[str, str]] = {
     r"make .*": "builds, or runs the tests themselves; .ci/run types them",
@@ -35,19 +35,19 @@ NOT_RUN: Final[Mapping[str, str]] = {
     r"export TUNEFARM_(DATABASE|BROKER)_URL=.*": "needs PostgreSQL and Redis: tests/service/test_guide_on_a_farm.py",
     r"tunefarm worker start": "needs Redis: tests/service/test_guide_on_a_farm.py",
 }
-"""Patterns of what cannot be run here, each with the reason."""
+"""Patterns of commands that cannot run here, each with the reason."""
 
 STOCK_TUNING: Final = re.compile(rf"meta_schedule|FarmBuilder|FarmRunner|{DELETES_WHAT_A_BUILDER_NAMES.pattern}")
-"""TVM's own callbacks remove folders that they are told of: tests/client_remote/stock_tuning.py runs them, confined."""
+"""TVM's default callbacks delete folders: tests/client_remote/stock_tuning.py runs them confined."""
 
 SUBSTITUTIONS: Final = (
     (re.compile(r"(--trials |trials=)\d+"), r"\g<1>2"),
     (re.compile(r"^(tunefarm (?:tune|submit) (?!.*--trials).*)$"), r"\1 --trials 2"),
 )
-"""What takes long otherwise. Ids that the reader is to fill in are those that the commands before have printed."""
+"""Replacements that shorten commands. Placeholders for ids are filled from the output of earlier commands."""
 
 FINISHED_JOB: Final = re.compile(r"tunefarm (watch|logs) ")
-"""Of a job that has ended: they wait for its end. The other verbs are for one that waits for a device."""
+"""Verbs for a job that has ended, because they wait for its end. The others are for a job that waits for a device."""
 
 
 def reason_not_to_run(example: Example) -> str | None:
@@ -58,12 +58,12 @@ def reason_not_to_run(example: Example) -> str | None:
 
 @dataclass
 class Reader:
-    """Somebody who types what a document says, in one folder and with one store."""
+    """Runs the examples of a document, in one folder and with one store."""
 
     folder: Path
     home: Path
     ids: dict[str, str] = field(default_factory=dict)
-    """What the document calls RECORD, and JOB."""
+    """The values of the placeholders RECORD and JOB."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -72,7 +72,7 @@ class Reader:
         return {**kept, "TUNEFARM_HOME": str(self.home), "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def follow(self, example: Example) -> None:
-        """Do what the example shows. It has to end well."""
+        """Run an example, which must succeed."""
         if example.kind == "file":
             example.put(self.folder)
         elif reason_not_to_run(example) is None:
@@ -86,7 +86,7 @@ class Reader:
                 self._type(text)
 
     def said(self, *words: str) -> str:
-        """What a command of ``tunefarm`` prints."""
+        """The output of a ``tunefarm`` command."""
         return self._run("tunefarm", *words)
 
     def _type(self, line: str) -> None:
@@ -118,7 +118,7 @@ class Reader:
 
 @contextmanager
 def serving(reader: Reader) -> Iterator[None]:
-    """``tunefarm serve`` with the reader's home, on any free port, for as long as the block lasts."""
+    """``tunefarm serve`` with the reader's TUNEFARM_HOME on a free port, for the duration of the block."""
     log_path = reader.folder / "serve.log"
     with log_path.open("w") as log:
         words = [str(INSTALLED), "serve", "--port", "0"]

@@ -1,4 +1,4 @@
-"""A function that leaves its tensors, through the whole command: refused where that is certain, else never recorded."""
+"""Out-of-bounds accesses are rejected if they are certain, and otherwise never yield a record."""
 
 import json
 import sqlite3
@@ -31,7 +31,7 @@ def test_certain_out_of_bounds_access_is_rejected_with_index(tunefarm: Tunefarm,
 
 
 def test_data_dependent_out_of_bounds_access_yields_no_record(tunefarm: Tunefarm, tmp_path: Path) -> None:
-    """``R`` holds rows of ``A``; it reads one eight rows further, and its output is right whatever stands there."""
+    """``R`` contains row numbers of ``A``; the function reads eight rows further without using the value."""
     value = "A[v, w] + T.if_then_else(A[R[v] + 8, w] == T.float32(-77), T.float32(1), T.float32(0))"
     ended = tunefarm("tune", straying(tmp_path, value), "--trials", "2", "--json")
     assert ended.code in {2, 3}, (ended.code, ended.err)

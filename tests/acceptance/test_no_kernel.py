@@ -1,4 +1,4 @@
-"""A space in which nothing works: the command says what went wrong, how often, and exits with a status of its own."""
+"""A space without valid candidates: the command reports the failures by reason, and exits with status 3."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The course's exercises through the Python interface, each result equal to numpy's."""
+"""The course's exercises through the Python API; results match NumPy."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What was spent once is not spent again."""
+"""Repeated tunings reuse earlier trials."""
 
 import sqlite3
 from collections import Counter
@@ -45,7 +45,7 @@ def test_concurrent_tunes_share_trials(tunefarm: Tunefarm) -> None:
     assert all(task["record_id"] for task in tasks)
     with closing(sqlite3.connect(tunefarm.database)) as database:
         traces = Counter(trace for (trace,) in database.execute("SELECT trace FROM trials"))
-        # Where the device was in doubt for a moment there are second attempts as well.
+        # A quarantine of the device also causes second attempts.
         first_attempts = "SELECT count(*) FROM dispatches WHERE purpose = 'search' AND attempt = 1"
         attempts = database.execute(first_attempts).fetchone()[0]
     assert set(traces.values()) == {1}
@@ -54,6 +54,6 @@ def test_concurrent_tunes_share_trials(tunefarm: Tunefarm) -> None:
 
 
 def orders_sent(tunefarm: Tunefarm) -> int:
-    """How often a lane was asked to measure, whatever for."""
+    """The number of orders sent to lanes, for any purpose."""
     with closing(sqlite3.connect(tunefarm.database)) as database:
         return int(database.execute("SELECT count(*) FROM dispatches").fetchone()[0])

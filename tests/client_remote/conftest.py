@@ -1,4 +1,4 @@
-"""A service as a user starts it, one for all tests of a session that need one."""
+"""A service in a subprocess, shared by all tests of a session."""
 
 import json
 import os
@@ -22,7 +22,7 @@ START_S = 120.0
 
 @dataclass(frozen=True)
 class Service:
-    """``tunefarm serve`` in a home of its own."""
+    """``tunefarm serve`` with its own TUNEFARM_HOME."""
 
     url: str
     home: Path
@@ -33,7 +33,7 @@ class Service:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of a user on the same machine: nothing but the home says where the service is."""
+        """The environment of a user on the same machine, who finds the service through TUNEFARM_HOME."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
         return {**kept, "TUNEFARM_HOME": str(self.home)}
 
@@ -50,7 +50,7 @@ def tunefarm(
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A running service that has a tuner and measures on this host."""
+    """A running service with a tuner that measures on this host."""
     home = tmp_path_factory.mktemp("service") / "home"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
     log_path = home.parent / "log"
@@ -91,6 +91,6 @@ def _url(process: "subprocess.Popen[bytes]", home: Path, log_path: Path) -> str:
 
 @pytest.fixture
 def scripted() -> Iterator[ScriptedServer]:
-    """A server on loopback that answers what a test tells it to."""
+    """A server on loopback with scripted responses."""
     with ScriptedServer() as server:
         yield server

@@ -1,4 +1,4 @@
-"""How calls get through: retries, keys, refusals, and streams over lost connections. Real sockets."""
+"""Retries, idempotency keys, errors, and event streams over lost connections, on real sockets."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What of a module and of schedules is sent. Real files and a real confined child."""
+"""Conversion of modules and schedules for a service, with real files and a real confined child."""
 
 import json
 from collections.abc import Callable, Iterator

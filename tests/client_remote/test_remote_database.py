@@ -1,4 +1,4 @@
-"""A service's records where stock TVM takes a database."""
+"""``RemoteDatabase`` as a database of TVM."""
 
 import json
 from collections.abc import Callable
@@ -28,7 +28,7 @@ TARGET = {"kind": "llvm", "num-cores": 1}
 
 @I.ir_module
 class Model:
-    """A Relax function over one TIR function, as a frontend leaves it."""
+    """A Relax function that calls a TIR function, as produced by a frontend."""
 
     @T.prim_func(private=True, s_tir=True)
     def scaled(A: T.Buffer((32, 48), "float32"), B: T.Buffer((32, 48), "float32")):  # noqa: N805
@@ -59,7 +59,7 @@ def target() -> Any:
 
 @pytest.fixture(scope="module")
 def published(service: Service, target: Any) -> str:
-    """Id of a record of ``scaled`` as the user wrote it, published from Python."""
+    """Id of a record of the unmodified ``scaled``, published from Python."""
     from tunefarm_search.tvm.trace import trace_of
     from tunefarm_search.tvm.workload import workload_of
 
@@ -139,7 +139,7 @@ Match = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def match_of(target: Any) -> Match:
-    """Makes what a service tells of ``doubled`` on ``target``, unless the key says something else."""
+    """A service's match for ``doubled`` on ``target``, unless the key differs."""
     workload = next(workloads_of(tvm.IRModule({"main": doubled})))
 
     def make(kind: str, latency_s: float, status: str = "verified", **key: str) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def match_of(target: Any) -> Match:
 
 @pytest.fixture
 def latencies_told(scripted: ScriptedServer, target: Any) -> Callable[..., list[float] | None]:
-    """Asks a database for ``doubled``, whose service knows the function and then gives the answers."""
+    """Query a database for ``doubled``; its service knows the function and then sends the scripted responses."""
     module = tvm.IRModule({"main": doubled})
     workload = next(workloads_of(module))
     wanted = target_of(target)
@@ -266,7 +266,7 @@ def renamed(X: T.Buffer((32, 48), "float32"), Y: T.Buffer((32, 48), "float32")):
 
 
 def hostile_traces() -> list[corpus.Hostile]:
-    """One that calls what it may not, one that ends whoever reads it. Both are for a block ``B`` of two loops."""
+    """A trace with a forbidden call, and one that crashes its reader. Both are for a block ``B`` with two loops."""
     calling = next(item for item in corpus.traces() if item.name.startswith("pad value: call_extern"))
     return [calling, next(item for item in corpus.lines() if item.name == "an index map that holds itself")]
 

@@ -1,4 +1,4 @@
-"""The client and its commands against a running service, from a program to a library."""
+"""The client and its commands with a running service, from a program to a library."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ FENCE = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def guide_commands() -> list[str]:
-    """The commands of the guide's section, without the one that starts the service."""
+    """The commands of the guide's section, except the one that starts the service."""
     section = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8").split(SERVE_A_TEAM)[1].split("\n## ")[0]
     lines = [line for block in FENCE.findall(section) for line in block.splitlines() if line.startswith("tunefarm")]
     assert lines[0] == "tunefarm serve"
@@ -55,7 +55,7 @@ def test_guide_section_leads_from_service_to_library(service: Service, tmp_path:
 
 @pytest.fixture(scope="module")
 def tuned(service: Service) -> str:
-    """Id of a job that has succeeded, over a space of the user's own and with a schedule written by hand."""
+    """Id of a successful job with a user's space and seed trace."""
     programs = PROGRAMS / "matmul.py"
     options = ("--space", f"{programs}:stochastic_schedule", "--seed-trace", f"{programs}:schedule_by_hand")
     options += ("--trials", TRIALS, *ONE_CORE, "--label", "team=a", "--wait", "--json")
@@ -114,7 +114,7 @@ def test_job_uses_sketches_and_seed_trace(service: Service, tuned: str) -> None:
         assert all("SamplePerfectTile" in trial.trace.text for trial in trials if trial.origin != "seed")
         timed = [trial for trial in trials if trial.latency_s is not None]
         [record] = job.records()
-        # What was written by hand may win, or what was sampled, or the function as it is.
+        # The seed trace, a sampled schedule or the untuned function may be the fastest.
         assert record.trace.text in {"[[],[]]"} | {trial.trace.text for trial in timed}
 
 
@@ -216,7 +216,7 @@ def test_job_prefix_is_accepted_by_commands_and_clients(service: Service) -> Non
 
         assert asyncio.run(get()) == job.job_id
         with pytest.raises(BadInput, match="several jobs begin with") as several:
-            client.jobs.get(job.job_id[:1])  # of an age, as the first digits tell
+            client.jobs.get(job.job_id[:1])  # ids begin with the creation time
         assert any(job_id in several.value.problem for job_id in {job.job_id, *others})
         client.jobs.cancel(other.job_id)
         assert service.command("jobs", "delete", short, "--json").json()["job_id"] == job.job_id
@@ -241,7 +241,7 @@ def test_record_prefix_is_accepted(service: Service, tuned: str, tmp_path: Path)
 
 
 def shortest(whole: str, others: set[str]) -> str:
-    """As much of an id as no other one has."""
+    """The shortest unique prefix of an id."""
     return next(
         whole[:length] for length in range(1, len(whole)) if not any(each.startswith(whole[:length]) for each in others)
     )
@@ -259,7 +259,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 def delete_when_let_go(client: Client, job_id: str) -> None:
-    """The tuner lets go of a job a moment after it has ended."""
+    """Wait until the tuner has released the job, a moment after its end."""
     until_s = time.monotonic() + 60
     while True:
         try:

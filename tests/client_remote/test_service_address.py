@@ -1,4 +1,4 @@
-"""Which service a client speaks to, and whom it tells its token."""
+"""How a client finds its service, and to which services it sends its token."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ LOCAL = "http://127.0.0.1:8177"
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClientSettings:
-    """Of a machine on which a service runs."""
+    """Settings of a machine on which a service runs."""
     for name in ("TUNEFARM_API_URL", "TUNEFARM_API_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "api.json").write_text(json.dumps({"url": LOCAL, "process": 1}))

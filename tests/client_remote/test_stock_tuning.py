@@ -1,4 +1,4 @@
-"""Stock TVM's tuner, unchanged but for the names of its builder and its runner."""
+"""TVM's tuner with ``FarmBuilder`` and ``FarmRunner``."""
 
 import json
 import os
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 @pytest.fixture(scope="module")
 def stock() -> Any:
-    """TVM's names, loaded when a test needs them."""
+    """TVM's classes, imported on demand."""
     from tvm.s_tir import meta_schedule
 
     return meta_schedule

@@ -1,4 +1,4 @@
-"""Tickets in place of paths: TVM removes their folders, and nothing else."""
+"""Tickets: TVM deletes their folders and nothing else."""
 
 import shutil
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def test_deleting_ticket_folder_deletes_nothing_else(tickets: Tickets, tmp_path:
     assert first.read_bytes() == b""
     assert first.parent.stat().st_mode & 0o077 == 0
 
-    # What TVM does with the path that a builder returned, whatever it is: this folder is ours and was made just now.
+    # TVM deletes the parent folder of any path from a builder. This folder was created by the test.
     assert first.parent.parent == tmp_path
     shutil.rmtree(first.parent)
 

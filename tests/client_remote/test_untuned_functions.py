@@ -1,4 +1,4 @@
-"""Clients say which functions of a module are not tuned. Real sockets."""
+"""Clients warn about untuned functions of a module. Real sockets."""
 
 import asyncio
 import warnings
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 @pytest.mark.parametrize("names", [("main",), ()])
 def test_warning_lists_untuned_functions(scripted: ScriptedServer, tmp_path: Path, names: tuple[str, ...]) -> None:
     module = tmp_path / "module.json"
-    module.write_text("{}")  # the service that would read it is scripted
+    module.write_text("{}")  # the scripted service does not read it
     job = {**JOB, "spec": {"untuned_functions": list(names)}}
     scripted.answers(Prepared(202, job))
 

@@ -1,4 +1,4 @@
-"""Everybody who follows a job sees each event once and in order, whatever happens to the API meanwhile."""
+"""Every follower of a job receives each event once and in order, while the API is killed and restarted."""
 
 from pathlib import Path
 

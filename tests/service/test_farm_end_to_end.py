@@ -1,4 +1,4 @@
-"""The whole farm as processes: API, two tuners, three workers, real Redis and PostgreSQL, many clients at once."""
+"""The whole farm as processes: API, two tuners, three workers, Redis and PostgreSQL, with concurrent clients."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ EXTENTS = (24, 32, 40, 48, 56)
 
 @contextmanager
 def whole_farm(home: Path, farm: str) -> Iterator[tuple[Service, Store]]:
-    """API, two tuners and three workers. ``farm`` names what the workers measure with; this host when empty."""
+    """API, two tuners and three workers. ``farm`` selects the farm of the workers; empty for this host's device."""
     with ExitStack() as parts:
         url = parts.enter_context(empty_database("service"))
         broker = parts.enter_context(RedisServer())
@@ -70,7 +70,7 @@ def tuners(home: Path, environment: dict[str, str]) -> Iterator[None]:
 
 
 def run_jobs(service: Service, store: Store, trials: int) -> None:
-    """Ten jobs of five clients, neighbours sharing an exploration; then what must hold of the store."""
+    """Run ten jobs of five clients, where neighbours share an exploration, and check the invariants of the store."""
 
     def client(number: int) -> list[str]:
         own, neighbours = EXTENTS[number], EXTENTS[(number + 1) % CLIENTS]
@@ -80,7 +80,7 @@ def run_jobs(service: Service, store: Store, trials: int) -> None:
         ]
 
     for extent in EXTENTS:
-        module_json(extent)  # made here, because TVM is no friend of threads
+        module_json(extent)  # created here, because TVM is not thread-safe
     with ThreadPoolExecutor(CLIENTS) as clients:
         job_ids = [job_id for made in clients.map(client, range(CLIENTS)) for job_id in made]
     assert len(set(job_ids)) == 2 * CLIENTS

@@ -1,4 +1,4 @@
-"""The commands of docs/http.md, typed one after the other against a service that was just started."""
+"""Runs the commands of docs/http.md in order with a new service."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def test_http_guide_commands_succeed(tmp_path: Path) -> None:
 
 
 def typed(script: str, folder: Path, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
-    """What a shell that stops at the first failure says. Each curl fails when the service refuses."""
+    """The output of a shell that stops at the first failure. curl fails if the service returns an error."""
     command = ["bash", "-euo", "pipefail", "-c", script]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False

@@ -1,4 +1,4 @@
-"""``tunefarm serve``: one command that answers over HTTP, tunes on this machine, and survives being killed."""
+"""``tunefarm serve``: API and tuning on this machine, also after a kill."""
 
 import signal
 import stat
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 HEAP_BYTES: Final = 64 << 20
 SOON_S = 20.0
-"""Far longer than it takes; far shorter than what is cut short would take."""
+"""Far longer than the operation takes, and far shorter than the interrupted work would take."""
 
 
 def processes_of(service: Service) -> list[psutil.Process]:
@@ -47,7 +47,7 @@ def test_job_over_http_from_module_to_library(service: Service) -> None:
     assert library.content.startswith(b"\x7fELF")
     lanes = service.get("/v1/devices")["items"]
     assert len(lanes) == 1
-    # The same again is answered from the store.
+    # The same request again is answered from the store.
     as_on_a_quiet_host(service.home)
     (again,) = service.finish(service.submit(module_json(64), 8, target="host:1"))
     assert (again["outcome"], again["message"]) == ("succeeded", "answered from the store")
@@ -58,7 +58,7 @@ def test_job_over_http_from_module_to_library(service: Service) -> None:
     assert all(task["best_latency_s"] > 0 and task["samples_s"] and not task["record_id"] for task in tasks)
     canceled = service.submit(module_json(72), 4000)
     service.wait(lambda: service.trials(canceled))
-    # How soon on a quiet host is a matter of the tests that inject faults; 4000 trials take minutes.
+    # The fault tests measure the delay on a quiet host; 4000 trials take minutes.
     assert seconds_until(service, canceled, "cancel", "finished") < SOON_S
     took_s = service.end()
     assert took_s < SOON_S
@@ -67,7 +67,7 @@ def test_job_over_http_from_module_to_library(service: Service) -> None:
 
 
 def test_service_threads_share_one_heap(service: Service) -> None:
-    """What one thread frees in a heap of its own serves no other: 3 MB more after 100,000 requests, and growing."""
+    """With one arena per thread, memory grows by 3 MB in 100,000 requests."""
     service.start()
     with ThreadPoolExecutor(16) as many:
         list(many.map(lambda _: service.get("/v1/jobs"), range(64)))
@@ -100,7 +100,7 @@ while left() is not None:
 
 
 def heaps_of_threads(process: psutil.Process) -> int:
-    """The GNU library's heap of a thread is 64 MiB of addresses from a multiple of 64 MiB, the first part in use."""
+    """Count glibc's arenas: each is a 64 MiB aligned mapping of 64 MiB whose first part is in use."""
     maps = [line.split() for line in Path(f"/proc/{process.pid}/maps").read_text().splitlines()]
     regions = [(*(int(end, 16) for end in words[0].split("-")), words[1], len(words) > 5) for words in maps]
     return sum(
@@ -196,7 +196,7 @@ def test_token_commands_create_list_and_revoke(service: Service) -> None:
         assert text.split("_", 2)[2] not in listed.out
         token_id = text.split("_")[1]
         assert run(service, "token", "revoke", token_id, "--tenant", "friends").code == 0
-        # A token that was right a moment ago is believed for TUNEFARM_TOKEN_TRUST_S.
+        # A valid token is cached for TUNEFARM_TOKEN_TRUST_S.
         service.wait(lambda: client.get("/v1/jobs", headers=headers).status_code == 401, SOON_S)
     with httpx.Client() as stranger:
         assert stranger.get(f"{client.base_url}/v1/jobs").status_code == 401

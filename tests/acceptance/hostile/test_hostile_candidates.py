@@ -1,4 +1,4 @@
-"""Hostile and broken candidates among good ones: each ends as a typed failure, and the good ones never notice."""
+"""Hostile and broken candidates end as typed failures and do not affect valid ones."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -12,7 +12,7 @@ from tests.server_of_user import ROOT, USERS
 from tunefarm_schemas.tuning.measurement import Failed, Measurement, Stopped, Timing
 
 OF_ANY_USER = frozenset({"never return", "sleep", "hang later", "babble on its output", "be wrong"})
-"""What takes its time to fail, and fails alike whomever the lane belongs to."""
+"""Slow attacks whose result does not depend on the user of the lane."""
 SLOW = {ROOT: pytest.mark.faults}
 
 
@@ -32,7 +32,7 @@ def test_candidate_on_root_lane_has_no_root_privileges(tmp_path: Path) -> None:
 
 
 def assert_each_fails(tmp_path: Path, user: str, hostile: Sequence[HostileCandidate]) -> None:
-    """Each for its reason, among good ones that are timed, and nothing of them is left."""
+    """Assert that each attack fails for its reason, that valid candidates are timed, and that no resources stay."""
     with measuring_farm(tmp_path, workload(), user=user) as farm:
         measured(farm, [good()] * 3)
         before = Holdings.now(tmp_path)
@@ -46,7 +46,7 @@ def assert_each_fails(tmp_path: Path, user: str, hostile: Sequence[HostileCandid
 
 
 def complaint(candidate: HostileCandidate, measurement: Measurement) -> str:
-    """What is wrong with how a candidate ended; empty when nothing is."""
+    """The deviation of a candidate's result from the expectation; empty if there is none."""
     result = measurement.result
     if candidate.reasons is None:
         return "" if not isinstance(result, Failed) or result.failure.message else f"{candidate.name}: no reason"

@@ -1,4 +1,4 @@
-"""Text from files, rows and servers reaches a terminal as text: nothing in it is obeyed, hidden or reordered."""
+"""Untrusted text is printed to a terminal with control characters escaped."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""``--device-class`` takes what ``devices list`` shows."""
+"""``--device-class`` accepts the abbreviated ids of ``devices list``."""
 
 import pytest
 

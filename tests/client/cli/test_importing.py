@@ -1,4 +1,4 @@
-"""What an import costs is a promise: programs that only talk to tunefarm load neither a compiler nor a database."""
+"""Importing the client loads neither a compiler nor a database."""
 
 import subprocess
 import sys

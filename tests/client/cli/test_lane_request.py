@@ -1,4 +1,4 @@
-"""An operator names a lane by whatever the farm shows of it."""
+"""Requests to a lane by its name, id or worker id."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Ids of this machine's jobs and records may be cut short."""
+"""Ids of this machine's jobs and records may be abbreviated."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Closing lines: each command says which one comes next, and that one works as it is printed."""
+"""The next step that each command prints, run exactly as printed."""
 
 import os
 import shlex
@@ -21,14 +21,14 @@ SHELL_WORDS = "x; touch stolen"
 
 
 def next_of(said: str) -> str:
-    """The command of the closing line."""
+    """The command in the ``next:`` line."""
     *_, last = said.splitlines()
     assert last.startswith("next: "), said
     return last.removeprefix("next: ")
 
 
 def typed(command: str, environment: dict[str, str], folder: Path) -> "subprocess.CompletedProcess[str]":
-    """Run a line as it is typed into a shell in whose path the commands are."""
+    """Run a line in a shell with the commands on its PATH."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         ["/bin/sh", "-c", command],

@@ -1,4 +1,4 @@
-"""What is under TUNEFARM_HOME is for its owner only, whatever the umask was and whoever made it."""
+"""TUNEFARM_HOME is private to its owner, whatever the umask and its previous permissions."""
 
 import os
 import stat
@@ -26,7 +26,7 @@ def _no_umask() -> Iterator[None]:
 
 
 def wide(home: Path) -> list[str]:
-    """What others than its owner have permissions on."""
+    """Paths on which users other than the owner have permissions."""
     return [str(path) for path in (home, *home.rglob("*")) if path.stat(follow_symlinks=False).st_mode & 0o077]
 
 

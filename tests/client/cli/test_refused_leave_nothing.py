@@ -1,4 +1,4 @@
-"""A command that is refused leaves no folder for its results, and no store or a whole one."""
+"""A rejected command leaves no output folder, and either no store or a complete one."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where confinement is required and the kernel lacks some, nothing of the user's runs."""
+"""If confinement is required and the kernel lacks features, no user code runs."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ abilities._landlock_abi = lambda: 0
 from tunefarm.cli.command_line import main
 sys.exit(main(sys.argv[1:]))
 """
-"""The command on a kernel without Landlock, as far as it can tell."""
+"""Runs the command with a simulated kernel without Landlock."""
 TUNE = ("tune", "builtin:softmax:8x16", "--trials", "1", "--target", "host:1")
 
 

@@ -1,4 +1,4 @@
-"""What the command says before it does anything."""
+"""Help, version and usage errors."""
 
 import re
 import subprocess

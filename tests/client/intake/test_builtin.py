@@ -1,4 +1,4 @@
-"""The built-in workloads compute what numpy computes."""
+"""The built-in workloads match NumPy."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ SMALL = {
     "conv2d_relu": "1x6x5x3x4",
 }
 
-# A process of its own: one that ran a kernel must not fork, and the test process may.
+# In a separate process: a process that has run a kernel must not fork, and the test process forks.
 CHECK = """
 import sys
 import numpy as np, tvm

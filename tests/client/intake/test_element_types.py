@@ -1,4 +1,4 @@
-"""Types for which TVM cannot lower every schedule."""
+"""Element types for which TVM cannot lower every schedule."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Arguments and environments that were made to hang, crash or litter: each is refused with its reason, in one line."""
+"""Hostile arguments and environments are rejected with a reason in one line."""
 
 import os
 import stat
@@ -19,7 +19,7 @@ NOBODY = 65534
 
 
 def refused(home: Path, *words: str | bytes, **environment: str) -> str:
-    """What the command says on standard error when it refuses with status 2."""
+    """Standard error of a command that exits with status 2."""
     given = {**os.environ, "TUNEFARM_HOME": str(home), **environment}
     done = run_command(*map(os.fsdecode, words), environment=given, folder=Path.cwd(), timeout_s=300)
     told = done.err

@@ -1,4 +1,4 @@
-"""``--input``: what a user says of an argument's contents."""
+"""``--input``: the contents of arguments."""
 
 import json
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def test_python_inputs_accept_text_and_arrays() -> None:
 
 
 def read(function: str, *texts: str) -> tuple[tuple[InputSpec, ...], tuple[InputExample, ...]]:
-    """What the intake child makes of them, in this process."""
+    """Read the inputs as the intake child does, in this process."""
     from tunefarm.intake.input_reader import read_inputs
     from tunefarm.intake.module_reader import as_module
     from tunefarm_search.tvm.workload import workload_of
@@ -138,7 +138,7 @@ def test_tune_and_artifact_run_use_given_inputs(tunefarm: Run, programs: Path, h
     run = tunefarm("artifact", "run", "out", "--json")
     assert run.code == 0, run.err
     assert json.loads(run.out)["worst_error"] <= 1.0
-    # The same function on other inputs is the same question.
+    # Inputs are not part of a record's key.
     as_on_a_quiet_host(home)
     again = tunefarm("tune", module, "--input", "A=uniform:6:9", "--trials", "4", "--json")
     assert again.code == 0, again.err

@@ -1,4 +1,4 @@
-"""What the intake child makes of what users name. Real files, real TVM, in a real confined child."""
+"""The intake child, with real files and TVM in a real confined child."""
 
 import json
 import platform

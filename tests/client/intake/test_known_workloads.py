@@ -1,4 +1,4 @@
-"""The same function under other names of variables is answered from the store."""
+"""A function with renamed variables is answered from the store."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""``--protocol``: caches hot or cold."""
+"""``--protocol``: hot or cold caches."""
 
 import json
 from collections.abc import Callable
@@ -18,11 +18,11 @@ def test_cold_cache_records_are_slower_and_separate(tunefarm: Run, programs: Pat
         tuned = tunefarm("tune", module, "--trials", "6", "--protocol", protocol, "--json")
         assert tuned.code == 0, tuned.err
         task = json.loads(tuned.out)["tasks"][0]
-        assert task["trials"] > 0, "an answer of the other protocol was taken for one of this"
+        assert task["trials"] > 0, "a record of the other protocol was used"
         recorded_s[protocol] = task["best_latency_s"]
     records = json.loads(tunefarm("records", "list", "--json").out)
     assert sorted(each["key"]["protocol_id"] for each in records) == ["cpu-cold-cache/2", "cpu-hot-cache/1"]
-    # Of several processes the one that the rest of the host disturbed least.
+    # The minimum of several processes is least disturbed by other load.
     least_s = {each["key"]["protocol_id"]: each["interval_s"][0] for each in records}
     assert least_s["cpu-cold-cache/2"] > 1.3 * least_s["cpu-hot-cache/1"], least_s
     again = json.loads(tunefarm("tune", module, "--trials", "6", "--protocol", "cpu-cold-cache", "--json").out)

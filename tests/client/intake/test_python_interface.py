@@ -1,4 +1,4 @@
-"""What Python callers see: real signatures, TVM's own objects as arguments, errors to import, short results."""
+"""The Python API: signatures, TVM objects as arguments, importable errors, short reprs."""
 
 import inspect
 import json

@@ -1,4 +1,4 @@
-"""What ``records export`` writes, and what it says of the records that it leaves out."""
+"""``records export``: exported and omitted records."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def workload_id(home: Path) -> str:
-    """A function in the home's store, with two stable records, of which one is a claim, and a packed one."""
+    """A workload in the store with a verified, a claimed and a packed record."""
     import tvm
 
     from tunefarm.local.machine import Machine

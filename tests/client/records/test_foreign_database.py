@@ -1,4 +1,4 @@
-"""A database from outside whose schedule calls a function, imported by command and tuned after."""
+"""An untrusted database whose schedule calls a function is imported, then its workload is tuned."""
 
 import json
 from collections.abc import Callable

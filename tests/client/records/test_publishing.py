@@ -1,4 +1,4 @@
-"""A schedule of one's own becomes a claim."""
+"""Publishing a schedule as a claimed record."""
 
 import json
 from collections.abc import Callable

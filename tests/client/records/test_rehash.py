@@ -1,4 +1,4 @@
-"""After an upgrade of TVM."""
+"""``db rehash`` after an upgrade of TVM."""
 
 import contextlib
 import json

@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.command import HANG_S
 
-# A process of its own, as a user's program is one: the test process loads no TVM and closes its sockets.
+# In a separate process, because the test process does not load TVM.
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])

@@ -1,4 +1,4 @@
-"""What signals ask of a command: Ctrl-C ends a search first, then pauses the job, then ends the process."""
+"""Signals: Ctrl-C first finishes the search early, then pauses the job, then ends the process."""
 
 import signal
 import subprocess

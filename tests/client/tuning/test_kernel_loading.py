@@ -1,4 +1,4 @@
-"""A kernel runs on the threads of its record, in processes of their own: TVM reads its setting once."""
+"""Kernels run with the number of threads of their record; in subprocesses, because TVM reads the setting once."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The page on a job, from figures that are made here."""
+"""The report page, from synthetic figures."""
 
 import re
 import shutil

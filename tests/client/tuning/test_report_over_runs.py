@@ -1,4 +1,4 @@
-"""The report on what several runs made, from trials and summaries in a real store: the very lines that are drawn."""
+"""The report over several runs, from trials and summaries in a real store; asserts the plotted lines."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -45,7 +45,7 @@ def ended(
     steps: Sequence[tuple[float, int, float]] = (),
     record_id: str | None = None,
 ) -> JobSummary:
-    """A run's end as its supervisor leaves it; one without trials was answered from the store."""
+    """End a run as its supervisor does; a run without trials was answered from the store."""
     task = TaskSummary(
         name="matmul",
         exploration_id=held.exploration_id,
@@ -92,12 +92,12 @@ def next_job(held: Bench) -> Bench:
 
 
 def task_of(held: Bench) -> TaskReport:
-    """The task in the report of the job."""
+    """The only task in the report of a job."""
     return job_report(held.store, held.store.job(TENANT, held.lease.job_id)).tasks[0]
 
 
 def drawn(figure: Any, label: str) -> list[tuple[float, float]]:
-    """The points of the line that the legend calls so; empty where there is none."""
+    """The points of the line with this label in the legend; empty without one."""
     lines = [line for line in figure.axes[0].lines if line.get_label() == label]
     assert len(lines) <= 1
     return [(float(x), float(y)) for line in lines for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]

@@ -1,4 +1,4 @@
-"""``--resume``: which job goes on."""
+"""``--resume``: the selection of the job."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

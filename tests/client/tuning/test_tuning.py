@@ -1,4 +1,4 @@
-"""The command from a module to a library: real search, real measurements, few trials."""
+"""From a module to a library with real search and measurements, in a few trials."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A TUNEFARM_HOME in which one module was tuned, with its outputs beside it."""
+    """A TUNEFARM_HOME in which one module was tuned, with its output folder."""
     folder = tmp_path_factory.mktemp("tuned")
     ended = subprocess.run(
         [
