@@ -37,7 +37,7 @@ WAIT_S = 180.0
 def measuring_farm(
     scratch: Path, module: tvm.IRModule, settings: FarmSettings = SETTINGS, user: str = USERS[0]
 ) -> Iterator[LocalFarm]:
-    """A farm with its own zygote, run as ``user``, with one open exploration; its builder skips the check of modules."""
+    """A farm with its own zygote, run as ``user``, with one open exploration; it builds without checking modules."""
     with start_server([LOAD_TVM, "unjudged:arm"], user, {"PYTHONPATH": HERE}) as zygote:
         farm = LocalFarm(zygote, scratch=scratch, settings=settings)
         try:
