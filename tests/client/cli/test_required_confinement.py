@@ -13,7 +13,7 @@ from tunefarm_sandbox.confinement.abilities import abilities
 
 LACKING = """
 import sys
-from tunefarm_sandbox import abilities
+from tunefarm_sandbox.confinement import abilities
 abilities._landlock_abi = lambda: 0
 from tunefarm.cli.command_line import main
 sys.exit(main(sys.argv[1:]))

@@ -26,7 +26,7 @@ from tunefarm.terminal.resume_option import with_resume_value
         (["tune", "builtin:matmul", "--space", "nowhere.py:f"], "--space", "does not exist"),
         (["tune", "builtin:matmul", "--seed-trace", "nowhere.json"], "--seed-trace", "does not exist"),
         (["tune", "builtin:matmul", "--output", "/proc/nowhere"], "--output", "another folder"),
-        (["tune", "builtin:matmul", "--output", ""], "--output", "present one"),
+        (["tune", "builtin:matmul", "--output", ""], "--output", "current one"),
         (["tune", "builtin:matmul", "--strategy", "luck"], "--strategy", "evolutionary"),
         (["report"], "JOB", "tunefarm tune"),
         (["report", "nonsense"], "JOB", "nonsense"),
