@@ -7,9 +7,18 @@ from typing import Any, Final
 
 from fuzz.mutation import mutated_bytes, mutated_json
 from tunefarm_schemas.farm.broker import Broker
-from tunefarm_schemas.farm.farm_message import COMPARE, EXPORT, MEASURE, CompareMessage, ExportMessage, MeasureMessage
+from tunefarm_schemas.farm.farm_message import (
+    COMPARE,
+    EXPORT,
+    MEASURE,
+    CompareMessage,
+    ExportMessage,
+    MeasureMessage,
+    reply,
+)
+from tunefarm_schemas.farm.order_link import parsed_reply
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_services.tuner.farm import celery_farm_link, lane_registrar
+from tunefarm_services.tuner.farm import lane_registrar
 from tunefarm_workers.broker.blobs import Blobs
 from tunefarm_workers.broker.celery_intake import CeleryIntake, Taker
 from tunefarm_workers.broker.lane_heartbeat import LaneVoice
@@ -98,7 +107,7 @@ class MessageTarget:
                 for handle in self._orders:
                     handle(_Message(content))
             case "reply":
-                celery_farm_link._parsed({b"m": content})  # noqa: SLF001
+                parsed_reply({b"m": content}, reply)
             case "heartbeat":
                 lane_registrar._parsed(content)  # noqa: SLF001
             case "answer":

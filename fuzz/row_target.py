@@ -77,7 +77,7 @@ class RowTarget:
     def _used(self) -> str | None:
         machine = Machine(Settings(home=self._home), self._door.zygote)
         try:
-            records = listed(machine.store, None, 100)
+            records = listed(machine.store.records, None, 100)
             for record in records:
                 try:
                     script = schedule_view(machine, record).script

@@ -135,7 +135,7 @@ def _farm_of_one_worker(home: Path) -> Iterator[CeleryFarm]:
         ) as worker:
             parts.callback(worker.terminate)
             deadline_s = time.monotonic() + READY_S
-            while not (ready := [lane for lane in store.lanes() if lane.state.takes_work]):
+            while not (ready := [lane for lane in store.lanes.find() if lane.state.takes_work]):
                 assert worker.poll() is None, "the worker ended"
                 assert time.monotonic() < deadline_s, "the worker did not become ready"
                 time.sleep(0.05)

@@ -20,12 +20,12 @@ def opened(store: Store) -> tuple[Lease, ExplorationRun]:
     """A job with one exploration, both held."""
     workload = _workload()
     target = Target(canonical='{"kind":"llvm","num-cores":1}', kind="llvm", num_cores=1)
-    store.put_workload(LOCAL_TENANT, workload)
-    store.put_target(LOCAL_TENANT, target)
+    store.workloads.put(LOCAL_TENANT, workload)
+    store.targets.put(LOCAL_TENANT, target)
     task = Task(workload_id=workload.workload_id, target_id=target.target_id, name=workload.name)
     spec = JobSpec(tasks=(task,), effort=Effort(trials=1 << 30), protocol_id="cpu-hot-cache/1")
-    job = store.create_job(LOCAL_TENANT, spec)
-    lease = store.lease_job(LOCAL_TENANT, job.job_id, uuid4().hex, 3600.0)
+    job = store.jobs.create(LOCAL_TENANT, spec)
+    lease = store.leases.acquire(LOCAL_TENANT, job.job_id, uuid4().hex, 3600.0)
     assert lease is not None
     device = simulated_device()
     key = ExplorationKey(
@@ -38,8 +38,8 @@ def opened(store: Store) -> tuple[Lease, ExplorationRun]:
         space_id="automatic",
         abi="stable",
     )
-    exploration = store.open_exploration(lease, key)
-    assert store.lease_exploration(lease, exploration.exploration_id)
+    exploration = store.explorations.open(lease, key)
+    assert store.explorations.hold(lease, exploration.exploration_id)
     return lease, ExplorationRun(task=task, workload=workload, target=target, abi="stable", exploration=exploration)
 
 

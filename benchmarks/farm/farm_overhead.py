@@ -90,12 +90,12 @@ def pass_through(farm: CeleryFarm, store: Store, lease: Lease, wanted: Sequence[
     while done < len(wanted):
         batch = list(islice(waiting, in_flight - under_way))
         if batch:
-            store.put_trials(lease, [dispatch.candidate for dispatch in batch], batch)
+            store.trials.put(lease, [dispatch.candidate for dispatch in batch], batch)
         for dispatch in batch:
             farm.submit(dispatch)
         time.sleep(COMMITS_APART_S)
         found = farm.collect(5.0)
-        fresh = store.commit_measurements(lease, found)
+        fresh = store.measurements.commit(lease, found)
         assert len(fresh) == len(found), "each result counts once"
         farm.acknowledge(found)
         under_way += len(batch) - len(found)
@@ -115,7 +115,7 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         known = cast("Store", timed)
         _with_registrar(parts, known, url)
         process = parts.enter_context(worker(url, folder, options.room))
-        while not any(lane.state.takes_work for lane in store.lanes()):
+        while not any(lane.state.takes_work for lane in store.lanes.find()):
             time.sleep(0.1)
         lease, run = opened(store)
         pool = LanePool.of_store(known, simulated_device(), CODE_GENERATOR)

@@ -16,23 +16,32 @@ SAMPLE_S: Final = 0.25
 
 
 class TimedStore:
-    """The store, with the processor time that calls of it take."""
+    """The store, with the processor time that calls of its repositories take."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.cpu_s = 0.0
         self.lanes_lost = 0
 
+    def __getattr__(self, name: str) -> "_TimedRepository":
+        return _TimedRepository(self, getattr(self._store, name))
+
+
+class _TimedRepository:
+    def __init__(self, total: TimedStore, repository: object) -> None:
+        self._total = total
+        self._repository = repository
+
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
+        method = getattr(self._repository, name)
 
         def timed(*arguments: Any, **named: Any) -> Any:
             began_s = time.thread_time()
             try:
                 answer = method(*arguments, **named)
             finally:
-                self.cpu_s += time.thread_time() - began_s
-            self.lanes_lost += len(answer) if name == "mark_lost_lanes" else 0
+                self._total.cpu_s += time.thread_time() - began_s
+            self._total.lanes_lost += len(answer) if name == "mark_lost" else 0
             return answer
 
         return timed

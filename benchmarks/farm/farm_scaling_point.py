@@ -162,7 +162,7 @@ def _point(
     busy_s = sum(seconds[number % len(seconds)] for number in window.numbers)
     used_s = {name: window.after.parts[name] - window.before.parts[name] for name in window.after.parts}
     each_ms = {f"{name}_cpu_ms": 1e3 * cpu_s / max(done, 1) for name, cpu_s in used_s.items() if name != "machine"}
-    trials = store.trials(exploration_id)
+    trials = store.trials.of_exploration(exploration_id)
     results = [trial for trial in trials if trial.measurement is not None]
     return ScalingPoint(
         devices=devices,
@@ -185,7 +185,7 @@ def _point(
         measured=len(results),
         second_attempts=sum(trial.dispatch.attempt > 1 for trial in trials),
         lost=len(trials) - len(results) + sum(_is_failed(trial.measurement) for trial in results),
-        doubled=len(trials) - store.exploration(LOCAL_TENANT, exploration_id).spent.trials,
+        doubled=len(trials) - store.explorations.get(LOCAL_TENANT, exploration_id).spent.trials,
     )
 
 
@@ -243,7 +243,7 @@ def _lanes(amount: int, url: str, home: Path, room: int, stretch: float) -> Iter
 
 def _await_lanes(store: Store, amount: int) -> None:
     deadline_s = time.monotonic() + ADMISSION_S
-    while sum(lane.state.takes_work for lane in store.lanes()) < amount:
+    while sum(lane.state.takes_work for lane in store.lanes.find()) < amount:
         assert time.monotonic() < deadline_s, "not all lanes were admitted"
         time.sleep(0.5)
 

@@ -35,14 +35,14 @@ def tune_on(
     with tempfile.TemporaryDirectory(prefix="tunefarm-tuning-") as folder:
         store = Store.open(f"sqlite:///{folder}/tunefarm.db", Path(folder) / "blobs")
         try:
-            store.put_target(LOCAL_TENANT, target)
-            store.put_workload(LOCAL_TENANT, workload)
+            store.targets.put(LOCAL_TENANT, target)
+            store.workloads.put(LOCAL_TENANT, workload)
             task = Task(workload_id=workload.workload_id, target_id=target.target_id, name=workload.name)
             spec = JobSpec(tasks=(task,), effort=Effort(trials=trials), protocol_id=protocol_id, seed=seed)
-            job = store.create_job(LOCAL_TENANT, spec)
-            store.put_device(LOCAL_TENANT, farm.device)
+            job = store.jobs.create(LOCAL_TENANT, spec)
+            store.devices.put(LOCAL_TENANT, farm.device)
             supervisor = Supervisor(store, farm, zygote, owner=uuid4().hex, on_search_child=on_search_child)
-            lease = store.lease_job(LOCAL_TENANT, job.job_id, supervisor.owner, LEASE_S)
+            lease = store.leases.acquire(LOCAL_TENANT, job.job_id, supervisor.owner, LEASE_S)
             if lease is None:
                 raise BadInput("job", "somebody else has it.", "Try again.")
             return supervisor.run(lease)

@@ -105,7 +105,7 @@ def watched(folder: Path, *, watchers: int, events: int, kills: int, pause_s: fl
     try:
         service.start()
         job_id, lease = _job(store)
-        _, text = store.create_token(TENANT, "watcher", (Scope.JOBS_READ,))
+        _, text = store.tokens.create(TENANT, "watcher", (Scope.JOBS_READ,))
         following = [
             Watcher(f"{service.url}/v1/jobs/{job_id}/events", {"Authorization": f"Bearer {text}"})
             for _ in range(watchers)
@@ -118,7 +118,7 @@ def watched(folder: Path, *, watchers: int, events: int, kills: int, pause_s: fl
         asyncio.run(_follow(following))
         writer.join()
         killer.join()
-        last = store.events(TENANT, job_id)[-1].sequence
+        last = store.events.of_job(TENANT, job_id)[-1].sequence
     finally:
         service.stop()
         store.close()
@@ -138,7 +138,7 @@ def watched(folder: Path, *, watchers: int, events: int, kills: int, pause_s: fl
 
 def _job(store: Store) -> tuple[str, Lease]:
     job = MadeJobs(store, MadeRecords(10, seed=0)).queue(0)
-    lease = store.lease_job(TENANT, job.job_id, "writer", 600.0)
+    lease = store.leases.acquire(TENANT, job.job_id, "writer", 600.0)
     assert lease is not None
     return job.job_id, lease
 
@@ -147,11 +147,11 @@ def _write(store: Store, lease: Lease, events: int, pause_s: float, killer: thre
     """At least so many events, and on until the last kill was survived."""
     written = 0
     while written < events or killer.is_alive():
-        store.append_event(lease, "progress", {"trials_done": written})
+        store.events.append(lease, "progress", {"trials_done": written})
         written += 1
         time.sleep(pause_s)
-    store.set_job_state(lease, JobState.FINISHED, JobOutcome.SUCCEEDED)
-    store.append_event(lease, "summary", {"outcome": "succeeded", "tasks": []})
+    store.jobs.set_state(lease, JobState.FINISHED, JobOutcome.SUCCEEDED)
+    store.events.append(lease, "summary", {"outcome": "succeeded", "tasks": []})
 
 
 def _kill(service: ServiceProcess, kills: int, watchers: Sequence[Watcher], ready_again_s: list[float]) -> None:

@@ -44,7 +44,7 @@ def filled(settings: Settings, *, records: int, jobs: int, clients: int) -> Fill
         ids = [making.put(number, _TRIALS if number < _JOBS_WITH_TRIALS else 0) for number in range(jobs)]
         fill.settle()
         keys = made.asked(_KEYS_ASKED)
-        known = store.records_page(TENANT, limit=_RECORDS_KNOWN)
+        known = store.records.page(TENANT, limit=_RECORDS_KNOWN)
         return Filling(
             tokens=tuple(_token(store, number) for number in range(clients)),
             job_ids=tuple(job_id for job_id, _ in ids),
@@ -71,7 +71,7 @@ def small_module_json() -> str:
 
 def _token(store: Store, number: int) -> str:
     scopes = (Scope.JOBS_READ, Scope.JOBS_WRITE, Scope.RECORDS_READ, Scope.DEVICES_READ, Scope.USAGE_READ)
-    return store.create_token(TENANT, f"client {number}", scopes)[1]
+    return store.tokens.create(TENANT, f"client {number}", scopes)[1]
 
 
 def _put_targets(store: Store, made: MadeRecords) -> None:
@@ -79,7 +79,7 @@ def _put_targets(store: Store, made: MadeRecords) -> None:
     for number, target_id in enumerate(made.targets):
         target = Target(canonical=f"target {number}", kind="llvm", num_cores=2)
         assert target.target_id == target_id
-        store.put_target(TENANT, target)
+        store.targets.put(TENANT, target)
 
 
 def _query(key: RecordKey, chance: random.Random) -> dict[str, str]:

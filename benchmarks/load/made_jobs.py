@@ -35,29 +35,29 @@ class MadeJobs:
         self._store = store
         self._traces = [str(row[8]) for row, _ in zip(made.chunk(0), range(500), strict=False)]
         self._chance = random.Random(0)
-        store.put_target(TENANT, TARGET)
+        store.targets.put(TENANT, TARGET)
 
     def put(self, number: int, trials: int) -> tuple[str, str]:
         """One finished job with so many trials; the ids of the job and of its exploration."""
         job = self.queue(number, trials)
-        lease = self._store.lease_job(TENANT, job.job_id, "made", _LEASE_S)
+        lease = self._store.leases.acquire(TENANT, job.job_id, "made", _LEASE_S)
         assert lease is not None
-        exploration = self._store.open_exploration(lease, _key(job.spec.tasks[0]))
-        assert self._store.lease_exploration(lease, exploration.exploration_id)
+        exploration = self._store.explorations.open(lease, _key(job.spec.tasks[0]))
+        assert self._store.explorations.hold(lease, exploration.exploration_id)
         self._measure(lease, exploration.exploration_id, trials)
         self._tell(lease, job, trials)
-        self._store.release(lease)
+        self._store.leases.release(lease)
         return job.job_id, exploration.exploration_id
 
     def queue(self, number: int, trials: int = 1) -> Job:
         """One job that nobody works on yet."""
-        workload = self._store.put_workload(TENANT, _workload(number))
-        return self._store.create_job(TENANT, _spec(workload, trials))
+        workload = self._store.workloads.put(TENANT, _workload(number))
+        return self._store.jobs.create(TENANT, _spec(workload, trials))
 
     def _measure(self, lease: Lease, exploration_id: str, trials: int) -> None:
         dispatches = [self._dispatch(lease, exploration_id, number) for number in range(trials)]
-        self._store.put_trials(lease, [dispatch.candidate for dispatch in dispatches], dispatches)
-        self._store.commit_measurements(lease, [self._measurement(dispatch) for dispatch in dispatches])
+        self._store.trials.put(lease, [dispatch.candidate for dispatch in dispatches], dispatches)
+        self._store.measurements.commit(lease, [self._measurement(dispatch) for dispatch in dispatches])
 
     def _dispatch(self, lease: Lease, exploration_id: str, number: int) -> Dispatch:
         candidate = Candidate(
@@ -92,9 +92,9 @@ class MadeJobs:
     def _tell(self, lease: Lease, job: Job, trials: int) -> None:
         for number in range(_EVENTS):
             told = {"stage": "search", "trials_done": number * trials // _EVENTS, "trials_budget": trials}
-            self._store.append_event(lease, "progress", {**told, "task": job.spec.tasks[0].name})
-        self._store.set_job_state(lease, JobState.FINISHED, JobOutcome.SUCCEEDED, "made")
-        self._store.append_event(lease, "summary", {"outcome": "succeeded", "tasks": []})
+            self._store.events.append(lease, "progress", {**told, "task": job.spec.tasks[0].name})
+        self._store.jobs.set_state(lease, JobState.FINISHED, JobOutcome.SUCCEEDED, "made")
+        self._store.events.append(lease, "summary", {"outcome": "succeeded", "tasks": []})
 
 
 def _workload(number: int) -> Workload:

@@ -153,7 +153,7 @@ def _tokens(home: Path) -> dict[str, str]:
     settings = Settings(home=home)
     store = Store.open(settings.database(), settings.blobs())
     try:
-        return {tenant: store.create_token(tenant, "token", tuple(Scope))[1] for tenant in ("alice", "mallory")}
+        return {tenant: store.tokens.create(tenant, "token", tuple(Scope))[1] for tenant in ("alice", "mallory")}
     finally:
         store.close()
 

@@ -107,7 +107,7 @@ def worker_footprint(home: Path) -> WorkerFootprint:
         parts.callback(stop.set)
         began_s = time.monotonic()
         process = parts.enter_context(started_worker(home, url))
-        while not any(lane.state.takes_work for lane in store.lanes()):
+        while not any(lane.state.takes_work for lane in store.lanes.find()):
             if process.poll() is not None:
                 raise RuntimeError((home / "worker.log").read_text(encoding="utf-8")[-3000:])
             time.sleep(0.02)

@@ -40,7 +40,7 @@ class TuningResult:
         task = self.task
         record = "no record" if task.record_id is None else f"record {task.record_id}"
         latency = f"{latency_text(task.best_latency_s)}{interval_text(task.interval_s, was_busy=task.was_busy)}"
-        latency += gain_text(task.untuned_latency_s, task.best_latency_s)
+        latency += gain_text(task.untuned_latency_s, task.best_latency_s, about=task.untuned_is_estimate)
         threads = "" if self.manifest is None else f", {counted(self.manifest.num_cores, 'thread')}"
         following = f"tunefarm report {self.summary.job_id}" if self.library is None else ".compile() or .write(folder)"
         return f"TuningResult({visible_line(task.name)}: {latency}{threads}, {record}; next: {following})"
@@ -49,11 +49,11 @@ class TuningResult:
     def of(cls, store: Store, summary: JobSummary) -> "TuningResult":
         """Fetch the record and the artifact of a summary."""
         task = summary.tasks[0]
-        record = None if task.record_id is None else store.record(LOCAL_TENANT, task.record_id)
+        record = None if task.record_id is None else store.records.get(LOCAL_TENANT, task.record_id)
         if task.artifact_id is None:
             return cls(summary=summary, record=record, manifest=None, library=None, module_json=None)
-        manifest, library = store.artifact(LOCAL_TENANT, task.artifact_id)
-        module_json = store.workload(LOCAL_TENANT, manifest.workload_id).module_json
+        manifest, library = store.artifacts.get(LOCAL_TENANT, task.artifact_id)
+        module_json = store.workloads.get(LOCAL_TENANT, manifest.workload_id).module_json
         return cls(summary=summary, record=record, manifest=manifest, library=library, module_json=module_json)
 
     @property
@@ -68,7 +68,7 @@ class TuningResult:
 
     @property
     def untuned_latency_s(self) -> float | None:
-        """Latency in seconds of the untuned function."""
+        """Latency in seconds of the untuned function; an estimate if ``task.untuned_is_estimate``."""
         return self.task.untuned_latency_s
 
     def write(self, folder: Path, *, callees: Collection[str] = ()) -> Path:

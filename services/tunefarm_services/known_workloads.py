@@ -6,7 +6,8 @@ from typing import Final
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_services.same_workload import AlikeWorkloads, SameAnswer, SameQuestion
-from tunefarm_services.store import NotFound, Store
+from tunefarm_services.store import NotFound
+from tunefarm_services.store.catalog.workload_repository import WorkloadRepository
 
 MAX_ALIKE: Final = 4
 """So many stored workloads are compared with one, for somebody may store any number that only look alike."""
@@ -15,7 +16,7 @@ LONGEST_QUESTION: Final = 64 << 20
 
 
 def recognised(
-    store: Store,
+    known: WorkloadRepository,
     tenant: str,
     workloads: Sequence[Workload],
     compare: Callable[[SameQuestion], SameAnswer],
@@ -26,28 +27,28 @@ def recognised(
 
     ``compare`` asks a confined child. What cannot be compared stays a workload of its own. Each keeps its own name.
     """
-    pairs = tuple(_alike(store, tenant, workloads))
+    pairs = tuple(_alike(known, tenant, workloads))
     same = _compared(pairs, compare, with_schedules=with_schedules)
     # Reversed, so that of several that are stored the first one counts.
     stored = {pair.workload.workload_id: pair.stored for pair, is_same in reversed(same) if is_same}
     return tuple(_named(stored.get(each.workload_id, each), each.name) for each in workloads)
 
 
-def _alike(store: Store, tenant: str, workloads: Sequence[Workload]) -> Iterator[AlikeWorkloads]:
+def _alike(known: WorkloadRepository, tenant: str, workloads: Sequence[Workload]) -> Iterator[AlikeWorkloads]:
     characters = 0
     for workload in {each.workload_id: each for each in workloads}.values():
-        if _is_stored(store, tenant, workload):
+        if _is_stored(known, tenant, workload):
             continue
-        found = store.workloads_with_hash(tenant, workload.structural_hash, workload.tvm_version)
+        found = known.with_hash(tenant, workload.structural_hash, workload.tvm_version)
         for stored in [each for each in found if each.arguments == workload.arguments][:MAX_ALIKE]:
             characters += len(workload.module_json) + len(stored.module_json)
             if characters <= LONGEST_QUESTION:
                 yield AlikeWorkloads(workload=workload, stored=stored)
 
 
-def _is_stored(store: Store, tenant: str, workload: Workload) -> bool:
+def _is_stored(known: WorkloadRepository, tenant: str, workload: Workload) -> bool:
     try:
-        store.stored_workload(tenant, workload.workload_id)
+        known.stored(tenant, workload.workload_id)
     except NotFound:
         return False
     return True

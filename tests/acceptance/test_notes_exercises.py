@@ -50,7 +50,7 @@ sch = Schedule(notes.MatmulRelu)
 notes.schedule_mm_relu(sch)
 result = tuned(notes.MatmulRelu, seed_traces=[sch.trace], trials=3)
 with Machine() as embedded:
-    trials = embedded.store.trials(result.task.exploration_id)
+    trials = embedded.store.trials.of_exploration(result.task.exploration_id)
     by_hand = [trial for trial in trials if trial.candidate.origin.value == "seed"]
     assert len(by_hand) == 1
     assert "ReverseComputeAt" in by_hand[0].candidate.trace.text
@@ -70,9 +70,9 @@ from tunefarm_services.store import LOCAL_TENANT
 sch = Schedule(notes.MatmulRelu)
 notes.schedule_mm_relu(sch)
 with Machine() as embedded:
-    kept = embedded.store.record(LOCAL_TENANT, sys.argv[2])
-    workload = embedded.store.workload(LOCAL_TENANT, kept.key.workload_id)
-    target = embedded.store.target(kept.key.target_id)
+    kept = embedded.store.records.get(LOCAL_TENANT, sys.argv[2])
+    workload = embedded.store.workloads.get(LOCAL_TENANT, kept.key.workload_id)
+    target = embedded.store.targets.get(kept.key.target_id)
 again = Schedule(tvm.ir.load_json(workload.module_json))
 tvm.s_tir.schedule.Trace.apply_json_to_schedule(kept.trace.as_json(), again)
 assert tvm_ffi.structural_equal(again.mod, sch.mod)

@@ -40,7 +40,7 @@ def somebody(app: FastAPI, authorization: str | None = None, *, address: str = "
 
 
 def person_of(app: FastAPI, store: Store, tenant: str, scopes: Sequence[Scope] = tuple(Scope)) -> Person:
-    token, text = store.create_token(tenant, f"token of {tenant}", tuple(scopes))
+    token, text = store.tokens.create(tenant, f"token of {tenant}", tuple(scopes))
     person = somebody(app, f"Bearer {text}")
     person.token, person.secret = token, text
     return person

@@ -17,12 +17,12 @@ LIBRARY = b"\x7fELF the library"
 
 
 def put_job(store: Store, tenant: str, text: str = "module") -> Job:
-    stored = store.put_workload(tenant, workload(f"{text} of {tenant}", name=f"matmul_{tenant}"))
-    store.put_target(tenant, TARGET)
+    stored = store.workloads.put(tenant, workload(f"{text} of {tenant}", name=f"matmul_{tenant}"))
+    store.targets.put(tenant, TARGET)
     task = Task(workload_id=stored.workload_id, target_id=TARGET.target_id, name=stored.name)
     labels = {"owner": f"label of {tenant}"}
     spec = JobSpec(tasks=(task,), effort=Effort(trials=10), protocol_id=HOT_CACHE.protocol_id, labels=labels)
-    return store.create_job(tenant, spec)
+    return store.jobs.create(tenant, spec)
 
 
 @dataclass(frozen=True)
@@ -43,21 +43,21 @@ class Belongings:
 
 def furnished(store: Store, tenant: str) -> Belongings:
     job = put_job(store, tenant)
-    lease = store.lease_job(tenant, job.job_id, "tuner", 60.0)
+    lease = store.leases.acquire(tenant, job.job_id, "tuner", 60.0)
     assert lease is not None
     key = exploration_key(f"module of {tenant}", tenant=tenant)
-    exploration = store.open_exploration(lease, key)
-    assert store.lease_exploration(lease, exploration.exploration_id)
+    exploration = store.explorations.open(lease, key)
+    assert store.explorations.hold(lease, exploration.exploration_id)
     bench = Bench(store, lease, exploration.exploration_id)
     bench.measure(0, timing(2e-3))
     bench.measure(1, failed(FailureReason.CRASH))
     record_key = RecordKey.model_validate(key.model_dump(include=set(RecordKey.model_fields)))
     kept = record(f"record-{tenant}", 1e-3, key=record_key, tenant=tenant, status=RecordStatus.VERIFIED)
-    store.put_record(tenant, lease, kept.model_copy(update={"status_reason": f"reason of {tenant}"}))
-    store.put_artifact(tenant, manifest(f"artifact-{tenant}", kept.record_id, LIBRARY), LIBRARY)
-    upload = store.create_upload(tenant, 10)
-    token, _ = store.create_token(tenant, f"secret token of {tenant}", (Scope.JOBS_READ,))
-    store.add_usage(lease, record_key.device_class_id, 12.5, 2)
+    store.records.put(tenant, lease, kept.model_copy(update={"status_reason": f"reason of {tenant}"}))
+    store.artifacts.put(tenant, manifest(f"artifact-{tenant}", kept.record_id, LIBRARY), LIBRARY)
+    upload = store.uploads.create(tenant, 10)
+    token, _ = store.tokens.create(tenant, f"secret token of {tenant}", (Scope.JOBS_READ,))
+    store.usage.add(lease, record_key.device_class_id, 12.5, 2)
     return Belongings(
         job_id=job.job_id,
         workload_id=key.workload_id,

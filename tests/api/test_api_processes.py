@@ -84,7 +84,7 @@ LISTED = "tunefarm_http_requests_total[('method', 'GET'), ('route', '/v1/jobs'),
 
 
 def test_one_that_is_killed_is_replaced_while_the_others_answer(farm: Service, store: Store):
-    _, text = store.create_token(LOCAL_TENANT, "killed", (Scope.JOBS_READ,))
+    _, text = store.tokens.create(LOCAL_TENANT, "killed", (Scope.JOBS_READ,))
     assert statuses(farm, text) == [200] * 24
     before = settled(farm)
     farm.wait(lambda: len(api_processes(farm)) == 2)
@@ -103,7 +103,7 @@ def test_one_that_is_killed_is_replaced_while_the_others_answer(farm: Service, s
 
 
 def test_figures_are_of_all_processes_together(farm: Service, store: Store):
-    _, text = store.create_token(LOCAL_TENANT, "figures", (Scope.JOBS_READ,))
+    _, text = store.tokens.create(LOCAL_TENANT, "figures", (Scope.JOBS_READ,))
     before = settled(farm)
     statuses(farm, text, 40)
     settled(farm)
@@ -115,22 +115,22 @@ def test_figures_are_of_all_processes_together(farm: Service, store: Store):
 
 
 def test_a_token_that_one_process_revokes_works_in_none(farm: Service, store: Store):
-    token, text = store.create_token(LOCAL_TENANT, "revoked", (Scope.JOBS_READ,))
+    token, text = store.tokens.create(LOCAL_TENANT, "revoked", (Scope.JOBS_READ,))
     assert statuses(farm, text) == [200] * 24
     farm.post(f"/v1/tokens/{token.token_id}:revoke")
     assert statuses(farm, text) == [401] * 24
 
 
 def test_a_token_that_is_revoked_elsewhere_works_for_a_second_at_most(farm: Service, store: Store):
-    token, text = store.create_token(LOCAL_TENANT, "revoked", (Scope.JOBS_READ,))
+    token, text = store.tokens.create(LOCAL_TENANT, "revoked", (Scope.JOBS_READ,))
     assert statuses(farm, text) == [200] * 24
-    store.revoke_token(LOCAL_TENANT, token.token_id)
+    store.tokens.revoke(LOCAL_TENANT, token.token_id)
     time.sleep(1.05)
     assert statuses(farm, text) == [401] * 24
 
 
 def test_a_rate_holds_for_all_processes_together(farm: Service, store: Store):
-    _, text = store.create_token(LOCAL_TENANT, "greedy", (Scope.JOBS_READ,))
+    _, text = store.tokens.create(LOCAL_TENANT, "greedy", (Scope.JOBS_READ,))
     answered = []
     with farm.client() as one, farm.client() as other, farm.client() as third:
         headers = {"Authorization": f"Bearer {text}"}

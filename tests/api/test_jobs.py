@@ -31,7 +31,7 @@ def test_a_job_is_made_from_a_module(alice, store):
         headers={"Idempotency-Key": "k"},
     )
     assert again.json()["job_id"] == job["job_id"]
-    workload = store.workload("alice", job["spec"]["tasks"][0]["workload_id"])
+    workload = store.workloads.get("alice", job["spec"]["tasks"][0]["workload_id"])
     assert [argument.name for argument in workload.arguments] == ["A", "B", "C"]
     shown = alice.get(f"/v1/workloads/{workload.workload_id}").json()
     assert shown["name"] == "mm"
@@ -238,7 +238,7 @@ CUDA = {
 )
 def test_a_job_that_no_lane_could_take_is_refused_unless_it_has_a_deadline(alice, store, changes, field, said):
     body = {"module": matmul_json(), "target": TARGET} | changes
-    store.put_lane(lane())
+    store.lanes.put(lane())
     refused = alice.post("/v1/jobs", json=body)
     assert (refused.status_code, refused.json()["field"]) == (422, field)
     assert said in refused.json()["detail"]
@@ -254,7 +254,7 @@ def test_a_job_that_no_lane_could_take_is_refused_unless_it_has_a_deadline(alice
     ],
 )
 def test_a_job_for_more_cores_or_another_processor_than_any_worker_has_is_refused(alice, store, target, said):
-    store.put_lane(lane().model_copy(update={"processor": Processor(architecture="x86_64")}))
+    store.lanes.put(lane().model_copy(update={"processor": Processor(architecture="x86_64")}))
     body = {"module": matmul_json(), "target": target}
     refused = alice.post("/v1/jobs", json=body)
     assert (refused.status_code, refused.json()["field"]) == (422, "target"), refused.text
@@ -275,7 +275,7 @@ def test_more_threads_than_the_service_has_cores_are_told_in_the_answer(app_with
     assert made.headers["etag"] == alice.get(made.headers["location"]).headers["etag"]
     assert alice.post("/v1/jobs", json={"module": matmul_json(), "target": "host:2"}).json()["notes"] == []
     # A lane of the tuner's own host takes what it is given.
-    store.put_lane(lane().model_copy(update={"worker_name": LOCAL_WORKER}))
+    store.lanes.put(lane().model_copy(update={"worker_name": LOCAL_WORKER}))
     for target in ("host:64", {**TARGET, "num-cores": 64}):
         made = alice.post("/v1/jobs", json={"module": matmul_json(), "target": target})
         assert [note in each for each in made.json()["notes"]] == [True], made.text

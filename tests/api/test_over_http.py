@@ -104,7 +104,7 @@ def service(service_home: Path, service_store: Store) -> Iterator[Service]:
 @pytest.fixture
 def caller(service: Service, service_store: Store, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
     tenant = request.node.name[:60]
-    _, text = service_store.create_token(tenant, "token", tuple(Scope))
+    _, text = service_store.tokens.create(tenant, "token", tuple(Scope))
     with httpx.Client(base_url=service.url, headers={"Authorization": f"Bearer {text}"}, timeout=90) as client:
         client.headers["X-Tenant"] = tenant
         yield client
@@ -130,11 +130,11 @@ def test_a_stream_tells_all_events_in_order_and_ends_with_the_job(caller, servic
 
     def work() -> None:
         for number in range(20):
-            service_store.append_event(lease, "progress", {"trials": number})
+            service_store.events.append(lease, "progress", {"trials": number})
             time.sleep(0.02)
-        service_store.set_job_state(lease, JobState.FINISHED, JobOutcome.SUCCEEDED)
+        service_store.jobs.set_state(lease, JobState.FINISHED, JobOutcome.SUCCEEDED)
         time.sleep(0.3)
-        service_store.append_event(lease, "summary", {"outcome": "succeeded"})
+        service_store.events.append(lease, "summary", {"outcome": "succeeded"})
 
     worker = threading.Thread(target=work)
     worker.start()
@@ -153,7 +153,7 @@ def test_a_stream_goes_on_after_the_api_was_killed(caller, service, service_stor
 
     def work() -> None:
         while not stop.wait(0.02):
-            service_store.append_event(of_tenant.lease, "progress", {})
+            service_store.events.append(of_tenant.lease, "progress", {})
 
     worker = threading.Thread(target=work)
     worker.start()
@@ -238,9 +238,9 @@ def test_a_terminated_process_leaves_no_child(service_home, service_store):
 
 
 def test_a_stream_ends_with_the_token_that_opened_it(caller, service_store):
-    (token,) = service_store.tokens(caller.headers["X-Tenant"])
+    (token,) = service_store.tokens.of_tenant(caller.headers["X-Tenant"])
     of_tenant = furnished(service_store, caller.headers["X-Tenant"])
-    threading.Timer(1.0, lambda: service_store.revoke_token(token.tenant, token.token_id)).start()
+    threading.Timer(1.0, lambda: service_store.tokens.revoke(token.tenant, token.token_id)).start()
     events = read_events(caller, of_tenant.job_id)
     assert all(event["kind"] != "summary" for event in events), "the job goes on"
     assert caller.get("/v1/jobs").status_code == 401

@@ -58,7 +58,7 @@ def test_an_exact_match_is_for_the_device_that_was_asked_for(alice, store):
     assert [match["match"] for match in exact] == ["exact"]
     elsewhere = alice.get("/v1/records:best", params={**query, "device_class_id": "another"}).json()["items"]
     assert [match["match"] for match in elsewhere] == ["same_workload_other_device"]
-    store.put_lane(lane())
+    store.lanes.put(lane())
     assert [m["match"] for m in alice.get("/v1/records:best", params=query).json()["items"]] == ["exact"]
 
 
@@ -66,7 +66,7 @@ def test_where_records_are_of_several_device_classes_none_is_exact_unless_one_is
     of_alice = furnished(store, "alice")
     key = record_key("module of alice", device_class_id="another class")
     key = RecordKey.model_validate({**key.model_dump(), "workload_id": of_alice.workload_id})
-    store.put_record("alice", None, record("second", 5e-4, key=key, tenant="alice", status=RecordStatus.VERIFIED))
+    store.records.put("alice", None, record("second", 5e-4, key=key, tenant="alice", status=RecordStatus.VERIFIED))
     query = {"workload_id": of_alice.workload_id, "target": of_alice.target_id}
     found = alice.get("/v1/records:best", params=query).json()["items"]
     assert {match["match"] for match in found} == {"same_workload_other_device"}
@@ -118,14 +118,14 @@ def test_a_library_is_downloaded_whole_in_part_and_not_twice(alice, store):
 
 
 def test_lanes_are_drained_and_resumed(alice, store):
-    store.put_lane(lane())
+    store.lanes.put(lane())
     worker = alice.get("/v1/workers").json()["items"][0]
     device = alice.get("/v1/devices").json()["items"][0]
     assert (device["lanes"], device["takes_work"], device["device_id"]) == (1, True, worker["device_id"])
     for path in (f"/v1/workers/{worker['worker_id']}", f"/v1/devices/{device['device_id']}"):
         for verb in ("drain", "maintenance", "resume"):
             assert alice.post(f"{path}:{verb}").status_code == 200
-            assert store.lane_requests()["host-7/cpu-0"] == verb
+            assert store.lanes.requests()["host-7/cpu-0"] == verb
     assert alice.get(f"/v1/workers/{worker['worker_id']}").json()["requested"] == "resume"
     assert alice.post("/v1/workers/none:drain").status_code == 404
 
@@ -136,7 +136,7 @@ def test_an_export_says_how_many_records_it_leaves_out_and_why(alice, store):
     for record_id, abi in (("kept", "stable"), ("packed", "packed")):
         key = stable.model_copy(update={"abi": abi})
         made = record(record_id, 1e-4, key=key, status=RecordStatus.VERIFIED, tenant="alice")
-        store.put_record("alice", None, made)
+        store.records.put("alice", None, made)
     exported = alice.post("/v1/records:export", json={}).json()
     assert exported["exported"] == 1
     reasons = [(each["records"], each["reason"].partition(":")[0]) for each in exported["left_out"]]

@@ -162,5 +162,5 @@ def test_strangers_do_not_lock_out_who_shares_their_address(app_with, store):
     assert [stranger.get("/v1/jobs").status_code for _ in range(5)] == [401, 401, 401, 429, 429]
     assert alice.get("/v1/jobs").status_code == 200
     assert newcomer.get("/v1/jobs").status_code == 429, "it was never seen to be valid"
-    store.revoke_token("alice", alice.token.token_id)
+    store.tokens.revoke("alice", alice.token.token_id)
     assert [alice.get("/v1/jobs").status_code for _ in range(2)] == [401, 429]

@@ -48,8 +48,8 @@ def fill(settings: Settings, *texts: str) -> list[str]:
 
 def job_ids(settings: Settings) -> list[str]:
     with opened(settings, create=False) as store:
-        assert not store.check().problems
-        return sorted(job.job_id for job in store.jobs(TENANT))
+        assert not store.inspection.check().problems
+        return sorted(job.job_id for job in store.jobs.page(TENANT))
 
 
 def test_a_restored_store_is_the_one_that_was_backed_up(new_settings, tmp_path):
@@ -194,7 +194,7 @@ def test_a_postgresql_database_in_use_is_not_replaced(new_database, tmp_path):
     fill(settings, "one")
     back_up(settings, str(tmp_path / "backup.tar"))
     with contextlib.closing(open_store(settings)) as store:
-        assert store.jobs(TENANT)
+        assert store.jobs.page(TENANT)
         with pytest.raises(BadInput, match="other connections"):
             restore(settings, str(tmp_path / "backup.tar"), replace=True)
-        assert store.jobs(TENANT)
+        assert store.jobs.page(TENANT)

@@ -23,14 +23,14 @@ def test_the_best_of_each_key_is_the_fastest_verified_of_all(url: str, tmp_path:
     made = MadeRecords(RECORDS, seed=0)
     fill = RecordFill(url, made)
     fill.run(lambda _chunks: None)
-    records = store.records(TENANT, limit=RECORDS + 1)
+    records = store.records.page(TENANT, limit=RECORDS + 1)
     fastest: dict[object, float] = {}
     for record in records:
         if record.status is RecordStatus.VERIFIED:
             fastest[record.key] = min(record.latency_s, fastest.get(record.key, record.latency_s))
     assert len(records) == RECORDS
     for key in made.asked(50):
-        told = [m.record.latency_s for m in store.best_record(TENANT, key) if m.match is MatchKind.EXACT]
+        told = [m.record.latency_s for m in store.best_records.matches(TENANT, key) if m.match is MatchKind.EXACT]
         assert told == ([fastest[key]] if key in fastest else [])
     fill.close()
     store.close()

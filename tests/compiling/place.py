@@ -10,14 +10,14 @@ from tests.gateway.board import KEY, Board
 from tests.servers.redis_server import RedisServer
 from tests.workers.workloads import TARGET
 from tunefarm_schemas.farm.lane import Lane
+from tunefarm_schemas.farm.order_ledger import RedeliveryPolicy
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
-from tunefarm_services.tuner.farm.outstanding_orders import Patience
 
 POOL = "test-boards"
-PATIENT = Patience(claim_s=60.0, lane_s=60.0)
+PATIENT = RedeliveryPolicy(claim_s=60.0, lane_s=60.0)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Place:
         """What a tuner would measure with."""
         lane = self.lane("gateway")
         pool = LanePool.of_store(self.store, lane.device, lane.code_generator)
-        farm = CeleryFarm(self.broker.url, pool, BlobStore(self.home / "blobs"), patience=PATIENT)
+        farm = CeleryFarm(self.broker.url, pool, BlobStore(self.home / "blobs"), policy=PATIENT)
         self.parts.callback(farm.close)
         return farm
 

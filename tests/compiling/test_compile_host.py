@@ -20,9 +20,9 @@ from tunefarm_workers.compile.compile_host import CompileHost
 from tunefarm_workers.compile.compile_messages import (
     CandidateWanted,
     CompileBegan,
-    Compiled,
+    CompileFailed,
     CompileMessage,
-    NotCompiled,
+    CompileSucceeded,
 )
 from tunefarm_workers.conversation.child_answer import ChildFailed, canceled
 from tunefarm_workers.session.device.session_messages import LibraryShape
@@ -112,9 +112,9 @@ def test_an_order_is_announced_held_and_answered_once(running: Running) -> None:
     assert running.host.tell_holding("life", ()) == {FARM}
     assert running.next_of(Holding).ids == ("one",)
     build.done.set()
-    assert running.next_of(Compiled).shape == LibraryShape(entry="main")
+    assert running.next_of(CompileSucceeded).shape == LibraryShape(entry="main")
     eventually(lambda: running.host.in_flight == 0, SOON_S)
-    assert [type(message) for message in running.sent] == [CompileBegan, Holding, Compiled]
+    assert [type(message) for message in running.sent] == [CompileBegan, Holding, CompileSucceeded]
     assert build.is_closed
 
 
@@ -123,7 +123,7 @@ def test_a_hostile_library_is_not_stored_for_a_board(running: Running) -> None:
     build = running.began()
     build.library = linked(MARKED)
     build.done.set()
-    failure = running.next_of(NotCompiled).failure
+    failure = running.next_of(CompileFailed).failure
     assert failure.reason is FailureReason.BUILD_ERROR
     assert "runs when it is loaded" in failure.message
 
@@ -164,7 +164,7 @@ def test_a_child_that_somebody_killed_is_no_failure_of_the_schedule(running: Run
     failure = TrialFailure(reason=FailureReason.CRASH, message="killed by SIGKILL")
     build.failed = ChildFailed(failure, may_be_tried_again=True)
     build.done.set()
-    assert running.next_of(NotCompiled).failure.reason is FailureReason.DEVICE_LOST
+    assert running.next_of(CompileFailed).failure.reason is FailureReason.DEVICE_LOST
 
 
 def test_a_task_that_is_not_there_is_asked_for(running: Running) -> None:

@@ -6,12 +6,12 @@ from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm.farm_message import Holding, Returned, TaskMissing
 from tunefarm_workers.compile.compile_messages import (
     CompileBegan,
-    Compiled,
+    CompileFailed,
     CompileReply,
-    NotCompiled,
+    CompileSucceeded,
     ReferencesWanted,
 )
-from tunefarm_workers.compile.compile_orders import CompileOrder, CompileOrders, Ended, Patience
+from tunefarm_workers.compile.compile_orders import CompileOrder, CompileOrders, Ended
 from tunefarm_workers.compile.remote_build import RemoteBuild
 
 IDENT = "order"
@@ -22,15 +22,16 @@ class Asked:
     """One order, sent at 0 s."""
 
     def __init__(self) -> None:
-        self.orders = CompileOrders("pool", Patience())
+        self.orders = CompileOrders("pool")
         self.build = RemoteBuild(IDENT, self.orders.taken_s, self.orders.drop)
         self.order = CompileOrder(self.build, ReferencesWanted(target="{}", threads=1), asked_s=0.0)
         self.orders.add(self.order)
         self.send(0.0)
 
     def send(self, now_s: float) -> None:
-        assert self.orders.unsent() == [self.order]
-        self.orders.were_sent([self.order], now_s)
+        unsent = self.orders.unsent()
+        assert [entry.order for entry in unsent] == [self.order]
+        self.orders.were_sent(unsent, now_s)
 
     def hear(self, reply: CompileReply, now_s: float) -> list[Ended]:
         return self.orders.hear(reply, now_s)
@@ -56,8 +57,8 @@ def began(lane_id: str = LANE) -> CompileBegan:
     return CompileBegan(lane_id=lane_id, order_id=IDENT)
 
 
-def compiled() -> Compiled:
-    return Compiled(
+def compiled() -> CompileSucceeded:
+    return CompileSucceeded(
         lane_id=LANE, order_id=IDENT, code_generator="any", library_digest="0" * 64, build_s=1.0, shape=None
     )
 
@@ -77,7 +78,7 @@ def test_what_a_silent_lane_had_is_sent_once_more_and_then_given_up(asked: Asked
     asked.hear(holding(IDENT, lane_id="another"), 12.0)
     failure = failure_of(asked.look(22.1))
     assert failure.reason is FailureReason.DEVICE_LOST
-    assert "another was silent for 10 s" in failure.message
+    assert "another has been silent for 10 s" in failure.message
     assert asked.look(100.0) == []
 
 
@@ -93,6 +94,8 @@ def test_what_nobody_took_waits_for_as_long_as_the_queue_holds_anything(asked: A
     assert asked.look(300.0, queue_is_empty=False) == []
     assert not asked.waits_to_be_sent
     asked.look(300.5)
+    assert not asked.waits_to_be_sent, "a lane may be about to name it"
+    asked.look(310.6)
     assert asked.waits_to_be_sent, "it left the queue and never came to a lane"
 
 
@@ -114,7 +117,7 @@ def test_an_answer_counts_once_and_not_after_it_was_given_up(asked: Asked) -> No
     assert [order for order, _ in asked.hear(compiled(), 1.0)] == [asked.order]
     assert asked.hear(compiled(), 2.0) == []
     failure = TrialFailure(reason=FailureReason.BUILD_ERROR, message="late")
-    assert asked.hear(NotCompiled(lane_id=LANE, order_id=IDENT, failure=failure), 3.0) == []
+    assert asked.hear(CompileFailed(lane_id=LANE, order_id=IDENT, failure=failure), 3.0) == []
     assert asked.hear(began(), 4.0) == []
     assert asked.look(100.0) == []
 

@@ -20,8 +20,8 @@ from tunefarm_workers.broker.reply_sender import ReplySender
 from tunefarm_workers.compile import remote_compiler
 from tunefarm_workers.compile.compile_messages import (
     CandidateWanted,
-    Compiled,
     CompileMessage,
+    CompileSucceeded,
     compile_queue,
 )
 from tunefarm_workers.compile.remote_build import RemoteBuild
@@ -52,7 +52,7 @@ class Lane:
 
     def answer(self, order: CompileMessage, library: bytes, *, code_generator: str = OURS, stored: bool = True) -> None:
         is_candidate = isinstance(order.wanted, CandidateWanted)
-        compiled = Compiled(
+        compiled = CompileSucceeded(
             lane_id=LANE,
             order_id=order.order_id,
             code_generator=code_generator,

@@ -16,6 +16,7 @@ from tests.workers.workloads import matmul, not_a_number, slow, task, tiled
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.farm.order_ledger import RedeliveryPolicy
 from tunefarm_schemas.tuning.measurement import (
     Candidate,
     CandidateOrigin,
@@ -33,7 +34,6 @@ from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
-from tunefarm_services.tuner.farm.outstanding_orders import Patience
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_workers.child.preload import PRELOAD
 from tunefarm_workers.lane.local_farm import LocalFarm
@@ -63,8 +63,8 @@ def open_farm(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cal
         print(f"the worker was ready after {time.monotonic() - began_s:.1f} s")
         lane = lane_of(store, "lane")
         pool = LanePool.of_store(store, lane.device, lane.code_generator)
-        patience = Patience(claim_s=PATIENT_S, lane_s=PATIENT_S)
-        yield lambda: CeleryFarm(server.url, pool, BlobStore(home / "blobs"), patience=patience)
+        policy = RedeliveryPolicy(claim_s=PATIENT_S, lane_s=PATIENT_S)
+        yield lambda: CeleryFarm(server.url, pool, BlobStore(home / "blobs"), policy=policy)
 
 
 @pytest.fixture

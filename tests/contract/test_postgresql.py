@@ -50,7 +50,7 @@ def test_connections_cut_between_two_calls_are_replaced_unseen(store: Store, dat
     holder.measure(0, timing(1e-3))
     assert cut_every_connection_but_this(database_url) >= 1
     assert len(holder.measure(1, timing(1e-3))) == 1
-    assert store.exploration(TENANT, holder.exploration_id).spent.trials == 2
+    assert store.explorations.get(TENANT, holder.exploration_id).spent.trials == 2
 
 
 def test_a_trial_costs_the_same_however_many_there_are(store: Store):
@@ -148,16 +148,16 @@ def test_a_job_that_another_tuner_is_just_taking_is_passed_over(store: Store, op
     first, second = put_job(store), put_job(store)
     with store._database.writing() as connection:
         connection.execute(text("SELECT 1 FROM jobs WHERE job_id = :id FOR UPDATE"), {"id": first.job_id})
-        taken = open_store().lease_next("tuner", 60.0)
+        taken = open_store().queue.lease_next("tuner", 60.0)
         assert taken is not None
         assert taken.job_id == second.job_id
 
 
 def test_a_stalled_owner_is_kept_out_by_the_fence(store: Store, open_store: Callable[[], Store]):
     put_job(store)
-    stalled = store.lease_next("stalled", 0.0)
-    heir = open_store().lease_next("heir", 60.0)
+    stalled = store.queue.lease_next("stalled", 0.0)
+    heir = open_store().queue.lease_next("heir", 60.0)
     assert stalled is not None
     assert heir is not None
     with pytest.raises(FenceLost):
-        store.append_event(stalled, "late", {})
+        store.events.append(stalled, "late", {})

@@ -28,130 +28,137 @@ from tunefarm_services.store import FenceLost, JobFinished, JobRequest, NotFound
 
 class TestNouns:
     def test_a_workload_comes_back_as_it_was_put(self, store: Store):
-        store.put_workload(TENANT, workload())
-        assert store.workload(TENANT, workload().workload_id) == workload()
+        store.workloads.put(TENANT, workload())
+        assert store.workloads.get(TENANT, workload().workload_id) == workload()
 
     def test_a_workload_is_found_by_its_hash_and_version(self, store: Store):
-        first = store.put_workload(TENANT, workload("first"))
-        store.put_workload(TENANT, workload("second"))
-        assert store.workloads_with_hash(TENANT, first.structural_hash, "0.27.0") == [first]
-        assert store.workloads_with_hash(TENANT, first.structural_hash, "0.28.0") == []
+        first = store.workloads.put(TENANT, workload("first"))
+        store.workloads.put(TENANT, workload("second"))
+        assert store.workloads.with_hash(TENANT, first.structural_hash, "0.27.0") == [first]
+        assert store.workloads.with_hash(TENANT, first.structural_hash, "0.28.0") == []
 
     def test_a_workload_takes_the_hash_of_another_tvm_and_keeps_its_id(self, store: Store):
-        known = store.put_workload(TENANT, workload())
-        store.put_workload("team", workload())
-        assert store.workloads_of_other_tvm("0.27.0") == []
-        assert store.workloads_of_other_tvm("0.28.0") == [(TENANT, known.workload_id), ("team", known.workload_id)]
-        store.rehash_workload(TENANT, known.workload_id, "7", "0.28.0")
-        assert store.workloads_of_other_tvm("0.28.0") == [("team", known.workload_id)]
+        known = store.workloads.put(TENANT, workload())
+        store.workloads.put("team", workload())
+        assert store.workloads.of_other_tvm("0.27.0") == []
+        assert store.workloads.of_other_tvm("0.28.0") == [(TENANT, known.workload_id), ("team", known.workload_id)]
+        store.workloads.rehash(TENANT, known.workload_id, "7", "0.28.0")
+        assert store.workloads.of_other_tvm("0.28.0") == [("team", known.workload_id)]
         changed = known.model_copy(update={"structural_hash": "7", "tvm_version": "0.28.0"})
-        assert store.workloads_with_hash(TENANT, "7", "0.28.0") == [changed]
+        assert store.workloads.with_hash(TENANT, "7", "0.28.0") == [changed]
         with pytest.raises(NotFound):
-            store.rehash_workload("nobody", known.workload_id, "7", "0.28.0")
+            store.workloads.rehash("nobody", known.workload_id, "7", "0.28.0")
 
     def test_a_workload_whose_id_is_not_its_digest_is_refused(self, store: Store):
         with pytest.raises(ValueError, match="digest"):
-            store.put_workload(TENANT, workload().model_copy(update={"workload_id": "../../etc/passwd"}))
+            store.workloads.put(TENANT, workload().model_copy(update={"workload_id": "../../etc/passwd"}))
 
     def test_a_target_comes_back_as_it_was_put(self, store: Store):
-        store.put_target(TENANT, TARGET)
-        store.put_target(TENANT, TARGET)
-        assert store.target(TARGET.target_id) == TARGET
+        store.targets.put(TENANT, TARGET)
+        store.targets.put(TENANT, TARGET)
+        assert store.targets.get(TARGET.target_id) == TARGET
 
     def test_a_device_is_the_one_first_seen(self, store: Store):
-        assert store.device(TENANT, DEVICE.fingerprint) is None
-        assert store.put_device(TENANT, DEVICE) == DEVICE
+        assert store.devices.get(TENANT, DEVICE.fingerprint) is None
+        assert store.devices.put(TENANT, DEVICE) == DEVICE
         slower = DEVICE.device_class.model_dump() | {"compute_bucket": DEVICE.device_class.compute_bucket + 1}
         again = Device.model_validate(DEVICE.model_dump() | {"device_class": slower})
-        assert store.put_device(TENANT, again) == DEVICE
-        assert store.device(TENANT, DEVICE.fingerprint) == DEVICE
-        assert store.device_class(TENANT, DEVICE.device_class.device_class_id) == DEVICE.device_class
+        assert store.devices.put(TENANT, again) == DEVICE
+        assert store.devices.get(TENANT, DEVICE.fingerprint) == DEVICE
+        assert store.devices.get_class(TENANT, DEVICE.device_class.device_class_id) == DEVICE.device_class
 
     def test_one_tenant_sees_nothing_of_another(self, store: Store):
         task = put_task(store)
         job = put_job(store)
-        store.put_device(TENANT, DEVICE)
-        store.put_record(TENANT, None, record("r", 1e-3))
+        store.devices.put(TENANT, DEVICE)
+        store.records.put(TENANT, None, record("r", 1e-3))
         for look in (
-            lambda: store.workload("other", task.workload_id),
-            lambda: store.target(TARGET.target_id, tenant="other"),
-            lambda: store.job("other", job.job_id),
-            lambda: store.record("other", "r"),
-            lambda: store.create_job("other", spec(task)),
-            lambda: store.request_cancel("other", job.job_id),
-            lambda: store.delete_job("other", job.job_id),
-            lambda: store.retract("other", "r", "mine"),
+            lambda: store.workloads.get("other", task.workload_id),
+            lambda: store.targets.get(TARGET.target_id, tenant="other"),
+            lambda: store.jobs.get("other", job.job_id),
+            lambda: store.records.get("other", "r"),
+            lambda: store.jobs.create("other", spec(task)),
+            lambda: store.job_requests.cancel("other", job.job_id),
+            lambda: store.jobs.delete("other", job.job_id),
+            lambda: store.records.retract("other", "r", "mine"),
         ):
             with pytest.raises(NotFound):
                 look()
-        assert store.lease_job("other", job.job_id, "thief", 60) is None
-        assert store.device("other", DEVICE.fingerprint) is None
-        assert store.jobs("other") == store.records("other") == store.events("other", job.job_id) == []
-        assert store.best_record("other", record("r", 1e-3).key) == []
+        assert store.leases.acquire("other", job.job_id, "thief", 60) is None
+        assert store.devices.get("other", DEVICE.fingerprint) is None
+        assert store.jobs.page("other") == store.records.page("other") == store.events.of_job("other", job.job_id) == []
+        assert store.best_records.matches("other", record("r", 1e-3).key) == []
 
 
 class TestJobs:
     def test_a_new_job_is_queued_with_one_event(self, store: Store):
         job = put_job(store)
-        assert store.job(TENANT, job.job_id) == job
+        assert store.jobs.get(TENANT, job.job_id) == job
         assert (job.state, job.outcome) == (JobState.QUEUED, None)
-        assert [(event.sequence, event.kind) for event in store.events(TENANT, job.job_id)] == [(1, "created")]
+        assert [(event.sequence, event.kind) for event in store.events.of_job(TENANT, job.job_id)] == [(1, "created")]
 
     def test_a_job_for_an_unknown_workload_changes_nothing(self, store: Store):
         put_task(store)
         with pytest.raises(NotFound, match="workload"):
-            store.create_job(TENANT, spec(Task(workload_id="none", target_id=TARGET.target_id, name="t")))
-        assert store.jobs(TENANT) == []
+            store.jobs.create(TENANT, spec(Task(workload_id="none", target_id=TARGET.target_id, name="t")))
+        assert store.jobs.page(TENANT) == []
 
     def test_jobs_are_listed_from_the_newest_page_by_page(self, store: Store):
         created = [put_job(store).job_id for _ in range(5)]
         newest_first = sorted(created, reverse=True)
-        first = [job.job_id for job in store.jobs(TENANT, limit=2)]
-        rest = [job.job_id for job in store.jobs(TENANT, limit=10, after=first[-1])]
+        first = [job.job_id for job in store.jobs.page(TENANT, limit=2)]
+        rest = [job.job_id for job in store.jobs.page(TENANT, limit=10, after=first[-1])]
         assert first + rest == newest_first
 
     def test_jobs_are_found_by_all_their_labels(self, store: Store):
         both = put_job(store, team="a", model="m")
         put_job(store, team="a")
-        assert [job.job_id for job in store.jobs(TENANT, labels={"team": "a", "model": "m"})] == [both.job_id]
-        assert store.jobs(TENANT, labels={"team": "a' OR '1'='1"}) == []
+        assert [job.job_id for job in store.jobs.page(TENANT, labels={"team": "a", "model": "m"})] == [both.job_id]
+        assert store.jobs.page(TENANT, labels={"team": "a' OR '1'='1"}) == []
 
     def test_a_finished_job_keeps_its_outcome_and_is_no_longer_unfinished(self, store: Store):
         job = put_job(store)
         lease = leased(store)
-        store.set_job_state(lease, JobState.RUNNING)
-        assert [j.job_id for j in store.unfinished_jobs(TENANT)] == [job.job_id]
-        done = store.set_job_state(lease, JobState.FINISHED, JobOutcome.SUCCEEDED, "fine")
+        store.jobs.set_state(lease, JobState.RUNNING)
+        assert [j.job_id for j in store.jobs.unfinished(TENANT)] == [job.job_id]
+        done = store.jobs.set_state(lease, JobState.FINISHED, JobOutcome.SUCCEEDED, "fine")
         assert (done.outcome, done.message, done.finished_at is not None) == (JobOutcome.SUCCEEDED, "fine", True)
-        assert store.set_job_state(lease, JobState.RUNNING) == done
-        assert store.unfinished_jobs(TENANT) == []
-        assert [event.data["state"] for event in store.events(TENANT, job.job_id)] == ["queued", "running", "finished"]
+        assert store.jobs.set_state(lease, JobState.RUNNING) == done
+        assert store.jobs.unfinished(TENANT) == []
+        assert [event.data["state"] for event in store.events.of_job(TENANT, job.job_id)] == [
+            "queued",
+            "running",
+            "finished",
+        ]
 
     def test_an_outcome_belongs_to_finished_jobs_only(self, store: Store):
         put_job(store)
         lease = leased(store)
         with pytest.raises(ValueError, match="outcome"):
-            store.set_job_state(lease, JobState.FINISHED)
+            store.jobs.set_state(lease, JobState.FINISHED)
 
     def test_deaths_of_the_search_are_counted(self, store: Store):
         put_job(store)
         lease = leased(store)
-        assert [store.count_search_death(lease) for _ in range(3)] == [1, 2, 3]
+        assert [store.jobs.count_search_death(lease) for _ in range(3)] == [1, 2, 3]
 
     def test_events_continue_after_the_last_one_seen(self, store: Store):
         job = put_job(store)
         lease = leased(store)
         for number in range(3):
-            store.append_event(lease, "progress", {"number": number, "nested": {"list": [1, None]}})
-        assert [event.data.get("number") for event in store.events(TENANT, job.job_id, after_sequence=2)] == [1, 2]
+            store.events.append(lease, "progress", {"number": number, "nested": {"list": [1, None]}})
+        assert [event.data.get("number") for event in store.events.of_job(TENANT, job.job_id, after_sequence=2)] == [
+            1,
+            2,
+        ]
 
 
 class TestLeases:
     def test_a_job_has_one_owner_at_a_time(self, store: Store):
         job = put_job(store)
-        assert store.lease_job(TENANT, job.job_id, "first", 60) is not None
-        assert store.lease_job(TENANT, job.job_id, "second", 60) is None
-        assert store.lease_job(TENANT, None, "second", 60) is None
+        assert store.leases.acquire(TENANT, job.job_id, "first", 60) is not None
+        assert store.leases.acquire(TENANT, job.job_id, "second", 60) is None
+        assert store.leases.acquire(TENANT, None, "second", 60) is None
 
     def test_the_most_urgent_and_then_the_oldest_job_is_next(self, store: Store):
         old, urgent = put_job(store), put_job(store, priority=5)
@@ -162,45 +169,45 @@ class TestLeases:
         stalled = leased(store, owner="stalled", seconds=0)
         heir = leased(store, owner="heir")
         assert (heir.job_id, heir.fence) == (stalled.job_id, stalled.fence + 1)
-        assert store.renew(stalled, 60) is None
+        assert store.leases.renew(stalled, 60) is None
 
     def test_an_expired_lease_that_nobody_took_can_be_renewed(self, store: Store):
         put_job(store)
-        late = store.renew(leased(store, seconds=0), 60)
+        late = store.leases.renew(leased(store, seconds=0), 60)
         assert late is not None
-        assert store.lease_job(TENANT, late.job_id, "other", 60) is None
+        assert store.leases.acquire(TENANT, late.job_id, "other", 60) is None
 
     def test_an_owner_who_wakes_up_too_late_writes_nothing(self, store: Store):
         stalled = bench(store)
         dispatch = stalled.send(0)
-        store.release(stalled.lease)
+        store.leases.release(stalled.lease)
         leased(store, owner="heir")
-        before = store.events(TENANT, stalled.lease.job_id)
+        before = store.events.of_job(TENANT, stalled.lease.job_id)
         for write in (
-            lambda: store.set_job_state(stalled.lease, JobState.FINISHED, JobOutcome.FAILED),
-            lambda: store.append_event(stalled.lease, "late", {}),
-            lambda: store.count_search_death(stalled.lease),
-            lambda: store.open_exploration(stalled.lease, exploration_key()),
-            lambda: store.lease_exploration(stalled.lease, stalled.exploration_id),
-            lambda: store.add_effort(stalled.lease, stalled.exploration_id, 1, 1.0, None),
-            lambda: store.set_verified(stalled.lease, stalled.exploration_id),
+            lambda: store.jobs.set_state(stalled.lease, JobState.FINISHED, JobOutcome.FAILED),
+            lambda: store.events.append(stalled.lease, "late", {}),
+            lambda: store.jobs.count_search_death(stalled.lease),
+            lambda: store.explorations.open(stalled.lease, exploration_key()),
+            lambda: store.explorations.hold(stalled.lease, stalled.exploration_id),
+            lambda: store.explorations.add_effort(stalled.lease, stalled.exploration_id, 1, 1.0, None),
+            lambda: store.explorations.set_verified(stalled.lease, stalled.exploration_id),
             lambda: stalled.send(1),
             lambda: stalled.commit(dispatch, timing(1e-3)),
-            lambda: store.put_record(TENANT, stalled.lease, record("late", 1e-9)),
+            lambda: store.records.put(TENANT, stalled.lease, record("late", 1e-9)),
         ):
             with pytest.raises(FenceLost):
                 write()
-        assert store.events(TENANT, stalled.lease.job_id) == before
-        assert [trial.measurement for trial in store.trials(stalled.exploration_id)] == [None]
-        assert store.records(TENANT) == []
+        assert store.events.of_job(TENANT, stalled.lease.job_id) == before
+        assert [trial.measurement for trial in store.trials.of_exploration(stalled.exploration_id)] == [None]
+        assert store.records.page(TENANT) == []
 
     def test_a_released_lease_is_worth_nothing(self, store: Store):
         put_job(store)
         lease = leased(store)
-        store.release(lease)
-        store.release(lease)
+        store.leases.release(lease)
+        store.leases.release(lease)
         with pytest.raises(FenceLost):
-            store.append_event(lease, "late", {})
+            store.events.append(lease, "late", {})
         assert leased(store).fence == lease.fence + 1
 
     def test_two_processes_never_lease_the_same_job(self, store: Store, database_url: str, tmp_path: Path):
@@ -209,7 +216,7 @@ class TestLeases:
             "import sys\n"
             "from tunefarm_services.store import Store\n"
             "store = Store.open(sys.argv[1], sys.argv[2])\n"
-            "while lease := store.lease_job('local', None, sys.argv[3], 60):\n"
+            "while lease := store.leases.acquire('local', None, sys.argv[3], 60):\n"
             "    print(lease.job_id)\n"
         )
         arguments = [sys.executable, "-c", code, database_url, str(tmp_path / "blobs")]
@@ -223,145 +230,145 @@ class TestLeases:
 class TestRequests:
     def test_a_queued_job_is_canceled_at_once(self, store: Store):
         job = put_job(store)
-        assert store.request_cancel(TENANT, job.job_id).outcome is JobOutcome.CANCELED
-        assert store.request_cancel(TENANT, job.job_id).outcome is JobOutcome.CANCELED
-        assert store.lease_job(TENANT, None, "tuner", 60) is None
+        assert store.job_requests.cancel(TENANT, job.job_id).outcome is JobOutcome.CANCELED
+        assert store.job_requests.cancel(TENANT, job.job_id).outcome is JobOutcome.CANCELED
+        assert store.leases.acquire(TENANT, None, "tuner", 60) is None
 
     def test_the_owner_of_a_running_job_is_asked_to_cancel(self, store: Store):
         job = put_job(store)
         lease = leased(store)
-        store.set_job_state(lease, JobState.RUNNING)
-        assert store.requested(TENANT, job.job_id) is None
+        store.jobs.set_state(lease, JobState.RUNNING)
+        assert store.job_requests.pending(TENANT, job.job_id) is None
         for _ in range(2):
-            assert store.request_cancel(TENANT, job.job_id).state is JobState.RUNNING
-        store.request_pause(TENANT, job.job_id)
-        assert store.requested(TENANT, job.job_id) is JobRequest.CANCEL
-        store.set_job_state(lease, JobState.FINISHED, JobOutcome.CANCELED)
-        assert store.requested(TENANT, job.job_id) is None
-        assert sum(event.kind == "requested" for event in store.events(TENANT, job.job_id)) == 1
+            assert store.job_requests.cancel(TENANT, job.job_id).state is JobState.RUNNING
+        store.job_requests.pause(TENANT, job.job_id)
+        assert store.job_requests.pending(TENANT, job.job_id) is JobRequest.CANCEL
+        store.jobs.set_state(lease, JobState.FINISHED, JobOutcome.CANCELED)
+        assert store.job_requests.pending(TENANT, job.job_id) is None
+        assert sum(event.kind == "requested" for event in store.events.of_job(TENANT, job.job_id)) == 1
 
     @pytest.mark.parametrize("outcome", list(JobOutcome))
     def test_a_finished_job_refuses_requests_and_names_its_outcome(self, store: Store, outcome: JobOutcome):
         job = put_job(store)
-        store.set_job_state(leased(store), JobState.FINISHED, outcome)
-        refusing = [store.request_pause, store.request_resume, store.request_cancel]
+        store.jobs.set_state(leased(store), JobState.FINISHED, outcome)
+        refusing = [store.job_requests.pause, store.job_requests.resume, store.job_requests.cancel]
         for request in refusing[:2] if outcome is JobOutcome.CANCELED else refusing:
             with pytest.raises(JobFinished, match=outcome.value):
                 request(TENANT, job.job_id)
-        assert store.job(TENANT, job.job_id).outcome is outcome
+        assert store.jobs.get(TENANT, job.job_id).outcome is outcome
 
     def test_a_paused_job_waits_until_it_is_resumed(self, store: Store):
         job = put_job(store)
         lease = leased(store)
-        store.request_pause(TENANT, job.job_id)
-        assert store.requested(TENANT, job.job_id) is JobRequest.PAUSE
-        assert store.set_job_state(lease, JobState.PAUSED).state is JobState.PAUSED
-        store.release(lease)
-        assert store.lease_job(TENANT, None, "tuner", 60) is None
-        assert store.request_resume(TENANT, job.job_id).state is JobState.QUEUED
+        store.job_requests.pause(TENANT, job.job_id)
+        assert store.job_requests.pending(TENANT, job.job_id) is JobRequest.PAUSE
+        assert store.jobs.set_state(lease, JobState.PAUSED).state is JobState.PAUSED
+        store.leases.release(lease)
+        assert store.leases.acquire(TENANT, None, "tuner", 60) is None
+        assert store.job_requests.resume(TENANT, job.job_id).state is JobState.QUEUED
         assert leased(store).job_id == job.job_id
 
     def test_a_paused_job_can_be_taken_up_by_name(self, store: Store):
         job = put_job(store)
-        store.request_pause(TENANT, job.job_id)
+        store.job_requests.pause(TENANT, job.job_id)
         assert leased(store, job).job_id == job.job_id
 
     def test_a_resume_that_overtakes_the_pause_wins(self, store: Store):
         job = put_job(store)
         lease = leased(store)
-        store.request_pause(TENANT, job.job_id)
-        store.request_resume(TENANT, job.job_id)
-        assert store.requested(TENANT, job.job_id) is None
-        assert store.set_job_state(lease, JobState.PAUSED).state is JobState.QUEUED
+        store.job_requests.pause(TENANT, job.job_id)
+        store.job_requests.resume(TENANT, job.job_id)
+        assert store.job_requests.pending(TENANT, job.job_id) is None
+        assert store.jobs.set_state(lease, JobState.PAUSED).state is JobState.QUEUED
 
     def test_a_cancel_that_overtakes_the_pause_wins(self, store: Store):
         job = put_job(store)
         lease = leased(store)
-        store.request_pause(TENANT, job.job_id)
-        store.request_cancel(TENANT, job.job_id)
-        assert store.set_job_state(lease, JobState.PAUSED).outcome is JobOutcome.CANCELED
+        store.job_requests.pause(TENANT, job.job_id)
+        store.job_requests.cancel(TENANT, job.job_id)
+        assert store.jobs.set_state(lease, JobState.PAUSED).outcome is JobOutcome.CANCELED
 
     def test_what_was_asked_too_late_for_the_owner_is_done_when_the_job_is_given_back(self, store: Store):
         job = put_job(store)
         lease = leased(store)
-        store.request_pause(TENANT, job.job_id)
-        store.release(lease)
-        assert store.job(TENANT, job.job_id).state is JobState.PAUSED
+        store.job_requests.pause(TENANT, job.job_id)
+        store.leases.release(lease)
+        assert store.jobs.get(TENANT, job.job_id).state is JobState.PAUSED
 
     def test_a_cancel_of_a_paused_job_does_not_wait_for_its_last_owner(self, store: Store):
         job = put_job(store)
         lease = leased(store)
-        store.request_pause(TENANT, job.job_id)
-        store.set_job_state(lease, JobState.PAUSED)
-        assert store.request_cancel(TENANT, job.job_id).outcome is JobOutcome.CANCELED
-        store.release(lease)
-        assert store.job(TENANT, job.job_id).outcome is JobOutcome.CANCELED
+        store.job_requests.pause(TENANT, job.job_id)
+        store.jobs.set_state(lease, JobState.PAUSED)
+        assert store.job_requests.cancel(TENANT, job.job_id).outcome is JobOutcome.CANCELED
+        store.leases.release(lease)
+        assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.CANCELED
 
     def test_a_request_dies_with_the_answer_to_the_next_one(self, store: Store):
         job = put_job(store)
         lease = leased(store, seconds=0)
-        store.set_job_state(lease, JobState.RUNNING)
-        store.request_cancel(TENANT, put_job(store, "another").job_id)
-        store.request_pause(TENANT, job.job_id)
-        store.request_resume(TENANT, job.job_id)
+        store.jobs.set_state(lease, JobState.RUNNING)
+        store.job_requests.cancel(TENANT, put_job(store, "another").job_id)
+        store.job_requests.pause(TENANT, job.job_id)
+        store.job_requests.resume(TENANT, job.job_id)
         assert leased(store, job).job_id == job.job_id
-        assert store.requested(TENANT, job.job_id) is None
+        assert store.job_requests.pending(TENANT, job.job_id) is None
 
     def test_canceling_a_job_of_a_dead_owner_shuts_the_owner_out(self, store: Store):
         job = put_job(store)
         stalled = leased(store, seconds=0)
-        store.request_cancel(TENANT, job.job_id)
+        store.job_requests.cancel(TENANT, job.job_id)
         with pytest.raises(FenceLost):
-            store.set_job_state(stalled, JobState.FINISHED, JobOutcome.SUCCEEDED)
-        assert store.job(TENANT, job.job_id).outcome is JobOutcome.CANCELED
+            store.jobs.set_state(stalled, JobState.FINISHED, JobOutcome.SUCCEEDED)
+        assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.CANCELED
 
 
 class TestExplorations:
     def test_the_same_key_opens_the_same_exploration(self, store: Store):
         put_job(store), put_job(store)
         first, second = leased(store), leased(store)
-        opened = store.open_exploration(first, exploration_key())
-        assert store.open_exploration(second, exploration_key()) == opened
-        assert store.exploration(TENANT, opened.exploration_id) == opened
-        assert store.explorations(TENANT, exploration_key().workload_id) == [opened]
+        opened = store.explorations.open(first, exploration_key())
+        assert store.explorations.open(second, exploration_key()) == opened
+        assert store.explorations.get(TENANT, opened.exploration_id) == opened
+        assert store.explorations.of_workload(TENANT, exploration_key().workload_id) == [opened]
 
     def test_an_unknown_workload_cannot_be_explored(self, store: Store):
         put_job(store)
         lease = leased(store)
         with pytest.raises(NotFound, match="workload"):
-            store.open_exploration(lease, exploration_key("never stored"))
+            store.explorations.open(lease, exploration_key("never stored"))
 
     def test_a_second_job_must_wait_until_the_first_lets_go(self, store: Store):
         holder = bench(store)
         put_job(store)
         waiting = leased(store)
-        assert not store.lease_exploration(waiting, holder.exploration_id)
+        assert not store.explorations.hold(waiting, holder.exploration_id)
         with pytest.raises(FenceLost, match="exploration"):
-            store.add_effort(waiting, holder.exploration_id, 0, 1.0, None)
-        store.release(holder.lease)
-        assert store.lease_exploration(waiting, holder.exploration_id)
-        assert store.lease_exploration(waiting, holder.exploration_id)
+            store.explorations.add_effort(waiting, holder.exploration_id, 0, 1.0, None)
+        store.leases.release(holder.lease)
+        assert store.explorations.hold(waiting, holder.exploration_id)
+        assert store.explorations.hold(waiting, holder.exploration_id)
 
     def test_an_exploration_falls_free_when_its_holder_expires(self, store: Store):
         holder = bench(store)
         put_job(store)
         heir = leased(store)
-        assert store.renew(holder.lease, 0) is not None
-        assert store.lease_exploration(heir, holder.exploration_id)
+        assert store.leases.renew(holder.lease, 0) is not None
+        assert store.explorations.hold(heir, holder.exploration_id)
         with pytest.raises(FenceLost):
             holder.send(0)
 
     def test_effort_adds_up_and_remembers_why_it_stopped(self, store: Store):
         holder = bench(store)
-        store.add_effort(holder.lease, holder.exploration_id, 0, 1.5, None)
-        stopped = store.add_effort(holder.lease, holder.exploration_id, 2, 2.5, StopReason.PLATEAU)
+        store.explorations.add_effort(holder.lease, holder.exploration_id, 0, 1.5, None)
+        stopped = store.explorations.add_effort(holder.lease, holder.exploration_id, 2, 2.5, StopReason.PLATEAU)
         assert (stopped.spent.trials, stopped.spent.seconds) == (2, 4.0)
-        assert store.exploration(TENANT, holder.exploration_id).spent.stop_reason is StopReason.PLATEAU
+        assert store.explorations.get(TENANT, holder.exploration_id).spent.stop_reason is StopReason.PLATEAU
 
     def test_what_was_tried_after_the_fastest_were_verified_is_not(self, store: Store):
         holder = bench(store)
-        assert store.exploration(TENANT, holder.exploration_id).is_verified, "nothing was tried"
-        assert not store.add_effort(holder.lease, holder.exploration_id, 2, 1.0, None).is_verified
-        store.set_verified(holder.lease, holder.exploration_id)
-        assert store.exploration(TENANT, holder.exploration_id).is_verified
-        assert not store.add_effort(holder.lease, holder.exploration_id, 1, 1.0, None).is_verified
+        assert store.explorations.get(TENANT, holder.exploration_id).is_verified, "nothing was tried"
+        assert not store.explorations.add_effort(holder.lease, holder.exploration_id, 2, 1.0, None).is_verified
+        store.explorations.set_verified(holder.lease, holder.exploration_id)
+        assert store.explorations.get(TENANT, holder.exploration_id).is_verified
+        assert not store.explorations.add_effort(holder.lease, holder.exploration_id, 1, 1.0, None).is_verified

@@ -23,72 +23,72 @@ from tunefarm_services.store import (
     UploadIncomplete,
     WrongOffset,
 )
-from tunefarm_services.store.tenants.idempotency_rows import CLAIM_LASTS_S
+from tunefarm_services.store.tenants.idempotency_key_repository import CLAIM_LASTS_S
 
 READ = (Scope.JOBS_READ, Scope.RECORDS_READ)
 
 
 class TestTokens:
     def test_the_text_of_a_token_names_its_tenant_and_scopes(self, store: Store):
-        token, secret_text = store.create_token(TENANT, "laptop", READ)
-        known = store.authenticate(secret_text)
+        token, secret_text = store.tokens.create(TENANT, "laptop", READ)
+        known = store.tokens.authenticate(secret_text)
         assert known is not None
         assert (known.token_id, known.tenant, known.scopes) == (token.token_id, TENANT, READ)
         assert known.last_used_at is not None
-        assert [t.token_id for t in store.tokens(TENANT)] == [token.token_id]
-        assert store.tokens("other") == []
+        assert [t.token_id for t in store.tokens.of_tenant(TENANT)] == [token.token_id]
+        assert store.tokens.of_tenant("other") == []
 
     def test_every_server_of_the_database_knows_a_token(self, store: Store, open_store: Callable[[], Store]):
-        _, secret_text = store.create_token(TENANT, "laptop", READ)
+        _, secret_text = store.tokens.create(TENANT, "laptop", READ)
         another = open_store()
-        _, of_another = another.create_token("other", "build", READ)
-        assert another.authenticate(secret_text) is not None
-        assert store.authenticate(of_another) is not None
+        _, of_another = another.tokens.create("other", "build", READ)
+        assert another.tokens.authenticate(secret_text) is not None
+        assert store.tokens.authenticate(of_another) is not None
 
     @pytest.mark.parametrize("change", ["", "tfk_", "x", "other secret", "other id", "newline"])
     def test_nothing_but_the_whole_text_is_known(self, store: Store, change: str):
-        token, right = store.create_token(TENANT, "laptop", READ)
+        token, right = store.tokens.create(TENANT, "laptop", READ)
         wrong = {
             "other secret": f"tfk_{token.token_id}_{secrets.token_urlsafe(32)}",
             "other id": right.replace(token.token_id, "0" * 16),
             "newline": right + "\n",
         }.get(change, change)
-        assert store.authenticate(wrong) is None
-        assert store.authenticate(right) is not None
+        assert store.tokens.authenticate(wrong) is None
+        assert store.tokens.authenticate(right) is not None
 
     def test_a_revoked_token_works_no_longer(self, store: Store):
-        token, secret_text = store.create_token(TENANT, "laptop", READ)
+        token, secret_text = store.tokens.create(TENANT, "laptop", READ)
         with pytest.raises(NotFound):
-            store.revoke_token("other", token.token_id)
-        revoked = store.revoke_token(TENANT, token.token_id)
-        assert store.revoke_token(TENANT, token.token_id) == revoked
+            store.tokens.revoke("other", token.token_id)
+        revoked = store.tokens.revoke(TENANT, token.token_id)
+        assert store.tokens.revoke(TENANT, token.token_id) == revoked
         assert revoked.revoked_at is not None
-        assert store.authenticate(secret_text) is None
+        assert store.tokens.authenticate(secret_text) is None
         with pytest.raises(NotFound):
-            store.rotate_token(TENANT, token.token_id)
+            store.tokens.rotate(TENANT, token.token_id)
 
     def test_a_rotated_token_works_with_its_new_text_only(self, store: Store):
-        token, old = store.create_token(TENANT, "laptop", READ)
-        rotated, new = store.rotate_token(TENANT, token.token_id)
+        token, old = store.tokens.create(TENANT, "laptop", READ)
+        rotated, new = store.tokens.rotate(TENANT, token.token_id)
         assert rotated.token_id == token.token_id
-        assert store.authenticate(old) is None
-        assert store.authenticate(new) is not None
+        assert store.tokens.authenticate(old) is None
+        assert store.tokens.authenticate(new) is not None
 
     def test_an_expired_token_works_no_longer(self, store: Store):
         soon = datetime.now(UTC) + timedelta(hours=1)
         past = datetime.now(UTC) - timedelta(seconds=1)
-        _, living = store.create_token(TENANT, "living", READ, expires_at=soon.isoformat())
-        _, dead = store.create_token(TENANT, "dead", READ, expires_at=past.isoformat())
-        assert store.authenticate(living) is not None
-        assert store.authenticate(dead) is None
+        _, living = store.tokens.create(TENANT, "living", READ, expires_at=soon.isoformat())
+        _, dead = store.tokens.create(TENANT, "dead", READ, expires_at=past.isoformat())
+        assert store.tokens.authenticate(living) is not None
+        assert store.tokens.authenticate(dead) is None
 
     @pytest.mark.parametrize("moment", ["tomorrow", "2027-01-02T03:04:05"])
     def test_a_time_without_a_place_is_refused(self, store: Store, moment: str):
         with pytest.raises(BadInput, match="expires_at"):
-            store.create_token(TENANT, "laptop", READ, expires_at=moment)
+            store.tokens.create(TENANT, "laptop", READ, expires_at=moment)
 
     def test_the_database_holds_no_secret(self, store: Store):
-        _, secret_text = store.create_token(TENANT, "laptop", READ)
+        _, secret_text = store.tokens.create(TENANT, "laptop", READ)
         with store._database.reading() as connection:
             rows = connection.execute(text("SELECT * FROM tokens")).all()
         assert secret_text.split("_", 2)[2][:20] not in str(rows)
@@ -96,66 +96,69 @@ class TestTokens:
 
 class TestRepeatedRequests:
     def test_a_repeated_request_gets_the_first_answer(self, store: Store):
-        assert store.claim_key(TENANT, "k", "digest") == Claimed()
-        assert store.claim_key(TENANT, "k", "digest") == InProgress()
-        store.answer_key(TENANT, "k", 202, {"Location": "/v1/jobs/1"}, b'{"job":1}')
-        assert store.claim_key(TENANT, "k", "digest") == Answered(202, {"Location": "/v1/jobs/1"}, b'{"job":1}')
-        assert store.claim_key(TENANT, "k", "another") == Mismatch()
-        assert store.claim_key("other", "k", "another") == Claimed()
+        assert store.idempotency_keys.claim(TENANT, "k", "digest") == Claimed()
+        assert store.idempotency_keys.claim(TENANT, "k", "digest") == InProgress()
+        store.idempotency_keys.answer(TENANT, "k", 202, {"Location": "/v1/jobs/1"}, b'{"job":1}')
+        assert store.idempotency_keys.claim(TENANT, "k", "digest") == Answered(
+            202, {"Location": "/v1/jobs/1"}, b'{"job":1}'
+        )
+        assert store.idempotency_keys.claim(TENANT, "k", "another") == Mismatch()
+        assert store.idempotency_keys.claim("other", "k", "another") == Claimed()
 
     def test_a_request_that_failed_may_be_made_anew(self, store: Store):
-        store.claim_key(TENANT, "k", "digest")
-        store.forget_key(TENANT, "k")
-        assert store.claim_key(TENANT, "k", "changed") == Claimed()
+        store.idempotency_keys.claim(TENANT, "k", "digest")
+        store.idempotency_keys.forget(TENANT, "k")
+        assert store.idempotency_keys.claim(TENANT, "k", "changed") == Claimed()
 
     def test_a_request_that_was_broken_off_after_its_job_was_made_makes_no_other(self, store: Store):
         task = put_task(store)
-        store.claim_key(TENANT, "k", "digest")
-        job = store.create_job(TENANT, spec(task), key="k")
-        store.forget_key(TENANT, "k")
-        assert store.claim_key(TENANT, "k", "digest") == Claimed(), "it need not wait for the claim's end"
-        assert store.create_job(TENANT, spec(task), key="k") == job
+        store.idempotency_keys.claim(TENANT, "k", "digest")
+        job = store.jobs.create(TENANT, spec(task), key="k")
+        store.idempotency_keys.forget(TENANT, "k")
+        assert store.idempotency_keys.claim(TENANT, "k", "digest") == Claimed(), "it need not wait for the claim's end"
+        assert store.jobs.create(TENANT, spec(task), key="k") == job
 
     def test_the_end_of_a_lapsed_request_leaves_anothers_answer(self, store: Store):
-        store.claim_key(TENANT, "k", "digest")
-        store.answer_key(TENANT, "k", 202, {}, b"made")
-        store.forget_key(TENANT, "k")
-        assert store.claim_key(TENANT, "k", "digest") == Answered(202, {}, b"made")
+        store.idempotency_keys.claim(TENANT, "k", "digest")
+        store.idempotency_keys.answer(TENANT, "k", 202, {}, b"made")
+        store.idempotency_keys.forget(TENANT, "k")
+        assert store.idempotency_keys.claim(TENANT, "k", "digest") == Answered(202, {}, b"made")
 
     def test_a_key_is_forgotten_after_a_day(self, store: Store):
-        store.claim_key(TENANT, "k", "digest")
-        store.answer_key(TENANT, "k", 200, {}, b"old")
+        store.idempotency_keys.claim(TENANT, "k", "digest")
+        store.idempotency_keys.answer(TENANT, "k", 200, {}, b"old")
         grow_older(store, 24 * 3600 + 1)
-        assert store.claim_key(TENANT, "k", "changed") == Claimed()
-        assert store.claim_key(TENANT, "k", "changed") == InProgress()
+        assert store.idempotency_keys.claim(TENANT, "k", "changed") == Claimed()
+        assert store.idempotency_keys.claim(TENANT, "k", "changed") == InProgress()
 
     def test_a_claim_whose_holder_was_killed_is_carried_out_once(self, store: Store):
         task = put_task(store)
-        store.claim_key(TENANT, "k", "digest")
-        job = store.create_job(TENANT, spec(task), key="k")
+        store.idempotency_keys.claim(TENANT, "k", "digest")
+        job = store.jobs.create(TENANT, spec(task), key="k")
         grow_older(store, 120)
-        assert store.claim_key(TENANT, "k", "digest") == Claimed()
-        assert store.create_job(TENANT, spec(task), key="k") == job
-        assert store.count_jobs(TENANT) == 1
+        assert store.idempotency_keys.claim(TENANT, "k", "digest") == Claimed()
+        assert store.jobs.create(TENANT, spec(task), key="k") == job
+        assert store.jobs.count(TENANT) == 1
 
     def test_a_claim_that_is_renewed_stays(self, store: Store):
-        store.claim_key(TENANT, "k", "digest")
+        store.idempotency_keys.claim(TENANT, "k", "digest")
         grow_older(store, 0.55 * CLAIM_LASTS_S)
-        store.renew_key(TENANT, "k")
+        store.idempotency_keys.renew(TENANT, "k")
         grow_older(store, 0.55 * CLAIM_LASTS_S)
-        assert store.claim_key(TENANT, "k", "digest") == InProgress()
+        assert store.idempotency_keys.claim(TENANT, "k", "digest") == InProgress()
         grow_older(store, 0.55 * CLAIM_LASTS_S)
-        assert store.claim_key(TENANT, "k", "digest") == Claimed()
+        assert store.idempotency_keys.claim(TENANT, "k", "digest") == Claimed()
 
     def test_a_job_needs_a_claim_for_its_key(self, store: Store):
         with pytest.raises(NotFound, match="idempotency key"):
-            store.create_job(TENANT, spec(put_task(store)), key="never claimed")
-        assert store.jobs(TENANT) == []
+            store.jobs.create(TENANT, spec(put_task(store)), key="never claimed")
+        assert store.jobs.page(TENANT) == []
 
     def test_of_many_at_once_one_gets_the_request(self, store: Store):
         claims = []
         threads = [
-            threading.Thread(target=lambda: claims.append(store.claim_key(TENANT, "k", "digest"))) for _ in range(8)
+            threading.Thread(target=lambda: claims.append(store.idempotency_keys.claim(TENANT, "k", "digest")))
+            for _ in range(8)
         ]
         for thread in threads:
             thread.start()
@@ -168,74 +171,74 @@ class TestUploads:
     CONTENT = bytes(range(256)) * 40
 
     def test_pieces_become_the_content(self, store: Store):
-        upload = store.create_upload(TENANT, len(self.CONTENT), digest(self.CONTENT))
-        store.append_upload(TENANT, upload.upload_id, 0, self.CONTENT[:4000])
+        upload = store.uploads.create(TENANT, len(self.CONTENT), digest(self.CONTENT))
+        store.uploads.append(TENANT, upload.upload_id, 0, self.CONTENT[:4000])
         with pytest.raises(UploadIncomplete, match="4000 of 10240"):
-            store.upload_bytes(TENANT, upload.upload_id)
-        done = store.append_upload(TENANT, upload.upload_id, 4000, self.CONTENT[4000:])
+            store.uploads.content(TENANT, upload.upload_id)
+        done = store.uploads.append(TENANT, upload.upload_id, 4000, self.CONTENT[4000:])
         assert done.is_complete
-        assert store.upload(TENANT, upload.upload_id) == done
-        assert store.uploads(TENANT) == [done]
-        assert store.upload_bytes(TENANT, upload.upload_id) == self.CONTENT
+        assert store.uploads.get(TENANT, upload.upload_id) == done
+        assert store.uploads.of_tenant(TENANT) == [done]
+        assert store.uploads.content(TENANT, upload.upload_id) == self.CONTENT
 
     def test_a_piece_that_begins_elsewhere_is_told_where_to_begin(self, store: Store):
-        upload = store.create_upload(TENANT, 100)
-        store.append_upload(TENANT, upload.upload_id, 0, b"x" * 10)
+        upload = store.uploads.create(TENANT, 100)
+        store.uploads.append(TENANT, upload.upload_id, 0, b"x" * 10)
         for offset in (0, 11):
             with pytest.raises(WrongOffset) as caught:
-                store.append_upload(TENANT, upload.upload_id, offset, b"y")
+                store.uploads.append(TENANT, upload.upload_id, offset, b"y")
             assert caught.value.expected == 10
 
     def test_more_than_was_announced_is_refused(self, store: Store):
-        upload = store.create_upload(TENANT, 3)
+        upload = store.uploads.create(TENANT, 3)
         with pytest.raises(BadInput, match="announced"):
-            store.append_upload(TENANT, upload.upload_id, 0, b"four")
-        assert store.upload(TENANT, upload.upload_id).received_bytes == 0
+            store.uploads.append(TENANT, upload.upload_id, 0, b"four")
+        assert store.uploads.get(TENANT, upload.upload_id).received_bytes == 0
 
     def test_a_piece_below_the_least_size_is_refused_unless_it_is_the_last(self, store: Store):
-        upload = store.create_upload(TENANT, 7)
+        upload = store.uploads.create(TENANT, 7)
         with pytest.raises(BadInput, match="too small"):
-            store.append_upload(TENANT, upload.upload_id, 0, b"two", least_piece_bytes=4)
-        assert store.upload(TENANT, upload.upload_id).received_bytes == 0
-        store.append_upload(TENANT, upload.upload_id, 0, b"four", least_piece_bytes=4)
-        store.append_upload(TENANT, upload.upload_id, 4, b"", least_piece_bytes=4)
-        store.append_upload(TENANT, upload.upload_id, 4, b"six", least_piece_bytes=4)
-        assert store.upload_bytes(TENANT, upload.upload_id) == b"foursix"
+            store.uploads.append(TENANT, upload.upload_id, 0, b"two", least_piece_bytes=4)
+        assert store.uploads.get(TENANT, upload.upload_id).received_bytes == 0
+        store.uploads.append(TENANT, upload.upload_id, 0, b"four", least_piece_bytes=4)
+        store.uploads.append(TENANT, upload.upload_id, 4, b"", least_piece_bytes=4)
+        store.uploads.append(TENANT, upload.upload_id, 4, b"six", least_piece_bytes=4)
+        assert store.uploads.content(TENANT, upload.upload_id) == b"foursix"
 
     def test_content_with_another_digest_is_refused(self, store: Store):
-        upload = store.create_upload(TENANT, 3, digest(b"abc"))
-        store.append_upload(TENANT, upload.upload_id, 0, b"abd")
+        upload = store.uploads.create(TENANT, 3, digest(b"abc"))
+        store.uploads.append(TENANT, upload.upload_id, 0, b"abd")
         with pytest.raises(BadInput, match="digest"):
-            store.upload_bytes(TENANT, upload.upload_id)
+            store.uploads.content(TENANT, upload.upload_id)
 
     def test_another_tenant_sees_no_upload(self, store: Store):
-        upload = store.create_upload(TENANT, 3)
+        upload = store.uploads.create(TENANT, 3)
         for look in (
-            lambda: store.upload("other", upload.upload_id),
-            lambda: store.append_upload("other", upload.upload_id, 0, b"x"),
-            lambda: store.upload_bytes("other", upload.upload_id),
-            lambda: store.delete_upload("other", upload.upload_id),
+            lambda: store.uploads.get("other", upload.upload_id),
+            lambda: store.uploads.append("other", upload.upload_id, 0, b"x"),
+            lambda: store.uploads.content("other", upload.upload_id),
+            lambda: store.uploads.delete("other", upload.upload_id),
         ):
             with pytest.raises(NotFound):
                 look()
-        assert store.uploads("other") == []
+        assert store.uploads.of_tenant("other") == []
 
     def test_a_deleted_upload_leaves_nothing_but_what_others_need(self, store: Store, tmp_path: Path):
-        first, second = store.create_upload(TENANT, 6), store.create_upload("other", 3)
-        store.append_upload(TENANT, first.upload_id, 0, b"abc")
-        store.append_upload(TENANT, first.upload_id, 3, b"def")
-        store.append_upload("other", second.upload_id, 0, b"abc")
-        assert store.gc().kept == 2
-        store.delete_upload(TENANT, first.upload_id)
-        assert store.upload_bytes("other", second.upload_id) == b"abc"
+        first, second = store.uploads.create(TENANT, 6), store.uploads.create("other", 3)
+        store.uploads.append(TENANT, first.upload_id, 0, b"abc")
+        store.uploads.append(TENANT, first.upload_id, 3, b"def")
+        store.uploads.append("other", second.upload_id, 0, b"abc")
+        assert store.garbage.collect().kept == 2
+        store.uploads.delete(TENANT, first.upload_id)
+        assert store.uploads.content("other", second.upload_id) == b"abc"
         assert [path.name for path in tmp_path.rglob("*") if path.is_file() and "blobs" in path.parts] == [
             digest(b"abc")
         ]
 
     def test_blobs_put_just_now_may_be_left_alone(self, store: Store):
-        store._blobs.put(b"on its way to another host")
-        assert store.gc(older_than_s=60).removed == 0
-        assert store.gc().removed == 1
+        store.garbage._blobs.put(b"on its way to another host")
+        assert store.garbage.collect(older_than_s=60).removed == 0
+        assert store.garbage.collect().removed == 1
 
 
 def grow_older(store: Store, seconds: float) -> None:

@@ -41,112 +41,122 @@ def lane(lane_id: str = "host/0", state: LaneState = LaneState.READY, **changes:
 
 class TestLanes:
     def test_a_lane_is_as_it_was_last_heard_of(self, store: Store):
-        store.put_lane(lane())
+        store.lanes.put(lane())
         busy = lane(state=LaneState.BUSY, in_flight=3)
-        store.put_lane(busy)
-        assert store.lane("host/0") == busy
-        assert store.lanes() == store.lanes(CLASS) == [busy]
-        assert store.lanes("another class") == []
+        store.lanes.put(busy)
+        assert store.lanes.get("host/0") == busy
+        assert store.lanes.find() == store.lanes.find(CLASS) == [busy]
+        assert store.lanes.find("another class") == []
         with pytest.raises(NotFound):
-            store.lane("host/1")
+            store.lanes.get("host/1")
 
     def test_of_a_lane_that_was_stored_before_lanes_told_it_the_processor_is_not_known(self, store: Store):
-        store.put_lane(older := lane())
+        store.lanes.put(older := lane())
         document = older.model_dump_json(exclude={"processor"})
         assert "processor" not in document
         with store._database.writing() as connection:
             connection.execute(text("UPDATE lanes SET document = :document"), {"document": document})
-        assert store.lane("host/0").processor == Processor()
+        assert store.lanes.get("host/0").processor == Processor()
         newer = lane(processor=Processor(architecture="aarch64"))
-        store.put_lane(newer)
-        assert store.lanes() == [newer]
+        store.lanes.put(newer)
+        assert store.lanes.find() == [newer]
 
     def test_many_lanes_are_stored_at_once(self, store: Store):
         lanes = [lane(f"host/{number}") for number in range(20)]
-        store.put_lanes(lanes[::-1])
-        store.put_lanes([])
-        assert {found.lane_id for found in store.lanes()} == {each.lane_id for each in lanes}
+        store.lanes.put_all(lanes[::-1])
+        store.lanes.put_all([])
+        assert {found.lane_id for found in store.lanes.find()} == {each.lane_id for each in lanes}
 
     def test_what_is_asked_of_a_lane_outlives_its_heartbeats(self, store: Store):
-        store.put_lane(lane())
-        store.put_lane(lane("host/1"))
-        assert store.lane_requests() == {}
-        store.request_lane("host/0", LaneRequest.DRAIN)
-        store.put_lane(lane())
-        assert store.lane_requests() == {"host/0": LaneRequest.DRAIN}
-        store.request_lane("host/0", LaneRequest.NONE)
-        assert store.lane_requests() == {}
+        store.lanes.put(lane())
+        store.lanes.put(lane("host/1"))
+        assert store.lanes.requests() == {}
+        store.lanes.request("host/0", LaneRequest.DRAIN)
+        store.lanes.put(lane())
+        assert store.lanes.requests() == {"host/0": LaneRequest.DRAIN}
+        store.lanes.request("host/0", LaneRequest.NONE)
+        assert store.lanes.requests() == {}
         with pytest.raises(NotFound):
-            store.request_lane("host/9", LaneRequest.DRAIN)
+            store.lanes.request("host/9", LaneRequest.DRAIN)
 
     def test_a_silent_lane_is_lost_once_and_comes_back_with_a_word(self, store: Store):
-        store.put_lane(lane("host/0"))
-        store.put_lane(lane("host/1", LaneState.DRAINED))
-        assert store.mark_lost_lanes(60) == []
+        store.lanes.put(lane("host/0"))
+        store.lanes.put(lane("host/1", LaneState.DRAINED))
+        assert store.lanes.mark_lost(60) == []
         with store._database.writing() as connection:
             connection.execute(text("UPDATE lanes SET heard_s = heard_s - 61"))
-        (lost,) = store.mark_lost_lanes(60)
+        (lost,) = store.lanes.mark_lost(60)
         assert (lost.lane_id, lost.state) == ("host/0", LaneState.LOST)
         assert "60 s" in lost.reason
-        assert store.mark_lost_lanes(60) == []
-        assert store.lane("host/0") == lost
-        store.put_lane(lane("host/0"))
-        assert store.lane("host/0").state is LaneState.READY
+        assert store.lanes.mark_lost(60) == []
+        assert store.lanes.get("host/0") == lost
+        store.lanes.put(lane("host/0"))
+        assert store.lanes.get("host/0").state is LaneState.READY
 
     def test_two_writers_of_the_same_lanes_do_not_wait_for_each_other_for_ever(self, store: Store):
         lanes = [lane(f"host/{number}") for number in range(10)]
         threads = [
-            threading.Thread(target=lambda batch=batch: [store.put_lanes(batch) for _ in range(20)])
+            threading.Thread(target=lambda batch=batch: [store.lanes.put_all(batch) for _ in range(20)])
             for batch in (lanes, lanes[::-1])
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(90)
-        assert len(store.lanes()) == 10
+        assert len(store.lanes.find()) == 10
 
 
 class TestUsage:
     def test_usage_adds_up_by_day_and_class(self, store: Store):
         put_job(store), put_job(store)
         first, second = leased(store), leased(store)
-        store.add_usage(first, "a", 1.5, 3)
-        store.add_usage(first, "a", 0.5, 1)
-        store.add_usage(second, "a", 2.0, 2)
-        store.add_usage(second, "b", 8.0, 1)
-        (on_a, on_b) = store.usage(TENANT)
-        assert (on_a.device_class_id, on_a.device_seconds, on_a.trials, on_a.jobs) == ("a", 4.0, 6, 2)
-        assert (on_b.device_class_id, on_b.device_seconds, on_b.trials, on_b.jobs) == ("b", 8.0, 1, 1)
+        store.usage.add(first, "a", 1.5, 3)
+        store.usage.add(first, "a", 0.5, 1)
+        store.usage.add(second, "a", 2.0, 2)
+        store.usage.add(second, "b", 8.0, 1)
+        (on_a, on_b) = store.usage.of_tenant(TENANT)
+        assert (on_a.device_class_id, on_a.device_seconds, on_a.trials, on_a.jobs) == (
+            "a",
+            4.0,
+            6,
+            2,
+        )
+        assert (on_b.device_class_id, on_b.device_seconds, on_b.trials, on_b.jobs) == (
+            "b",
+            8.0,
+            1,
+            1,
+        )
         assert on_a.day == utc_now()[:10]
-        assert store.usage(TENANT, since_day="9999-01-01") == store.usage("other") == []
-        assert store.usage_all() == [on_a, on_b]
-        assert store.job_device_seconds(TENANT, second.job_id) == 10.0
-        assert store.job_device_seconds(TENANT, "none") == 0.0
+        assert store.usage.of_tenant(TENANT, since_day="9999-01-01") == store.usage.of_tenant("other") == []
+        assert store.usage.of_all_tenants() == [on_a, on_b]
+        assert store.usage.job_device_seconds(TENANT, second.job_id) == 10.0
+        assert store.usage.job_device_seconds(TENANT, "none") == 0.0
 
     def test_an_owner_who_lost_the_job_adds_nothing(self, store: Store):
         put_job(store)
         lease = leased(store)
-        store.release(lease)
+        store.leases.release(lease)
         with pytest.raises(FenceLost):
-            store.add_usage(lease, "a", 1.0, 1)
-        assert store.usage_all() == []
+            store.usage.add(lease, "a", 1.0, 1)
+        assert store.usage.of_all_tenants() == []
 
     def test_usage_outlives_its_job(self, store: Store):
         put_job(store)
         lease = leased(store)
-        store.add_usage(lease, "a", 1.0, 1)
-        store.release(lease)
-        store.delete_job(TENANT, lease.job_id)
-        assert [use.jobs for use in store.usage(TENANT)] == [1]
+        store.usage.add(lease, "a", 1.0, 1)
+        store.leases.release(lease)
+        store.jobs.delete(TENANT, lease.job_id)
+        assert [use.jobs for use in store.usage.of_tenant(TENANT)] == [1]
 
 
 def put_job_of(store: Store, tenant: str, *, priority: int = 0, **changes: object) -> str:
     asked = spec(put_task(store, tenant=tenant), priority=priority).model_copy(update=changes)
-    return store.create_job(tenant, asked).job_id
+    return store.jobs.create(tenant, asked).job_id
 
 
 def next_lease(store: Store, classes: set[str] | None = None) -> Lease:
-    lease = store.lease_next("tuner", 60.0, classes)
+    lease = store.queue.lease_next("tuner", 60.0, classes)
     assert lease is not None
     return lease
 
@@ -165,19 +175,19 @@ class TestQueue:
         taken = [next_lease(store).tenant for _ in range(6)]
         assert sorted(taken[:2]) == sorted(taken[2:4]) == ["few", "many"]
         assert taken[4:] == ["many", "many"]
-        assert store.lease_next("tuner", 60.0) is None
+        assert store.queue.lease_next("tuner", 60.0) is None
 
     def test_who_used_less_of_late_comes_first(self, store: Store):
         put_job_of(store, "heavy")
         heavy = next_lease(store)
-        store.add_usage(heavy, "class", 1000.0, 10)
-        store.set_job_state(heavy, JobState.FINISHED, JobOutcome.SUCCEEDED)
-        store.release(heavy)
+        store.usage.add(heavy, "class", 1000.0, 10)
+        store.jobs.set_state(heavy, JobState.FINISHED, JobOutcome.SUCCEEDED)
+        store.leases.release(heavy)
         put_job_of(store, "light")
         light = next_lease(store)
-        store.add_usage(light, "class", 1.0, 10)
-        store.set_job_state(light, JobState.FINISHED, JobOutcome.SUCCEEDED)
-        store.release(light)
+        store.usage.add(light, "class", 1.0, 10)
+        store.jobs.set_state(light, JobState.FINISHED, JobOutcome.SUCCEEDED)
+        store.leases.release(light)
         put_job_of(store, "heavy"), put_job_of(store, "light"), put_job_of(store, "new")
         assert [next_lease(store).tenant for _ in range(3)] == ["new", "light", "heavy"]
 
@@ -185,21 +195,21 @@ class TestQueue:
         bound = put_job_of(store, "a", priority=1, device_class_id="x")
         free = put_job_of(store, "a")
         assert next_lease(store, {"y"}).job_id == free
-        assert store.lease_next("tuner", 60.0, {"y"}) is None
-        assert store.lease_next("tuner", 60.0, set()) is None
+        assert store.queue.lease_next("tuner", 60.0, {"y"}) is None
+        assert store.queue.lease_next("tuner", 60.0, set()) is None
         assert next_lease(store, {"x", "y"}).job_id == bound
 
     def test_jobs_that_rest_are_not_taken(self, store: Store):
         paused, passed_over = put_job_of(store, "a"), put_job_of(store, "a")
         canceled = put_job_of(store, "a")
-        store.request_pause("a", paused)
-        store.request_cancel("a", canceled)
-        assert store.lease_next("tuner", 60.0, passing_over={passed_over}) is None
+        store.job_requests.pause("a", paused)
+        store.job_requests.cancel("a", canceled)
+        assert store.queue.lease_next("tuner", 60.0, passing_over={passed_over}) is None
         assert next_lease(store).job_id == passed_over
 
     def test_an_abandoned_job_is_taken_up_with_a_higher_fence(self, store: Store):
         put_job_of(store, "a")
-        stalled = store.lease_next("stalled", 0.0)
+        stalled = store.queue.lease_next("stalled", 0.0)
         heir = next_lease(store)
         assert stalled is not None
         assert (heir.job_id, heir.fence) == (stalled.job_id, stalled.fence + 1)
@@ -207,24 +217,24 @@ class TestQueue:
     def test_what_waits_past_its_deadline_is_found_the_longest_overdue_first(self, store: Store):
         put_job_of(store, "a", priority=9)
         put_job_of(store, "a", priority=9, deadline_s=3600.0)
-        assert store.lease_overdue("tuner", 60.0) is None, "no deadline has passed"
+        assert store.queue.lease_overdue("tuner", 60.0) is None, "no deadline has passed"
         last, first = put_job_of(store, "a", deadline_s=0.5), put_job_of(store, "b", deadline_s=0.01)
-        store.request_pause("b", put_job_of(store, "b", deadline_s=0.01))
-        store.request_cancel("b", put_job_of(store, "b", deadline_s=0.01))
+        store.job_requests.pause("b", put_job_of(store, "b", deadline_s=0.01))
+        store.job_requests.cancel("b", put_job_of(store, "b", deadline_s=0.01))
         time.sleep(0.6)
-        assert store.lease_overdue("tuner", 60.0, passing_over={last, first}) is None
-        leases = [store.lease_overdue("tuner", seconds) for seconds in (60.0, 0.0)]
+        assert store.queue.lease_overdue("tuner", 60.0, passing_over={last, first}) is None
+        leases = [store.queue.lease_overdue("tuner", seconds) for seconds in (60.0, 0.0)]
         assert [lease and lease.job_id for lease in leases] == [first, last]
-        heir = store.lease_overdue("heir", 60.0)
+        heir = store.queue.lease_overdue("heir", 60.0)
         assert heir is not None
         assert (heir.job_id, heir.fence) == (last, 2)
-        assert store.lease_overdue("tuner", 60.0) is None
+        assert store.queue.lease_overdue("tuner", 60.0) is None
 
     def test_the_jobs_of_dead_owners_of_all_tenants_are_given_back(self, store: Store):
         put_job_of(store, "a"), put_job_of(store, "b")
         for _ in range(2):
-            assert store.lease_next("dead", 60.0) is not None
-        store.release_of_the_dead(None, lambda owner: owner == "dead")
+            assert store.queue.lease_next("dead", 60.0) is not None
+        store.leases.release_of_the_dead(None, lambda owner: owner == "dead")
         assert {next_lease(store).tenant for _ in range(2)} == {"a", "b"}
 
     def test_many_tuners_take_every_job_once(self, store: Store):
@@ -232,7 +242,7 @@ class TestQueue:
         taken: list[str] = []
 
         def take_all(owner: str) -> None:
-            while lease := store.lease_next(owner, 60.0):
+            while lease := store.queue.lease_next(owner, 60.0):
                 taken.append(lease.job_id)
 
         threads = [threading.Thread(target=take_all, args=(f"tuner {number}",)) for number in range(4)]

@@ -16,15 +16,15 @@ def job_spec(store: Store) -> JobSpec:
 
 
 def test_an_example_comes_back_and_is_no_garbage_while_its_job_is_there(store: Store) -> None:
-    job = store.create_job(TENANT, job_spec(store), examples=(EXAMPLE,))
-    assert store.gc().removed == 0
-    assert store.input_examples(store.job(TENANT, job.job_id).spec.input_specs) == (EXAMPLE,)
-    assert store.check().problems == ()
-    store.delete_job(TENANT, job.job_id)
-    assert store.gc().removed == 1
+    job = store.jobs.create(TENANT, job_spec(store), examples=(EXAMPLE,))
+    assert store.garbage.collect().removed == 0
+    assert store.input_examples.get(store.jobs.get(TENANT, job.job_id).spec.input_specs) == (EXAMPLE,)
+    assert store.inspection.check().problems == ()
+    store.jobs.delete(TENANT, job.job_id)
+    assert store.garbage.collect().removed == 1
 
 
 def test_a_digest_alone_opens_no_blob(store: Store) -> None:
     with pytest.raises(NotFound, match="input example"):
-        store.create_job(TENANT, job_spec(store))
-    assert store.jobs(TENANT) == []
+        store.jobs.create(TENANT, job_spec(store))
+    assert store.jobs.page(TENANT) == []

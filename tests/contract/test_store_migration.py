@@ -16,26 +16,26 @@ from tunefarm_services.store.tables import Table
 
 
 def test_deadlines_of_jobs_that_wait_hold_after_going_down_and_up_again(store: Store):
-    hurried = store.create_job(TENANT, spec(put_task(store)).model_copy(update={"deadline_s": 0.01}))
-    store.create_job(TENANT, spec(put_task(store)).model_copy(update={"deadline_s": 3600.0}))
+    hurried = store.jobs.create(TENANT, spec(put_task(store)).model_copy(update={"deadline_s": 0.01}))
+    store.jobs.create(TENANT, spec(put_task(store)).model_copy(update={"deadline_s": 3600.0}))
     put_job(store)
     upgrade_to(store._database, "0003")
     upgrade_to(store._database, NEEDED)
-    lease = store.lease_overdue("tuner", 60.0)
+    lease = store.queue.lease_overdue("tuner", 60.0)
     assert lease is not None
     assert lease.job_id == hurried.job_id
-    assert store.lease_overdue("tuner", 60.0) is None
+    assert store.queue.lease_overdue("tuner", 60.0) is None
 
 
 def test_what_was_stored_is_found_after_going_down_and_up_again(store: Store, open_store: Callable[[], Store]):
     holder = bench(store)
     holder.measure(0, timing(1e-3))
     for name, latency_s in (("slow", 3e-3), ("fast", 1e-3), ("middle", 2e-3)):
-        store.put_record(TENANT, holder.lease, record(name, latency_s))
-    store.put_record(TENANT, None, record("claimed", 1e-9, status=RecordStatus.CLAIMED))
-    store.put_record(TENANT, None, record("elsewhere", 5e-3, key=record_key(target_id="other")))
-    store.set_job_state(holder.lease, JobState.FINISHED, JobOutcome.SUCCEEDED)
-    before = store.best_record(TENANT, record_key())
+        store.records.put(TENANT, holder.lease, record(name, latency_s))
+    store.records.put(TENANT, None, record("claimed", 1e-9, status=RecordStatus.CLAIMED))
+    store.records.put(TENANT, None, record("elsewhere", 5e-3, key=record_key(target_id="other")))
+    store.jobs.set_state(holder.lease, JobState.FINISHED, JobOutcome.SUCCEEDED)
+    before = store.best_records.matches(TENANT, record_key())
 
     upgrade_to(store._database, "0001")
     assert store.revision() == "0001"
@@ -50,12 +50,12 @@ def test_what_was_stored_is_found_after_going_down_and_up_again(store: Store, op
         assert compare_metadata(context, Table.metadata) == []
 
     again = open_store()
-    assert again.best_record(TENANT, record_key()) == before
+    assert again.best_records.matches(TENANT, record_key()) == before
     assert [(found.record.record_id, found.match) for found in before] == [
         ("fast", MatchKind.EXACT),
         ("elsewhere", MatchKind.SAME_WORKLOAD_OTHER_DEVICE),
         ("claimed", MatchKind.SAME_WORKLOAD_OTHER_DEVICE),
     ]
-    (found,) = again.explorations_of_job(TENANT, holder.lease.job_id)
+    (found,) = again.explorations.of_job(TENANT, holder.lease.job_id)
     assert found.exploration_id == holder.exploration_id
-    assert [job.job_id for job in again.jobs(TENANT, kind="tune")] == [holder.lease.job_id]
+    assert [job.job_id for job in again.jobs.page(TENANT, kind="tune")] == [holder.lease.job_id]

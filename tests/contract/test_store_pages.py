@@ -33,61 +33,61 @@ class TestPages:
         holder = bench(store)
         for number in range(5):
             holder.measure(number, failed(FailureReason.CRASH) if number % 2 else timing(1e-3))
-        every = store.trials(holder.exploration_id)
-        first = store.trials_page(TENANT, holder.exploration_id, limit=3)
-        rest = store.trials_page(TENANT, holder.exploration_id, after=first[-1].candidate.number, limit=3)
+        every = store.trials.of_exploration(holder.exploration_id)
+        first = store.trials.page(TENANT, holder.exploration_id, limit=3)
+        rest = store.trials.page(TENANT, holder.exploration_id, after=first[-1].candidate.number, limit=3)
         assert first + rest == every
-        failures = store.trials_page(TENANT, holder.exploration_id, failed_only=True)
+        failures = store.trials.page(TENANT, holder.exploration_id, failed_only=True)
         assert [trial.candidate.number for trial in failures] == [1, 3]
         with pytest.raises(NotFound):
-            store.trials_page("other", holder.exploration_id)
+            store.trials.page("other", holder.exploration_id)
 
     def test_a_job_knows_the_explorations_it_opened(self, store: Store):
         first = bench(store)
         second = put_job(store)
-        lease = store.lease_job(TENANT, second.job_id, "other", 60)
+        lease = store.leases.acquire(TENANT, second.job_id, "other", 60)
         assert lease is not None
-        assert store.explorations_of_job(TENANT, second.job_id) == []
-        shared = store.open_exploration(lease, exploration_key())
-        assert store.explorations_of_job(TENANT, second.job_id) == [shared]
-        assert store.explorations_of_job(TENANT, first.lease.job_id) == [shared]
-        store.release(lease)
-        store.delete_job(TENANT, second.job_id)
-        assert store.explorations_of_job(TENANT, first.lease.job_id) == [shared]
-        assert store.explorations_of_job("other", first.lease.job_id) == []
+        assert store.explorations.of_job(TENANT, second.job_id) == []
+        shared = store.explorations.open(lease, exploration_key())
+        assert store.explorations.of_job(TENANT, second.job_id) == [shared]
+        assert store.explorations.of_job(TENANT, first.lease.job_id) == [shared]
+        store.leases.release(lease)
+        store.jobs.delete(TENANT, second.job_id)
+        assert store.explorations.of_job(TENANT, first.lease.job_id) == [shared]
+        assert store.explorations.of_job("other", first.lease.job_id) == []
 
     def test_records_are_filtered_by_device_class_and_status(self, store: Store):
         put_task(store)
         for number in range(4):
             key = record_key(device_class_id="even" if number % 2 == 0 else "odd")
-            store.put_record(TENANT, None, record(f"r{number}", 1e-3, key=key))
-        store.put_record(TENANT, None, record("r9", 1e-3, status=RecordStatus.CLAIMED))
-        assert [r.record_id for r in store.records_page(TENANT, device_class_id="odd")] == ["r1", "r3"]
-        assert [r.record_id for r in store.records_page(TENANT, device_class_id="even", after="r0")] == ["r2"]
-        assert [r.record_id for r in store.records_page(TENANT, status=RecordStatus.CLAIMED)] == ["r9"]
+            store.records.put(TENANT, None, record(f"r{number}", 1e-3, key=key))
+        store.records.put(TENANT, None, record("r9", 1e-3, status=RecordStatus.CLAIMED))
+        assert [r.record_id for r in store.records.page(TENANT, device_class_id="odd")] == ["r1", "r3"]
+        assert [r.record_id for r in store.records.page(TENANT, device_class_id="even", after="r0")] == ["r2"]
+        assert [r.record_id for r in store.records.page(TENANT, status=RecordStatus.CLAIMED)] == ["r9"]
 
     def test_workloads_and_targets_and_artifacts_come_page_by_page(self, store: Store):
-        ids = sorted(store.put_workload(TENANT, workload(f"w{number}")).workload_id for number in range(3))
-        page = store.workloads_page(TENANT, limit=2)
-        assert [w.workload_id for w in page + store.workloads_page(TENANT, after=ids[1])] == ids
-        assert store.workloads_page(TENANT, name="softmax") == store.workloads_page("other") == []
-        assert store.stored_workload(TENANT, ids[0]).arguments == workload().arguments
-        store.put_target(TENANT, TARGET)
-        store.put_target(TENANT, Target(canonical="{}", kind="cuda", num_cores=0))
-        (first,) = store.targets_page(TENANT, limit=1)
-        assert len(store.targets_page(TENANT, after=first.target_id)) == 1
+        ids = sorted(store.workloads.put(TENANT, workload(f"w{number}")).workload_id for number in range(3))
+        page = store.workloads.page(TENANT, limit=2)
+        assert [w.workload_id for w in page + store.workloads.page(TENANT, after=ids[1])] == ids
+        assert store.workloads.page(TENANT, name="softmax") == store.workloads.page("other") == []
+        assert store.workloads.stored(TENANT, ids[0]).arguments == workload().arguments
+        store.targets.put(TENANT, TARGET)
+        store.targets.put(TENANT, Target(canonical="{}", kind="cuda", num_cores=0))
+        (first,) = store.targets.page(TENANT, limit=1)
+        assert len(store.targets.page(TENANT, after=first.target_id)) == 1
         put_task(store)
-        store.put_record(TENANT, None, record("r", 1e-3))
+        store.records.put(TENANT, None, record("r", 1e-3))
         for name in ("a", "b"):
-            store.put_artifact(TENANT, manifest(name, "r", b"x"), b"x")
-        assert [m.artifact_id for m in store.artifacts_page(TENANT, after="a")] == ["b"]
-        assert [m.artifact_id for m in store.artifacts_page(TENANT, "r", limit=1)] == ["a"]
+            store.artifacts.put(TENANT, manifest(name, "r", b"x"), b"x")
+        assert [m.artifact_id for m in store.artifacts.page(TENANT, after="a")] == ["b"]
+        assert [m.artifact_id for m in store.artifacts.page(TENANT, "r", limit=1)] == ["a"]
 
     def test_events_may_be_limited(self, store: Store):
         job = put_job(store)
-        store.request_pause(TENANT, job.job_id)
-        store.request_resume(TENANT, job.job_id)
-        assert [event.sequence for event in store.events(TENANT, job.job_id, 1, limit=1)] == [2]
+        store.job_requests.pause(TENANT, job.job_id)
+        store.job_requests.resume(TENANT, job.job_id)
+        assert [event.sequence for event in store.events.of_job(TENANT, job.job_id, 1, limit=1)] == [2]
 
     def test_jobs_are_counted_and_filtered_by_kind_and_time(self, store: Store):
         old = put_job(store)
@@ -95,15 +95,15 @@ class TestPages:
         moment = utc_now()
         time.sleep(0.005)
         asked = spec(put_task(store)).model_copy(update={"kind": "measure"})
-        new = store.create_job(TENANT, asked)
-        assert [job.job_id for job in store.jobs(TENANT, kind="measure")] == [new.job_id]
-        assert [job.job_id for job in store.jobs(TENANT, kind="tune")] == [old.job_id]
-        assert [job.job_id for job in store.jobs(TENANT, created_after=moment)] == [new.job_id]
-        store.request_cancel(TENANT, old.job_id)
-        assert (store.count_jobs(TENANT), store.count_jobs(TENANT, JobState.QUEUED)) == (2, 1)
-        assert store.count_jobs("other") == 0
+        new = store.jobs.create(TENANT, asked)
+        assert [job.job_id for job in store.jobs.page(TENANT, kind="measure")] == [new.job_id]
+        assert [job.job_id for job in store.jobs.page(TENANT, kind="tune")] == [old.job_id]
+        assert [job.job_id for job in store.jobs.page(TENANT, created_after=moment)] == [new.job_id]
+        store.job_requests.cancel(TENANT, old.job_id)
+        assert (store.jobs.count(TENANT), store.jobs.count(TENANT, JobState.QUEUED)) == (2, 1)
+        assert store.jobs.count("other") == 0
         with pytest.raises(BadInput, match="created_after"):
-            store.jobs(TENANT, created_after="yesterday")
+            store.jobs.page(TENANT, created_after="yesterday")
 
 
 class TestNearRecords:
@@ -111,42 +111,42 @@ class TestNearRecords:
     def family(self, store: Store) -> None:
         put_task(store)
         for extent in (16, 32, 64, 256, 512):
-            store.put_workload(TENANT, workload(f"m{extent}", extent=extent))
-            store.put_record(TENANT, None, record(f"r{extent}", 1e-3, key=record_key(f"m{extent}")))
-        store.put_workload(TENANT, workload("unrelated", name="softmax"))
-        store.put_record(TENANT, None, record("unrelated", 1e-3, key=record_key("unrelated")))
+            store.workloads.put(TENANT, workload(f"m{extent}", extent=extent))
+            store.records.put(TENANT, None, record(f"r{extent}", 1e-3, key=record_key(f"m{extent}")))
+        store.workloads.put(TENANT, workload("unrelated", name="softmax"))
+        store.records.put(TENANT, None, record("unrelated", 1e-3, key=record_key("unrelated")))
 
     def test_the_nearest_by_the_amount_of_work_come_first(self, store: Store):
         key = record_key()
-        near = store.near_records(TENANT, key.workload_id, key.target_id, key.device_class_id, limit=3)
+        near = store.best_records.near(TENANT, key.workload_id, key.target_id, key.device_class_id, limit=3)
         assert [r.record_id for r in near] == ["r64", "r32", "r16"]
-        answers = store.best_record(TENANT, key)
+        answers = store.best_records.matches(TENANT, key)
         assert [found.record.record_id for found in answers] == ["r64", "r32", "r16", "r256", "r512"]
         assert {found.match for found in answers} == {MatchKind.SIMILAR}
 
     def test_only_the_same_device_class_is_near_but_any_code_generator(self, store: Store):
         key = record_key("m256", code_generator="newer")
-        store.put_record(TENANT, None, record("newer", 1e-4, key=key))
-        near = store.near_records(TENANT, key.workload_id, key.target_id, "another class")
+        store.records.put(TENANT, None, record("newer", 1e-4, key=key))
+        near = store.best_records.near(TENANT, key.workload_id, key.target_id, "another class")
         assert near == []
         asked = record_key()
-        found = store.near_records(TENANT, asked.workload_id, asked.target_id, asked.device_class_id)
+        found = store.best_records.near(TENANT, asked.workload_id, asked.target_id, asked.device_class_id)
         assert [r.record_id for r in found][-3:] == ["newer", "r256", "r512"]
 
     def test_a_retracted_record_is_replaced_by_the_next_and_then_by_nothing(self, store: Store):
-        store.put_record(TENANT, None, record("second", 2e-3, key=record_key("m64")))
-        store.put_record(TENANT, None, record("third", 3e-3, key=record_key("m64")))
+        store.records.put(TENANT, None, record("second", 2e-3, key=record_key("m64")))
+        store.records.put(TENANT, None, record("third", 3e-3, key=record_key("m64")))
         expected = {"r64": "second", "second": "third"}
         for wrong, heir in expected.items():
-            store.retract(TENANT, wrong, "wrong")
-            best = store.best_record(TENANT, record_key("m64"))[0]
+            store.records.retract(TENANT, wrong, "wrong")
+            best = store.best_records.matches(TENANT, record_key("m64"))[0]
             assert (best.record.record_id, best.match) == (heir, MatchKind.EXACT)
-        store.retract(TENANT, "third", "wrong")
-        assert store.best_record(TENANT, record_key("m64"))[0].match is MatchKind.SIMILAR
+        store.records.retract(TENANT, "third", "wrong")
+        assert store.best_records.matches(TENANT, record_key("m64"))[0].match is MatchKind.SIMILAR
 
     def test_elsewhere_each_other_key_is_told_once(self, store: Store):
         for number in range(30):
-            store.put_record(TENANT, None, record(f"x{number}", 1e-3 + number, key=record_key(device_class_id="x")))
-        store.put_record(TENANT, None, record("y", 50.0, key=record_key(device_class_id="y")))
-        elsewhere = [f for f in store.best_record(TENANT, record_key()) if f.match is not MatchKind.SIMILAR]
+            store.records.put(TENANT, None, record(f"x{number}", 1e-3 + number, key=record_key(device_class_id="x")))
+        store.records.put(TENANT, None, record("y", 50.0, key=record_key(device_class_id="y")))
+        elsewhere = [f for f in store.best_records.matches(TENANT, record_key()) if f.match is not MatchKind.SIMILAR]
         assert [found.record.record_id for found in elsewhere] == ["x0", "y"]

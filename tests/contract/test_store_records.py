@@ -23,7 +23,9 @@ from tunefarm_services.store import TENANT_STREAM, BlobMissing, JobBusy, NotFoun
 
 
 def answers(store: Store, **changes: str) -> list[tuple[str, MatchKind]]:
-    return [(found.record.record_id, found.match) for found in store.best_record(TENANT, record_key(**changes))]
+    return [
+        (found.record.record_id, found.match) for found in store.best_records.matches(TENANT, record_key(**changes))
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -34,81 +36,81 @@ def stored_workload(store: Store) -> None:
 class TestRecords:
     def test_a_record_comes_back_as_it_was_put(self, store: Store):
         put = record("r", 1.1e-3).model_copy(update={"interval_s": (1e-3, 1.2e-3)})
-        store.put_record(TENANT, None, put)
-        assert store.put_record(TENANT, None, put) == store.record(TENANT, "r") == put
+        store.records.put(TENANT, None, put)
+        assert store.records.put(TENANT, None, put) == store.records.get(TENANT, "r") == put
 
     def test_a_record_never_changes_silently(self, store: Store):
-        store.put_record(TENANT, None, record("r", 1e-3))
+        store.records.put(TENANT, None, record("r", 1e-3))
         with pytest.raises(StoreConflict):
-            store.put_record(TENANT, None, record("r", 2e-3))
+            store.records.put(TENANT, None, record("r", 2e-3))
 
     def test_a_record_of_an_unknown_workload_is_refused(self, store: Store):
         with pytest.raises(NotFound, match="workload"):
-            store.put_record(TENANT, None, record("r", 1e-3, key=record_key("never stored")))
+            store.records.put(TENANT, None, record("r", 1e-3, key=record_key("never stored")))
 
     def test_the_fastest_verified_record_of_the_whole_key_is_exact(self, store: Store):
         for name, latency_s in (("slow", 3e-3), ("fast", 1e-3), ("middle", 2e-3)):
-            store.put_record(TENANT, None, record(name, latency_s))
+            store.records.put(TENANT, None, record(name, latency_s))
         assert answers(store) == [("fast", MatchKind.EXACT)]
 
     def test_a_slower_record_does_not_make_the_best_worse(self, store: Store):
-        store.put_record(TENANT, None, record("best", 1e-3))
-        store.put_record(TENANT, None, record("later", 5e-3))
+        store.records.put(TENANT, None, record("best", 1e-3))
+        store.records.put(TENANT, None, record("later", 5e-3))
         assert answers(store) == [("best", MatchKind.EXACT)]
 
     def test_a_claimed_record_is_never_exact(self, store: Store):
-        store.put_record(TENANT, None, record("claimed", 1e-9, status=RecordStatus.CLAIMED))
+        store.records.put(TENANT, None, record("claimed", 1e-9, status=RecordStatus.CLAIMED))
         assert answers(store) == [("claimed", MatchKind.SAME_WORKLOAD_OTHER_DEVICE)]
-        store.put_record(TENANT, None, record("verified", 1e-3))
+        store.records.put(TENANT, None, record("verified", 1e-3))
         assert answers(store)[0] == ("verified", MatchKind.EXACT)
 
     @pytest.mark.parametrize("part", ["target_id", "device_class_id", "code_generator", "protocol_id"])
     def test_any_other_part_of_the_key_makes_it_a_start_and_no_promise(self, store: Store, part: str):
-        store.put_record(TENANT, None, record("elsewhere", 1e-3, key=record_key(**{part: "other"})))
+        store.records.put(TENANT, None, record("elsewhere", 1e-3, key=record_key(**{part: "other"})))
         assert answers(store) == [("elsewhere", MatchKind.SAME_WORKLOAD_OTHER_DEVICE)]
-        assert store.best_record(TENANT, record_key())[0].differs == (part.removesuffix("_id"),)
+        assert store.best_records.matches(TENANT, record_key())[0].differs == (part.removesuffix("_id"),)
 
     def test_another_abi_is_not_exact(self, store: Store):
-        store.put_record(TENANT, None, record("packed", 1e-3, key=record_key(abi="packed")))
+        store.records.put(TENANT, None, record("packed", 1e-3, key=record_key(abi="packed")))
         assert answers(store) == [("packed", MatchKind.SAME_WORKLOAD_OTHER_DEVICE)]
 
     def test_a_workload_of_another_shape_is_similar(self, store: Store):
-        store.put_workload(TENANT, workload("bigger", extent=256))
-        store.put_workload(TENANT, workload("unrelated", name="softmax"))
-        store.put_record(TENANT, None, record("bigger", 1e-3, key=record_key("bigger")))
-        store.put_record(TENANT, None, record("unrelated", 1e-3, key=record_key("unrelated")))
+        store.workloads.put(TENANT, workload("bigger", extent=256))
+        store.workloads.put(TENANT, workload("unrelated", name="softmax"))
+        store.records.put(TENANT, None, record("bigger", 1e-3, key=record_key("bigger")))
+        store.records.put(TENANT, None, record("unrelated", 1e-3, key=record_key("unrelated")))
         assert answers(store) == [("bigger", MatchKind.SIMILAR)]
 
     def test_a_retraction_is_an_event_with_its_reason(self, store: Store):
-        store.put_record(TENANT, None, record("wrong", 1e-3))
-        store.put_record(TENANT, None, record("right", 2e-3))
-        retracted = store.retract(TENANT, "wrong", "wrong result")
+        store.records.put(TENANT, None, record("wrong", 1e-3))
+        store.records.put(TENANT, None, record("right", 2e-3))
+        retracted = store.records.retract(TENANT, "wrong", "wrong result")
         assert (retracted.status, retracted.status_reason) == (RecordStatus.RETRACTED, "wrong result")
         assert answers(store) == [("right", MatchKind.EXACT)]
-        store.retract(TENANT, "wrong", "again")
-        (event,) = store.events(TENANT, TENANT_STREAM)
+        store.records.retract(TENANT, "wrong", "again")
+        (event,) = store.events.of_job(TENANT, TENANT_STREAM)
         assert (event.kind, event.data) == ("retracted", {"record_id": "wrong", "reason": "wrong result"})
 
     def test_an_interval_is_added_when_it_is_known(self, store: Store):
-        store.put_record(TENANT, None, record("r", 1e-3))
-        assert store.update_record_interval(TENANT, None, "r", (0.9e-3, 1.1e-3)).interval_s == (0.9e-3, 1.1e-3)
-        assert store.record(TENANT, "r").interval_s == (0.9e-3, 1.1e-3)
+        store.records.put(TENANT, None, record("r", 1e-3))
+        assert store.records.update_interval(TENANT, None, "r", (0.9e-3, 1.1e-3)).interval_s == (0.9e-3, 1.1e-3)
+        assert store.records.get(TENANT, "r").interval_s == (0.9e-3, 1.1e-3)
 
     def test_records_are_listed_page_by_page_and_filtered(self, store: Store):
         for number in range(4):
-            store.put_record(TENANT, None, record(f"r{number}", 1e-3))
-        store.retract(TENANT, "r1", "because")
-        first = store.records(TENANT, limit=3)
-        rest = store.records(TENANT, limit=3, after=first[-1].record_id)
+            store.records.put(TENANT, None, record(f"r{number}", 1e-3))
+        store.records.retract(TENANT, "r1", "because")
+        first = store.records.page(TENANT, limit=3)
+        rest = store.records.page(TENANT, limit=3, after=first[-1].record_id)
         assert [r.record_id for r in first + rest] == ["r0", "r1", "r2", "r3"]
-        assert [r.record_id for r in store.records(TENANT, status=RecordStatus.RETRACTED)] == ["r1"]
-        assert store.records(TENANT, source="imported") == []
+        assert [r.record_id for r in store.records.page(TENANT, status=RecordStatus.RETRACTED)] == ["r1"]
+        assert store.records.page(TENANT, source="imported") == []
 
     def test_the_best_is_right_however_writers_and_retractions_meet(self, store: Store):
         def work(start: int) -> None:
             for number in range(start, 60, 3):
-                store.put_record(TENANT, None, record(f"r{number:02}", 1e-3 * (60 - number)))
-                store.retract(TENANT, f"r{number:02}", "wrong") if number % 2 else None
+                store.records.put(TENANT, None, record(f"r{number:02}", 1e-3 * (60 - number)))
+                store.records.retract(TENANT, f"r{number:02}", "wrong") if number % 2 else None
 
         threads = [threading.Thread(target=work, args=(start,)) for start in range(3)]
         for thread in threads:
@@ -118,114 +120,119 @@ class TestRecords:
         assert answers(store) == [("r58", MatchKind.EXACT)]
         for number in range(58, 0, -2):
             assert answers(store) == [(f"r{number:02}", MatchKind.EXACT)]
-            store.retract(TENANT, f"r{number:02}", "wrong")
-        assert store.check().problems == ()
+            store.records.retract(TENANT, f"r{number:02}", "wrong")
+        assert store.inspection.check().problems == ()
 
 
 class TestModels:
     def test_the_latest_model_is_the_one_put_last(self, store: Store):
-        assert store.latest_model(TENANT, "target", "class") is None
+        assert store.models.latest(TENANT, "target", "class") is None
         for trials in range(5):
-            store.put_model_snapshot(TENANT, "target", "class", f'{{"trials":{trials}}}'.encode(), trials)
-        latest = store.latest_model(TENANT, "target", "class")
+            store.models.put(TENANT, "target", "class", f'{{"trials":{trials}}}'.encode(), trials)
+        latest = store.models.latest(TENANT, "target", "class")
         assert latest is not None
         assert (latest.model_json, latest.trials) == (b'{"trials":4}', 4)
-        assert store.latest_model(TENANT, "target", "other class") is None
+        assert store.models.latest(TENANT, "target", "other class") is None
 
     def test_a_model_of_a_short_search_does_not_displace_one_that_saw_far_more(self, store: Store):
         for trials in (1000, 16, 400):
-            store.put_model_snapshot(TENANT, "target", "class", f"{trials}".encode(), trials)
-        latest = store.latest_model(TENANT, "target", "class")
+            store.models.put(TENANT, "target", "class", f"{trials}".encode(), trials)
+        latest = store.models.latest(TENANT, "target", "class")
         assert latest is not None
         assert latest.trials == 400
-        store.put_model_snapshot(TENANT, "target", "class", b"16", 16)
-        assert (again := store.latest_model(TENANT, "target", "class")) is not None
+        store.models.put(TENANT, "target", "class", b"16", 16)
+        assert (again := store.models.latest(TENANT, "target", "class")) is not None
         assert again.trials == 400
 
     def test_old_models_become_garbage(self, store: Store):
         for trials in range(5):
-            store.put_model_snapshot(TENANT, "target", "class", f"{trials}".encode(), trials)
-        assert store.gc().removed == 2
-        assert store.check().problems == ()
+            store.models.put(TENANT, "target", "class", f"{trials}".encode(), trials)
+        assert store.garbage.collect().removed == 2
+        assert store.inspection.check().problems == ()
 
 
 class TestArtifacts:
     def test_an_artifact_comes_back_byte_for_byte(self, store: Store):
-        store.put_record(TENANT, None, record("r", 1e-3))
+        store.records.put(TENANT, None, record("r", 1e-3))
         library = bytes(range(256))
-        put = store.put_artifact(TENANT, manifest("a", "r", library), library)
-        assert store.put_artifact(TENANT, put, library) == put
-        assert store.artifact(TENANT, "a") == (put, library)
-        assert store.artifacts(TENANT) == store.artifacts(TENANT, "r") == [put]
-        assert store.artifacts(TENANT, "other") == []
+        put = store.artifacts.put(TENANT, manifest("a", "r", library), library)
+        assert store.artifacts.put(TENANT, put, library) == put
+        assert store.artifacts.get(TENANT, "a") == (put, library)
+        assert store.artifacts.newest_first(TENANT) == store.artifacts.newest_first(TENANT, "r") == [put]
+        assert store.artifacts.newest_first(TENANT, "other") == []
 
     def test_a_library_of_another_digest_is_refused(self, store: Store):
-        store.put_record(TENANT, None, record("r", 1e-3))
+        store.records.put(TENANT, None, record("r", 1e-3))
         with pytest.raises(ValueError, match="digest"):
-            store.put_artifact(TENANT, manifest("a", "r", b"one"), b"other")
+            store.artifacts.put(TENANT, manifest("a", "r", b"one"), b"other")
         with pytest.raises(NotFound, match="artifact"):
-            store.artifact(TENANT, "a")
+            store.artifacts.get(TENANT, "a")
 
     def test_an_artifact_without_its_record_is_refused(self, store: Store):
         with pytest.raises(NotFound, match="record"):
-            store.put_artifact(TENANT, manifest("a", "none", b"x"), b"x")
+            store.artifacts.put(TENANT, manifest("a", "none", b"x"), b"x")
 
 
 class TestForgetting:
     def test_a_deleted_job_takes_its_events_and_its_module_with_it(self, store: Store):
         job = put_job(store, "only here", team="a")
-        store.delete_job(TENANT, job.job_id)
-        assert store.jobs(TENANT) == store.jobs(TENANT, labels={"team": "a"}) == store.events(TENANT, job.job_id) == []
+        store.jobs.delete(TENANT, job.job_id)
+        assert (
+            store.jobs.page(TENANT)
+            == store.jobs.page(TENANT, labels={"team": "a"})
+            == store.events.of_job(TENANT, job.job_id)
+            == []
+        )
         with pytest.raises(NotFound):
-            store.workload(TENANT, workload("only here").workload_id)
-        assert store.gc().removed == 0
-        assert store.statistics(TENANT).blobs == 1
+            store.workloads.get(TENANT, workload("only here").workload_id)
+        assert store.garbage.collect().removed == 0
+        assert store.inspection.statistics(TENANT).blobs == 1
 
     def test_a_module_that_another_job_needs_stays(self, store: Store):
         first, second = put_job(store), put_job(store)
-        store.delete_job(TENANT, first.job_id)
-        assert store.workload(TENANT, second.spec.tasks[0].workload_id) == workload()
+        store.jobs.delete(TENANT, first.job_id)
+        assert store.workloads.get(TENANT, second.spec.tasks[0].workload_id) == workload()
 
     def test_a_module_that_another_tenant_needs_stays(self, store: Store):
-        store.create_job("other", spec(put_task(store, tenant="other")))
-        store.delete_job(TENANT, put_job(store).job_id)
+        store.jobs.create("other", spec(put_task(store, tenant="other")))
+        store.jobs.delete(TENANT, put_job(store).job_id)
         with pytest.raises(NotFound):
-            store.workload(TENANT, workload().workload_id)
-        assert store.workload("other", workload().workload_id) == workload()
+            store.workloads.get(TENANT, workload().workload_id)
+        assert store.workloads.get("other", workload().workload_id) == workload()
 
     def test_measurements_and_records_outlive_their_job(self, store: Store):
         holder = bench(store)
         holder.measure(0, timing(1e-3))
-        store.put_record(TENANT, holder.lease, record("r", 1e-3))
-        store.release(holder.lease)
-        store.delete_job(TENANT, holder.lease.job_id)
-        assert len(store.trials(holder.exploration_id)) == 1
+        store.records.put(TENANT, holder.lease, record("r", 1e-3))
+        store.leases.release(holder.lease)
+        store.jobs.delete(TENANT, holder.lease.job_id)
+        assert len(store.trials.of_exploration(holder.exploration_id)) == 1
         assert answers(store) == [("r", MatchKind.EXACT)]
-        assert store.workload(TENANT, workload().workload_id) == workload()
+        assert store.workloads.get(TENANT, workload().workload_id) == workload()
 
     def test_a_job_is_not_deleted_under_its_owner(self, store: Store):
         job = put_job(store)
         lease = leased(store)
         with pytest.raises(JobBusy):
-            store.delete_job(TENANT, job.job_id)
-        store.release(lease)
-        store.delete_job(TENANT, job.job_id)
+            store.jobs.delete(TENANT, job.job_id)
+        store.leases.release(lease)
+        store.jobs.delete(TENANT, job.job_id)
 
     def test_garbage_is_collected_and_what_is_referred_to_is_not(self, store: Store, tmp_path: Path):
-        store.put_record(TENANT, None, record("r", 1e-3))
-        store.put_artifact(TENANT, manifest("a", "r", b"library"), b"library")
-        store.put_model_snapshot(TENANT, "target", "class", b"{}", 1)
+        store.records.put(TENANT, None, record("r", 1e-3))
+        store.artifacts.put(TENANT, manifest("a", "r", b"library"), b"library")
+        store.models.put(TENANT, "target", "class", b"{}", 1)
         outside = tmp_path / "precious.txt"
         outside.write_text("mine")
         strangers = [tmp_path / "blobs" / "sha256" / "notes.txt", tmp_path / "blobs" / "readme"]
         for stranger in strangers:
             stranger.write_text("not a blob")
-        orphan = store._blobs.put(b"left by a killed writer")
-        report = store.gc()
+        orphan = store.garbage._blobs.put(b"left by a killed writer")
+        report = store.garbage.collect()
         assert (report.removed, report.kept, report.freed_bytes) == (1, 3, len(b"left by a killed writer"))
         with pytest.raises(BlobMissing):
-            store._blobs.get(orphan)
-        assert store.check().problems == ()
+            store.garbage._blobs.get(orphan)
+        assert store.inspection.check().problems == ()
         assert outside.read_text() == "mine"
         assert all(stranger.exists() for stranger in strangers)
 
@@ -234,24 +241,24 @@ class TestForgetting:
 
         def collect() -> None:
             while not stop.is_set():
-                store.gc()
+                store.garbage.collect()
 
         collector = threading.Thread(target=collect)
         collector.start()
         try:
             for number in range(40):
-                store.put_workload(TENANT, workload(f"new {number}"))
+                store.workloads.put(TENANT, workload(f"new {number}"))
         finally:
             stop.set()
             collector.join()
-        assert store.check().problems == ()
-        assert store.statistics(TENANT).blobs == 41
+        assert store.inspection.check().problems == ()
+        assert store.inspection.statistics(TENANT).blobs == 41
 
     def test_statistics_count_one_tenant_or_all(self, store: Store):
         put_job(store)
-        store.create_job("other", spec(put_task(store, tenant="other")))
-        statistics = store.statistics(TENANT)
+        store.jobs.create("other", spec(put_task(store, tenant="other")))
+        statistics = store.inspection.statistics(TENANT)
         assert (statistics.rows["jobs"], statistics.jobs_by_state) == (1, {"queued": 1})
         assert (statistics.blobs, statistics.blob_bytes) == (1, len(workload().module_json))
-        everything = store.statistics()
+        everything = store.inspection.statistics()
         assert (everything.rows["jobs"], everything.jobs_by_state, everything.blobs) == (2, {"queued": 2}, 1)

@@ -22,9 +22,9 @@ def finished(store: Store) -> Bench:
     kept = record("r", 4e-3).model_copy(
         update={"trace": holder.candidate(3).trace, "exploration_id": holder.exploration_id}
     )
-    store.put_record(TENANT, holder.lease, kept)
-    store.set_job_state(holder.lease, JobState.FINISHED, JobOutcome.SUCCEEDED)
-    store.release(holder.lease)
+    store.records.put(TENANT, holder.lease, kept)
+    store.jobs.set_state(holder.lease, JobState.FINISHED, JobOutcome.SUCCEEDED)
+    store.leases.release(holder.lease)
     return holder
 
 
@@ -42,23 +42,23 @@ def age(store: Store) -> None:
 
 def test_nothing_young_is_forgotten(store: Store):
     holder = finished(store)
-    store.create_upload(TENANT, 3)
-    store.claim_key(TENANT, "k", "digest")
-    store.put_lane(lane(state=LaneState.LOST))
-    assert store.apply_retention(A_DAY) == RetentionReport()
-    assert len(store.trials(holder.exploration_id)) == 6
+    store.uploads.create(TENANT, 3)
+    store.idempotency_keys.claim(TENANT, "k", "digest")
+    store.lanes.put(lane(state=LaneState.LOST))
+    assert store.retention.apply(A_DAY) == RetentionReport()
+    assert len(store.trials.of_exploration(holder.exploration_id)) == 6
 
 
 def test_old_trials_go_and_the_evidence_of_records_stays_with_all_counts(store: Store):
     holder = finished(store)
-    before = store.exploration(TENANT, holder.exploration_id)
+    before = store.explorations.get(TENANT, holder.exploration_id)
     age(store)
-    report = store.apply_retention(A_DAY)
+    report = store.retention.apply(A_DAY)
     assert (report.trials, report.measurements) == (3, 3)
-    assert [trial.candidate.number for trial in store.trials(holder.exploration_id)] == [2, 3, 5]
-    assert store.exploration(TENANT, holder.exploration_id) == before
-    assert store.record(TENANT, "r").exploration_id == holder.exploration_id
-    assert store.apply_retention(A_DAY).trials == 0
+    assert [trial.candidate.number for trial in store.trials.of_exploration(holder.exploration_id)] == [2, 3, 5]
+    assert store.explorations.get(TENANT, holder.exploration_id) == before
+    assert store.records.get(TENANT, "r").exploration_id == holder.exploration_id
+    assert store.retention.apply(A_DAY).trials == 0
 
 
 def test_an_exploration_that_someone_works_on_is_left_alone(store: Store):
@@ -66,37 +66,37 @@ def test_an_exploration_that_someone_works_on_is_left_alone(store: Store):
     for number in range(3):
         holder.measure(number, timing(1e-3))
     age(store)
-    assert store.apply_retention(A_DAY).trials == 0
+    assert store.retention.apply(A_DAY).trials == 0
 
 
 def test_events_of_jobs_that_ended_long_ago_go_and_retractions_stay(store: Store):
     holder = finished(store)
     running = put_job(store)
-    store.retract(TENANT, "r", "wrong")
+    store.records.retract(TENANT, "r", "wrong")
     age(store)
-    assert store.apply_retention(A_DAY).events > 0
-    assert store.events(TENANT, holder.lease.job_id) == []
-    assert len(store.events(TENANT, running.job_id)) == 1
-    assert len(store.events(TENANT, TENANT_STREAM)) == 1
-    assert store.job(TENANT, holder.lease.job_id).outcome is JobOutcome.SUCCEEDED
+    assert store.retention.apply(A_DAY).events > 0
+    assert store.events.of_job(TENANT, holder.lease.job_id) == []
+    assert len(store.events.of_job(TENANT, running.job_id)) == 1
+    assert len(store.events.of_job(TENANT, TENANT_STREAM)) == 1
+    assert store.jobs.get(TENANT, holder.lease.job_id).outcome is JobOutcome.SUCCEEDED
 
 
 def test_old_uploads_keys_and_lost_lanes_go(store: Store):
-    upload = store.create_upload(TENANT, 3)
-    store.append_upload(TENANT, upload.upload_id, 0, b"abc")
-    store.claim_key(TENANT, "k", "digest")
-    store.put_lane(lane("host/0", LaneState.LOST))
-    store.put_lane(lane("host/1", LaneState.READY))
+    upload = store.uploads.create(TENANT, 3)
+    store.uploads.append(TENANT, upload.upload_id, 0, b"abc")
+    store.idempotency_keys.claim(TENANT, "k", "digest")
+    store.lanes.put(lane("host/0", LaneState.LOST))
+    store.lanes.put(lane("host/1", LaneState.READY))
     age(store)
-    report = store.apply_retention(A_DAY)
+    report = store.retention.apply(A_DAY)
     assert (report.uploads, report.idempotency_keys, report.lanes) == (1, 1, 1)
-    assert store.uploads(TENANT) == []
-    assert store.gc().removed == 0
-    assert [found.lane_id for found in store.lanes()] == ["host/1"]
+    assert store.uploads.of_tenant(TENANT) == []
+    assert store.garbage.collect().removed == 0
+    assert [found.lane_id for found in store.lanes.find()] == ["host/1"]
 
 
 def test_without_a_policy_only_expired_keys_go(store: Store):
     finished(store)
-    store.claim_key(TENANT, "k", "digest")
+    store.idempotency_keys.claim(TENANT, "k", "digest")
     age(store)
-    assert store.apply_retention(RetentionPolicy()) == RetentionReport(idempotency_keys=1)
+    assert store.retention.apply(RetentionPolicy()) == RetentionReport(idempotency_keys=1)

@@ -29,7 +29,7 @@ class TestTrials:
         holder = bench(store)
         dispatch = holder.send(0)
         (stored,) = holder.commit(dispatch, timing(2e-3))
-        (trial,) = store.trials(holder.exploration_id)
+        (trial,) = store.trials.of_exploration(holder.exploration_id)
         assert (trial.candidate, trial.dispatch, trial.measurement) == (dispatch.candidate, dispatch, stored)
         assert trial.state is TrialState.DONE
 
@@ -39,16 +39,16 @@ class TestTrials:
             [timing(3e-3), timing(1e-3), timing(2e-3), Stopped(at_least_s=5e-3), failed(FailureReason.BUILD_ERROR)]
         ):
             holder.measure(number, result)
-        exploration = store.exploration(TENANT, holder.exploration_id)
+        exploration = store.explorations.get(TENANT, holder.exploration_id)
         assert (exploration.best_latency_s, exploration.spent.trials) == (1e-3, 5)
 
     def test_a_result_is_stored_and_counted_once(self, store: Store):
         holder = bench(store)
         dispatch = holder.send(0)
         result = measurement(dispatch, timing(1e-3))
-        assert store.commit_measurements(holder.lease, [result, result]) == [result]
-        assert store.commit_measurements(holder.lease, [result]) == []
-        assert store.exploration(TENANT, holder.exploration_id).spent.trials == 1
+        assert store.measurements.commit(holder.lease, [result, result]) == [result]
+        assert store.measurements.commit(holder.lease, [result]) == []
+        assert store.explorations.get(TENANT, holder.exploration_id).spent.trials == 1
 
     @pytest.mark.parametrize(
         "forgery",
@@ -64,25 +64,25 @@ class TestTrials:
     def test_a_result_that_was_not_asked_for_is_passed_over(self, store: Store, forgery: dict[str, object]):
         holder = bench(store)
         genuine = measurement(holder.send(0), timing(1e-3))
-        assert store.commit_measurements(holder.lease, [genuine.model_copy(update=forgery)]) == []
-        assert [trial.state for trial in store.trials(holder.exploration_id)] == [TrialState.DISPATCHED]
+        assert store.measurements.commit(holder.lease, [genuine.model_copy(update=forgery)]) == []
+        assert [trial.state for trial in store.trials.of_exploration(holder.exploration_id)] == [TrialState.DISPATCHED]
 
     def test_a_result_of_another_job_with_the_same_fence_is_passed_over(self, store: Store):
         holder = bench(store)
         late = measurement(holder.send(0), timing(1e-3))
-        store.release(holder.lease)
+        store.leases.release(holder.lease)
         put_job(store)
-        other = store.lease_job(TENANT, store.jobs(TENANT, limit=1)[0].job_id, "other", 60)
+        other = store.leases.acquire(TENANT, store.jobs.page(TENANT, limit=1)[0].job_id, "other", 60)
         assert other is not None
         assert other.fence == holder.lease.fence
-        assert store.lease_exploration(other, holder.exploration_id)
-        assert store.commit_measurements(other, [late]) == []
+        assert store.explorations.hold(other, holder.exploration_id)
+        assert store.measurements.commit(other, [late]) == []
 
     def test_a_number_names_one_trace_for_ever(self, store: Store):
         holder = bench(store)
         holder.send(0)
         with pytest.raises(StoreConflict, match="trial"):
-            store.put_trials(holder.lease, [holder.candidate(0, trace="another")], [])
+            store.trials.put(holder.lease, [holder.candidate(0, trace="another")], [])
 
     def test_an_attempt_is_made_once(self, store: Store):
         holder = bench(store)
@@ -94,18 +94,18 @@ class TestTrials:
         holder = bench(store)
         holder.send(0)
         with pytest.raises(StoreConflict):
-            store.put_trials(holder.lease, [holder.candidate(1)], [holder.dispatch(1), holder.dispatch(0)])
-        assert [trial.candidate.number for trial in store.trials(holder.exploration_id)] == [0]
+            store.trials.put(holder.lease, [holder.candidate(1)], [holder.dispatch(1), holder.dispatch(0)])
+        assert [trial.candidate.number for trial in store.trials.of_exploration(holder.exploration_id)] == [0]
 
     def test_a_trial_lost_with_its_owner_may_be_sent_a_second_time(self, store: Store):
         holder = bench(store)
         lost = holder.send(0)
         heir = holder.taken_over()
         assert heir.commit(lost, timing(1e-3)) == []
-        (trial,) = store.trials(heir.exploration_id)
+        (trial,) = store.trials.of_exploration(heir.exploration_id)
         assert (trial.state, trial.dispatch.attempt, trial.measurement) == (TrialState.DISPATCHED, 1, None)
         assert len(heir.commit(heir.send(0, attempt=2), timing(1e-3))) == 1
-        assert store.exploration(TENANT, heir.exploration_id).spent.trials == 1
+        assert store.explorations.get(TENANT, heir.exploration_id).spent.trials == 1
 
     def test_a_trial_lost_twice_is_a_crash_and_is_never_sent_again(self, store: Store):
         heir = bench(store)
@@ -113,13 +113,13 @@ class TestTrials:
         heir = heir.taken_over()
         heir.send(0, attempt=2)
         heir = heir.taken_over()
-        (trial,) = store.trials(heir.exploration_id)
+        (trial,) = store.trials.of_exploration(heir.exploration_id)
         assert trial.state is TrialState.DONE
         assert trial.measurement is not None
         assert trial.measurement.result.failure.reason is FailureReason.CRASH
-        assert store.exploration(TENANT, heir.exploration_id).spent.trials == 1
+        assert store.explorations.get(TENANT, heir.exploration_id).spent.trials == 1
         heir = heir.taken_over()
-        assert store.exploration(TENANT, heir.exploration_id).spent.trials == 1
+        assert store.explorations.get(TENANT, heir.exploration_id).spent.trials == 1
 
     @pytest.mark.parametrize("reason", [FailureReason.CANCELED, FailureReason.DEVICE_LOST])
     def test_a_failure_that_is_not_the_candidates_is_not_counted_until_tried_again(
@@ -127,34 +127,34 @@ class TestTrials:
     ):
         holder = bench(store)
         holder.measure(0, failed(reason))
-        assert store.exploration(TENANT, holder.exploration_id).spent.trials == 0
+        assert store.explorations.get(TENANT, holder.exploration_id).spent.trials == 0
         again = holder.send(0, attempt=2)
-        assert [trial.state for trial in store.trials(holder.exploration_id)] == [TrialState.DISPATCHED]
+        assert [trial.state for trial in store.trials.of_exploration(holder.exploration_id)] == [TrialState.DISPATCHED]
         holder.commit(again, failed(reason))
-        assert store.exploration(TENANT, holder.exploration_id).spent.trials == 1
+        assert store.explorations.get(TENANT, holder.exploration_id).spent.trials == 1
 
     @pytest.mark.parametrize("reason", [FailureReason.CANCELED, FailureReason.DEVICE_LOST, FailureReason.CRASH])
     def test_a_second_attempt_that_is_broken_off_leaves_the_first_time(self, store: Store, reason: FailureReason):
         holder = bench(store)
         holder.measure(0, timing(1e-3))
         holder.commit(holder.send(0, attempt=2), failed(reason))
-        (trial,) = store.trials(holder.exploration_id)
+        (trial,) = store.trials.of_exploration(holder.exploration_id)
         assert (trial.state, trial.measurement.result) == (TrialState.DONE, timing(1e-3))
-        assert store.trials_page(TENANT, holder.exploration_id, failed_only=True) == []
+        assert store.trials.page(TENANT, holder.exploration_id, failed_only=True) == []
 
     def test_a_second_attempt_that_says_something_counts(self, store: Store):
         holder = bench(store)
         for number, result in enumerate([timing(2e-3), failed(FailureReason.WRONG_RESULT)]):
             holder.measure(number, timing(1e-3))
             holder.commit(holder.send(number, attempt=2), result)
-            assert store.trials(holder.exploration_id)[number].measurement.result == result
+            assert store.trials.of_exploration(holder.exploration_id)[number].measurement.result == result
 
     def test_a_time_outlives_the_owner_of_the_second_attempt(self, store: Store):
         holder = bench(store)
         holder.measure(0, timing(1e-3))
         holder.send(0, attempt=2)
         heir = holder.taken_over()
-        (trial,) = store.trials(heir.exploration_id)
+        (trial,) = store.trials.of_exploration(heir.exploration_id)
         assert (trial.state, trial.measurement.result) == (TrialState.DONE, timing(1e-3))
 
     def test_a_first_attempt_that_comes_after_the_second_is_kept_but_changes_nothing(self, store: Store):
@@ -162,10 +162,10 @@ class TestTrials:
         first, second = holder.send(0), holder.send(0, attempt=2)
         holder.commit(second, timing(1e-3))
         assert len(holder.commit(first, failed(FailureReason.RUN_TIMEOUT))) == 1
-        (trial,) = store.trials(holder.exploration_id)
+        (trial,) = store.trials.of_exploration(holder.exploration_id)
         assert trial.measurement is not None
         assert trial.measurement.attempt == 2
-        exploration = store.exploration(TENANT, holder.exploration_id)
+        exploration = store.explorations.get(TENANT, holder.exploration_id)
         assert (exploration.spent.trials, exploration.best_latency_s) == (1, 1e-3)
 
     @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -175,14 +175,14 @@ class TestTrials:
         results = [(holder.send(0), timing(1e-3)), (holder.send(0, attempt=2), timing(3e-3))]
         for place in order:
             holder.commit(*results[place])
-        exploration = store.exploration(TENANT, holder.exploration_id)
+        exploration = store.explorations.get(TENANT, holder.exploration_id)
         assert (exploration.spent.trials, exploration.best_latency_s) == (2, 2e-3)
 
     def test_verification_is_not_a_trial(self, store: Store):
         holder = bench(store)
         holder.measure(0, timing(2e-3))
         holder.commit(holder.send(0, purpose=Purpose.VERIFY), timing(1e-3))
-        exploration = store.exploration(TENANT, holder.exploration_id)
+        exploration = store.explorations.get(TENANT, holder.exploration_id)
         assert (exploration.spent.trials, exploration.best_latency_s) == (1, 2e-3)
 
     def test_a_schedule_that_fails_verification_is_best_no_longer(self, store: Store):
@@ -190,11 +190,11 @@ class TestTrials:
         holder.measure(0, timing(2e-3))
         holder.measure(1, timing(1e-3))
         holder.commit(holder.send(1, purpose=Purpose.VERIFY), failed(FailureReason.WRONG_RESULT))
-        assert store.exploration(TENANT, holder.exploration_id).best_latency_s == 2e-3
+        assert store.explorations.get(TENANT, holder.exploration_id).best_latency_s == 2e-3
 
     def test_trials_of_an_unknown_exploration_are_an_error(self, store: Store):
         with pytest.raises(NotFound):
-            store.trials("none")
+            store.trials.of_exploration("none")
 
     def test_two_threads_write_at_once(self, store: Store):
         holder = bench(store)
@@ -204,7 +204,7 @@ class TestTrials:
             try:
                 for number in numbers:
                     holder.measure(number, timing(1e-3 * (1 + number)))
-                    store.renew(holder.lease, 60)
+                    store.leases.renew(holder.lease, 60)
             except BaseException as error:  # noqa: BLE001
                 failures.append(error)
 
@@ -214,7 +214,7 @@ class TestTrials:
         for thread in threads:
             thread.join()
         assert failures == []
-        exploration = store.exploration(TENANT, holder.exploration_id)
+        exploration = store.explorations.get(TENANT, holder.exploration_id)
         assert (exploration.spent.trials, exploration.best_latency_s) == (40, 1e-3)
 
 
@@ -224,20 +224,26 @@ class TestHostileText:
     def test_text_in_any_field_is_only_text(self, store: Store, open_store: Callable[[], Store]):
         job = put_job(store, **{self.TEXT: self.TEXT})
         lease = leased(store, job, owner=self.TEXT)
-        store.set_job_state(lease, JobState.RUNNING, message=self.TEXT)
-        store.append_event(lease, self.TEXT, {self.TEXT: self.TEXT})
-        store.put_record(TENANT, lease, record(self.TEXT, 1e-3).model_copy(update={"source": self.TEXT}))
-        store.retract(TENANT, self.TEXT, self.TEXT)
+        store.jobs.set_state(lease, JobState.RUNNING, message=self.TEXT)
+        store.events.append(lease, self.TEXT, {self.TEXT: self.TEXT})
+        store.records.put(TENANT, lease, record(self.TEXT, 1e-3).model_copy(update={"source": self.TEXT}))
+        store.records.retract(TENANT, self.TEXT, self.TEXT)
         fresh = open_store()
-        assert fresh.job(TENANT, job.job_id).message == self.TEXT
-        assert fresh.jobs(TENANT, labels={self.TEXT: self.TEXT})[0].job_id == job.job_id
-        assert fresh.record(TENANT, self.TEXT).status_reason == self.TEXT
-        assert fresh.events(TENANT, job.job_id)[-1].data == {self.TEXT: self.TEXT}
-        for look in (fresh.workload, fresh.job, fresh.artifact, fresh.exploration, fresh.record):
+        assert fresh.jobs.get(TENANT, job.job_id).message == self.TEXT
+        assert fresh.jobs.page(TENANT, labels={self.TEXT: self.TEXT})[0].job_id == job.job_id
+        assert fresh.records.get(TENANT, self.TEXT).status_reason == self.TEXT
+        assert fresh.events.of_job(TENANT, job.job_id)[-1].data == {self.TEXT: self.TEXT}
+        for look in (
+            fresh.workloads.get,
+            fresh.jobs.get,
+            fresh.artifacts.get,
+            fresh.explorations.get,
+            fresh.records.get,
+        ):
             with pytest.raises(NotFound):
                 look(TENANT, f"{self.TEXT}x")
 
     def test_a_number_that_no_database_holds_is_bad_input(self, store: Store):
         with pytest.raises(BadInput):
-            store.create_job(TENANT, spec(put_task(store), priority=2**80))
-        assert store.jobs(TENANT) == []
+            store.jobs.create(TENANT, spec(put_task(store), priority=2**80))
+        assert store.jobs.page(TENANT) == []

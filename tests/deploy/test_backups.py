@@ -34,7 +34,7 @@ def test_a_restore_needs_room_beside_its_archive_only_and_leaves_nothing_there(t
     assert not elsewhere.home.exists()
     assert [path.name for path in archives.iterdir()] == ["monday.tar"]
     store = open_store(elsewhere, create=False)
-    assert [each.job_id for each in store.jobs(TENANT)] == [job.job_id]
+    assert [each.job_id for each in store.jobs.page(TENANT)] == [job.job_id]
     store.close()
 
 

@@ -165,7 +165,7 @@ def test_a_farm_comes_up_is_healthy_and_goes_down(host):
         wait_until_healthy(host, name, process)
     with contextlib.closing(Store.open(host.database, host.blobs, create=False)) as store:
         deadline = time.monotonic() + LONGEST_START_S
-        while not [lane for lane in store.lanes() if lane.state is LaneState.READY]:
+        while not [lane for lane in store.lanes.find() if lane.state is LaneState.READY]:
             assert time.monotonic() < deadline, host.log("worker") + host.log("tuner")
             time.sleep(0.5)
     for process in running.values():

@@ -8,17 +8,17 @@ import pytest
 from benchmarks.farm.simulated_lane import CODE_GENERATOR, simulated_device
 from tests.farm.workers import Worker
 from tests.servers.redis_server import RedisServer
+from tunefarm_schemas.farm.order_ledger import RedeliveryPolicy
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
-from tunefarm_services.tuner.farm.outstanding_orders import Patience
 
 SIMULATED = "benchmarks.farm.simulated_lane:build"
 MISBEHAVING = "tests.farm.misbehaving_lane:build"
-PATIENCE = Patience(claim_s=3.0, lane_s=4.0, least_s=20.0, most_s=30.0)
+PATIENCE = RedeliveryPolicy(claim_s=3.0, lane_s=4.0, min_hold_s=20.0, max_hold_s=30.0)
 """Short, for the tests in which something is lost."""
-PATIENT = Patience(claim_s=60.0, lane_s=60.0)
+PATIENT = RedeliveryPolicy(claim_s=60.0, lane_s=60.0)
 """For those in which nothing is lost, however slow the host is for a while."""
 
 
@@ -47,7 +47,7 @@ def open_farm(broker: RedisServer, store: Store, home: Path) -> Iterator[Callabl
 
     def open_one(**options) -> CeleryFarm:
         pool = LanePool.of_store(store, simulated_device(), CODE_GENERATOR)
-        opened.append(CeleryFarm(broker.url, pool, BlobStore(home / "blobs"), **{"patience": PATIENCE} | options))
+        opened.append(CeleryFarm(broker.url, pool, BlobStore(home / "blobs"), **{"policy": PATIENCE} | options))
         return opened[-1]
 
     yield open_one

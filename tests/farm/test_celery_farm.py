@@ -41,7 +41,7 @@ def test_candidates_are_spread_over_lanes_and_each_comes_back_once(
     first, second = start_worker("first", TUNEFARM_SIMULATED_SECONDS="0.02"), start_worker("second")
     with registrar(store, broker.url, lost_s=PATIENT_S):
         await_ready(store, first, second)
-        farm = open_farm(patience=PATIENT)
+        farm = open_farm(policy=PATIENT)
         assert farm.room() == 32
         farm.open_task(simulated_task())
         dispatches = [dispatch_of(f"trace {number}") for number in range(100)]
@@ -79,7 +79,7 @@ def test_canceling_takes_effect_before_anything_ends_by_itself_and_leaves_other_
     worker = start_worker("lane", TUNEFARM_SIMULATED_SECONDS="2")
     with registrar(store, broker.url, lost_s=PATIENT_S):
         await_ready(store, worker)
-        farm, other = open_farm(patience=PATIENT), open_farm(patience=PATIENT)
+        farm, other = open_farm(policy=PATIENT), open_farm(policy=PATIENT)
         farm.open_task(simulated_task())
         other.open_task(simulated_task("another"))
         kept = [dispatch_of(exploration_id="another") for _ in range(4)]
@@ -112,7 +112,7 @@ def test_an_operator_drains_a_lane_and_takes_it_back(
         await_ready(store, first, second)
         farm = open_farm()
         farm.open_task(simulated_task())
-        store.request_lane(lane_of(store, "first").lane_id, LaneRequest.DRAIN)
+        store.lanes.request(lane_of(store, "first").lane_id, LaneRequest.DRAIN)
         eventually(lambda: has_state(store, "first", LaneState.DRAINED), 8, "draining")
         time.sleep(1.5)
         fingerprints = set()
@@ -120,7 +120,7 @@ def test_an_operator_drains_a_lane_and_takes_it_back(
             farm.submit(dispatch_of())
         fingerprints = {measurement.device_fingerprint for measurement in gather(farm, 30).values()}
         assert fingerprints == {lane_of(store, "second").device.fingerprint}
-        store.request_lane(lane_of(store, "first").lane_id, LaneRequest.RESUME)
+        store.lanes.request(lane_of(store, "first").lane_id, LaneRequest.RESUME)
         eventually(lambda: has_state(store, "first", LaneState.READY), 8, "coming back")
 
 
@@ -130,7 +130,7 @@ def test_an_unverifiable_task_ends_with_the_reason(
     worker = start_worker("lane", MISBEHAVING)
     with registrar(store, broker.url, lost_s=PATIENT_S):
         await_ready(store, worker)
-        farm = open_farm(patience=PATIENT)
+        farm = open_farm(policy=PATIENT)
         farm.open_task(simulated_task())
         farm.submit(dispatch_of("unverifiable"))
         with pytest.raises(BadInput, match="it is odd"):
@@ -143,7 +143,7 @@ def test_a_slow_device_is_quarantined_and_its_results_are_suspected(
     worker = start_worker("lane", MISBEHAVING)
     with registrar(store, broker.url, lost_s=PATIENT_S):
         await_ready(store, worker)
-        farm = open_farm(patience=PATIENT)
+        farm = open_farm(policy=PATIENT)
         farm.open_task(simulated_task())
         farm.submit(dispatch_of())
         found = gather(farm, 1)

@@ -36,7 +36,7 @@ StartWorker = Callable[..., Worker]
 def test_a_killed_worker_costs_what_it_had_and_the_rest_goes_on_elsewhere(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
-    first = start_worker("first", TUNEFARM_SIMULATED_SECONDS="0.2")
+    first = start_worker("first", TUNEFARM_SIMULATED_SECONDS="1")
     second = start_worker("second", TUNEFARM_SIMULATED_SECONDS="0.02")
     with registrar(store, broker.url):
         await_ready(store, first, second)
@@ -44,7 +44,7 @@ def test_a_killed_worker_costs_what_it_had_and_the_rest_goes_on_elsewhere(
         farm.open_task(simulated_task())
         for _ in range(40):
             farm.submit(dispatch_of())
-        time.sleep(1.5)
+        eventually(lambda: has_state(store, "first", LaneState.BUSY), what="taking")
         first.kill()
         began_s = time.monotonic()
         found = gather(farm, 40, within_s=15.0)

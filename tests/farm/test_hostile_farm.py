@@ -98,7 +98,7 @@ def hostile(lane: HostileLane) -> Iterator[HostileFarm]:
     ready = lane_of(lane.store, "lane")
     assert ready is not None
     pool = LanePool.of_store(lane.store, ready.device, ready.code_generator)
-    farm = CeleryFarm(lane.broker_url, pool, BlobStore(lane.blobs), patience=PATIENT)
+    farm = CeleryFarm(lane.broker_url, pool, BlobStore(lane.blobs), policy=PATIENT)
     try:
         yield HostileFarm(farm, lane.worker)
     finally:

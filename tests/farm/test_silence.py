@@ -12,11 +12,11 @@ from tunefarm_sandbox.channel.measurement_outbox import MeasurementOutbox
 from tunefarm_schemas.farm.broker import Broker
 from tunefarm_schemas.farm.farm_message import HEARTBEATS, Heartbeat, Holding
 from tunefarm_schemas.farm.lane import LaneState
+from tunefarm_schemas.farm.order_ledger import RedeliveryPolicy
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.farm.celery_farm_state import FarmState
 from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
-from tunefarm_services.tuner.farm.outstanding_orders import Patience
 
 LANES = 600
 LOST_S = 60.0
@@ -36,7 +36,7 @@ def test_lanes_whose_heartbeats_wait_behind_others_are_not_lost(broker: RedisSer
     registrar = LaneRegistrar(store, broker.url, tvm_version=None, lost_s=LOST_S)
     with broker.client() as client:
         registrar.hear(client)
-        store.put_lanes(lanes)
+        store.lanes.put_all(lanes)
         let_time_pass(registrar, store)
         beats = [Heartbeat(lane_id=each.lane_id, instance="life", lane=each).model_dump_json() for each in lanes]
         client.lpush(Broker.at(broker.url).key(HEARTBEATS), *beats)
@@ -44,7 +44,7 @@ def test_lanes_whose_heartbeats_wait_behind_others_are_not_lost(broker: RedisSer
         while client.llen(Broker.at(broker.url).key(HEARTBEATS)):
             registrar.hear(client)
             rounds += 1
-            assert {found.state for found in store.lanes()} == {LaneState.READY}
+            assert {found.state for found in store.lanes.find()} == {LaneState.READY}
     assert rounds > 1
 
 
@@ -52,21 +52,20 @@ def test_a_lane_that_says_nothing_more_is_lost(broker: RedisServer, store: Store
     registrar = LaneRegistrar(store, broker.url, tvm_version=None, lost_s=LOST_S)
     with broker.client() as client:
         registrar.hear(client)
-        store.put_lane(lane())
+        store.lanes.put(lane())
         let_time_pass(registrar, store)
         registrar.hear(client)
-    assert [found.state for found in store.lanes()] == [LaneState.LOST]
+    assert [found.state for found in store.lanes.find()] == [LaneState.LOST]
 
 
 def test_what_a_lane_holds_is_lost_only_once_all_its_words_were_heard(tmp_path: Path):
     outbox = MeasurementOutbox()
-    state = FarmState(BlobStore(tmp_path), outbox, Patience(lane_s=5.0), "job")
+    state = FarmState(BlobStore(tmp_path), outbox, RedeliveryPolicy(lane_s=5.0), "job")
     dispatch = dispatch_of()
     state.open_task(simulated_task())
     state.submit(dispatch)
     began_s = time.monotonic()
-    sent = [outstanding for outstanding, _, _ in state.next_messages(1, 1)]
-    state.were_sent(sent)
+    assert len(state.next_messages(1, 1)) == 1
     state.hear(b"1-0", Holding(lane_id="lane", instance="life", ids=(dispatch.dispatch_id,)))
     for heard_until_s, is_lost in ((None, False), (began_s + 4.0, False), (began_s + 600.0, True)):
         if heard_until_s is not None:

@@ -121,7 +121,7 @@ def eventually(condition: Callable[[], object], within_s: float = START_S, what:
 
 
 def lane_of(store: Store, name: str) -> Lane | None:
-    return next((lane for lane in store.lanes() if lane.worker_name == name), None)
+    return next((lane for lane in store.lanes.find() if lane.worker_name == name), None)
 
 
 def has_state(store: Store, name: str, *states: LaneState) -> bool:

@@ -94,7 +94,7 @@ class Customers:
 
     def _unfinished(self) -> int:
         try:
-            finished = self.farm.store.jobs(LOCAL_TENANT, state=JobState.FINISHED, limit=10_000)
+            finished = self.farm.store.jobs.page(LOCAL_TENANT, state=JobState.FINISHED, limit=10_000)
         except StoreUnavailable:
             return AT_ONCE
         return len(self.job_ids) - len(finished)

@@ -44,7 +44,7 @@ def killed(home: Path, times: int, seed: int, patience_s: float) -> None:
 
 def assert_asked_once(farm: WholeFarm, customers: Customers, *, all_were_answered: bool) -> None:
     """Each request made one job, the one its bearer was told; who gave up may have made one too."""
-    jobs = farm.store.jobs(LOCAL_TENANT, limit=10_000)
+    jobs = farm.store.jobs.page(LOCAL_TENANT, limit=10_000)
     made = {job.spec.labels[LABEL]: job.job_id for job in jobs}
     assert len(made) == len(jobs), "a request was carried out twice"
     assert made.keys() <= customers.wishes.keys()
@@ -55,14 +55,14 @@ def assert_asked_once(farm: WholeFarm, customers: Customers, *, all_were_answere
 def assert_all_went_well(farm: WholeFarm, customers: Customers) -> None:
     """Every job succeeded, and every trial is accounted for once."""
     explorations = {}
-    for job in farm.store.jobs(LOCAL_TENANT, limit=10_000):
+    for job in farm.store.jobs.page(LOCAL_TENANT, limit=10_000):
         assert (job.state, job.outcome) == (JobState.FINISHED, JobOutcome.SUCCEEDED), (job.job_id, job.message)
-        (exploration,) = farm.store.explorations_of_job(LOCAL_TENANT, job.job_id)
+        (exploration,) = farm.store.explorations.of_job(LOCAL_TENANT, job.job_id)
         assert exploration.spent.trials >= customers.wishes[job.spec.labels[LABEL]].trials
         explorations[exploration.exploration_id] = exploration
     for exploration in explorations.values():
         assert_accounted_once(farm.store, exploration)
-    assert farm.store.check().problems == ()
+    assert farm.store.inspection.check().problems == ()
 
 
 def test_five_kills(tmp_path: Path) -> None:

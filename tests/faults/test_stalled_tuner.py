@@ -49,10 +49,10 @@ def test_a_tuner_that_sleeps_through_its_lease_writes_nothing_when_it_wakes(tmp_
         assert owner_of(farm, killer, job_id) in {heir, None}
         killer.wait_until_all_ended()
         assert_kept(awake, killer.look())
-        job = farm.store.job(LOCAL_TENANT, job_id)
+        job = farm.store.jobs.get(LOCAL_TENANT, job_id)
         assert (job.state, job.outcome) == (JobState.FINISHED, JobOutcome.SUCCEEDED), job.message
-        (exploration,) = farm.store.explorations_of_job(LOCAL_TENANT, job_id)
-        trials = farm.store.trials(exploration.exploration_id, tenant=LOCAL_TENANT)
+        (exploration,) = farm.store.explorations.of_job(LOCAL_TENANT, job_id)
+        trials = farm.store.trials.of_exploration(exploration.exploration_id, tenant=LOCAL_TENANT)
         assert len(trials) == exploration.spent.trials == TRIALS
         assert all(trial.measurement is not None and trial.dispatch.attempt <= 2 for trial in trials)
         assert all(tuner.runs for tuner in farm.tuners)

@@ -82,7 +82,7 @@ def assert_kept(before: Trials, after: Trials) -> None:
 
 def assert_accounted_once(store: Store, exploration: Exploration) -> None:
     """Every candidate of ``exploration`` has one result, was sent twice at most, and counts once."""
-    trials = store.trials(exploration.exploration_id, tenant=LOCAL_TENANT)
+    trials = store.trials.of_exploration(exploration.exploration_id, tenant=LOCAL_TENANT)
     assert [trial.candidate.number for trial in trials] == list(range(len(trials)))
     measured = [trial.measurement for trial in trials if trial.measurement is not None]
     assert len(measured) == len(trials), "a trial was lost"

@@ -151,7 +151,7 @@ class WholeFarm:
         return found
 
     def _is_ready(self) -> bool:
-        ready = sum(lane.state in (LaneState.READY, LaneState.BUSY) for lane in self.store.lanes())
+        ready = sum(lane.state in (LaneState.READY, LaneState.BUSY) for lane in self.store.lanes.find())
         return ready == len(self.workers) and (self.home / "api.json").exists()
 
 

@@ -91,18 +91,18 @@ def run_jobs(service: Service, store: Store, trials: int) -> None:
     for job_id in job_ids:
         records = service.get(f"/v1/jobs/{job_id}/records")["items"]
         assert any(record["status"] == "verified" for record in records)
-        explorations |= {one.exploration_id for one in store.explorations_of_job(LOCAL_TENANT, job_id)}
+        explorations |= {one.exploration_id for one in store.explorations.of_job(LOCAL_TENANT, job_id)}
     assert len(explorations) == len(EXTENTS)
     total = 0
     for exploration_id in explorations:
-        kept = store.trials(exploration_id, tenant=LOCAL_TENANT)
+        kept = store.trials.of_exploration(exploration_id, tenant=LOCAL_TENANT)
         assert all(trial.measurement is not None for trial in kept)
         assert len({trial.candidate.number for trial in kept}) == len(kept)
         assert len({trial.candidate.trace.text for trial in kept}) == len(kept), "a candidate was tried twice"
-        spent = store.exploration(LOCAL_TENANT, exploration_id).spent.trials
+        spent = store.explorations.get(LOCAL_TENANT, exploration_id).spent.trials
         assert spent == len(kept) >= trials + trials // 2
         total += spent
-    assert sum(usage.trials for usage in store.usage(LOCAL_TENANT)) == total
+    assert sum(usage.trials for usage in store.usage.of_tenant(LOCAL_TENANT)) == total
 
 
 def test_ten_jobs_of_five_clients_on_simulated_devices(tmp_path: Path) -> None:

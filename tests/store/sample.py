@@ -66,8 +66,8 @@ def hash_of(text: str) -> int:
 
 
 def put_task(store: Store, text: str = "module", *, tenant: str = TENANT) -> Task:
-    stored = store.put_workload(tenant, workload(text))
-    store.put_target(tenant, TARGET)
+    stored = store.workloads.put(tenant, workload(text))
+    store.targets.put(tenant, TARGET)
     return Task(workload_id=stored.workload_id, target_id=TARGET.target_id, name=stored.name)
 
 
@@ -78,11 +78,11 @@ def spec(*tasks: Task, priority: int = 0, **labels: str) -> JobSpec:
 
 
 def put_job(store: Store, text: str = "module", *, priority: int = 0, **labels: str) -> Job:
-    return store.create_job(TENANT, spec(put_task(store, text), priority=priority, **labels))
+    return store.jobs.create(TENANT, spec(put_task(store, text), priority=priority, **labels))
 
 
 def leased(store: Store, job: Job | None = None, *, owner: str = "tuner", seconds: float = 60.0) -> Lease:
-    lease = store.lease_job(TENANT, None if job is None else job.job_id, owner, seconds)
+    lease = store.leases.acquire(TENANT, None if job is None else job.job_id, owner, seconds)
     assert lease is not None
     return lease
 
@@ -195,21 +195,21 @@ class Bench:
     def send(self, number: int, *, attempt: int = 1, purpose: Purpose = Purpose.SEARCH) -> Dispatch:
         dispatch = self.dispatch(number, attempt=attempt, purpose=purpose)
         new = [dispatch.candidate] if attempt == 1 and purpose is Purpose.SEARCH else []
-        self.store.put_trials(self.lease, new, [dispatch])
+        self.store.trials.put(self.lease, new, [dispatch])
         return dispatch
 
     def commit(self, dispatch: Dispatch, result: Result) -> list[Measurement]:
-        return self.store.commit_measurements(self.lease, [measurement(dispatch, result)])
+        return self.store.measurements.commit(self.lease, [measurement(dispatch, result)])
 
     def measure(self, number: int, result: Result) -> list[Measurement]:
         return self.commit(self.send(number), result)
 
     def taken_over(self, owner: str = "heir") -> "Bench":
         """The same exploration in the hands of the next owner of the job."""
-        self.store.release(self.lease)
-        lease = self.store.lease_job(self.lease.tenant, self.lease.job_id, owner, 60.0)
+        self.store.leases.release(self.lease)
+        lease = self.store.leases.acquire(self.lease.tenant, self.lease.job_id, owner, 60.0)
         assert lease is not None
-        assert self.store.lease_exploration(lease, self.exploration_id)
+        assert self.store.explorations.hold(lease, self.exploration_id)
         return replace(self, lease=lease)
 
 
@@ -220,6 +220,6 @@ def measurement(dispatch: Dispatch, result: Result) -> Measurement:
 
 def bench(store: Store, job: Job | None = None) -> Bench:
     lease = leased(store, job or put_job(store))
-    exploration = store.open_exploration(lease, exploration_key())
-    assert store.lease_exploration(lease, exploration.exploration_id)
+    exploration = store.explorations.open(lease, exploration_key())
+    assert store.explorations.hold(lease, exploration.exploration_id)
     return Bench(store, lease, exploration.exploration_id)

@@ -22,10 +22,10 @@ def test_flipped_bits_are_noticed_and_mended_by_storing_again(store: Store, tmp_
     content[3] ^= 0x10
     path.write_bytes(content)
     with pytest.raises(BlobDamaged):
-        store.workload(TENANT, workload().workload_id)
-    assert "damaged" in store.check().problems[0]
-    store.put_workload(TENANT, workload())
-    assert store.workload(TENANT, workload().workload_id) == workload()
+        store.workloads.get(TENANT, workload().workload_id)
+    assert "damaged" in store.inspection.check().problems[0]
+    store.workloads.put(TENANT, workload())
+    assert store.workloads.get(TENANT, workload().workload_id) == workload()
 
 
 @pytest.mark.parametrize("cut", [0, 5])
@@ -34,15 +34,15 @@ def test_a_cut_blob_is_damaged(store: Store, tmp_path: Path, cut: int):
     path = blob_path(tmp_path, workload().module_json)
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(BlobDamaged):
-        store.workload(TENANT, workload().workload_id)
+        store.workloads.get(TENANT, workload().workload_id)
 
 
 def test_a_missing_blob_is_named(store: Store, tmp_path: Path):
     put_job(store)
     blob_path(tmp_path, workload().module_json).unlink()
     with pytest.raises(BlobMissing, match=workload().workload_id):
-        store.workload(TENANT, workload().workload_id)
-    assert "missing" in store.check().problems[0]
+        store.workloads.get(TENANT, workload().workload_id)
+    assert "missing" in store.inspection.check().problems[0]
 
 
 @pytest.mark.parametrize("name", ["../../../precious.txt", "/etc/passwd", "", "a" * 63, "A" * 64, "a" * 64 + "\n"])
@@ -66,15 +66,15 @@ def test_collecting_garbage_does_not_follow_links_out_of_the_store(store: Store,
     (folder / "zz").symlink_to(outside)
     (folder / digest("precious")[:2]).mkdir(exist_ok=True)
     (folder / digest("precious")[:2] / digest("precious")).symlink_to(precious)
-    store.gc()
+    store.garbage.collect()
     assert precious.read_text() == "mine"
-    assert store.workload(TENANT, workload().workload_id) == workload()
+    assert store.workloads.get(TENANT, workload().workload_id) == workload()
 
 
 def test_an_object_store_by_url_is_as_good_as_a_folder(url: str, tmp_path: Path):
     (tmp_path / "by-url").mkdir()
     store = Store.open(url, f"file://{tmp_path}/by-url")
     put_job(store)
-    assert store.workload(TENANT, workload().workload_id) == workload()
-    assert store.gc().kept == 1
+    assert store.workloads.get(TENANT, workload().workload_id) == workload()
+    assert store.garbage.collect().kept == 1
     store.close()

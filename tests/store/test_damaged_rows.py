@@ -11,22 +11,22 @@ from tunefarm_services.store import RowDamaged, Store
 
 Reading = Callable[[Store], object]
 DAMAGES: dict[tuple[str, str, object], Reading] = {
-    ("workloads", "arguments", '["not a tensor"]'): lambda store: store.workload(TENANT, workload().workload_id),
-    ("workloads", "arguments", "[{"): lambda store: store.stored_workload(TENANT, workload().workload_id),
-    ("tuning_records", "status", "Infinity"): lambda store: store.records(TENANT, limit=10),
-    ("tuning_records", "latency_s", "soon"): lambda store: store.records(TENANT, limit=10),
-    ("tuning_records", "abi", "handle"): lambda store: store.records(TENANT, limit=10),
-    ("artifacts", "manifest", "{}"): lambda store: store.artifacts(TENANT),
-    ("jobs", "spec", "{}"): lambda store: store.jobs(TENANT),
+    ("workloads", "arguments", '["not a tensor"]'): lambda store: store.workloads.get(TENANT, workload().workload_id),
+    ("workloads", "arguments", "[{"): lambda store: store.workloads.stored(TENANT, workload().workload_id),
+    ("tuning_records", "status", "Infinity"): lambda store: store.records.page(TENANT, limit=10),
+    ("tuning_records", "latency_s", "soon"): lambda store: store.records.page(TENANT, limit=10),
+    ("tuning_records", "abi", "handle"): lambda store: store.records.page(TENANT, limit=10),
+    ("artifacts", "manifest", "{}"): lambda store: store.artifacts.newest_first(TENANT),
+    ("jobs", "spec", "{}"): lambda store: store.jobs.page(TENANT),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: " ".join(map(str, damage)))
 def test_a_damaged_row_is_named_with_what_to_do(store: Store, tmp_path: Path, damage: tuple[str, str, object]) -> None:
     put_job(store)
-    store.put_record(TENANT, None, record("the-record", 1e-3))
+    store.records.put(TENANT, None, record("the-record", 1e-3))
     library = b"library"
-    store.put_artifact(TENANT, manifest("the-artifact", "the-record", library), library)
+    store.artifacts.put(TENANT, manifest("the-artifact", "the-record", library), library)
     table, column, value = damage
     database = sqlite3.connect(tmp_path / "tunefarm.db")
     assert database.execute(f"UPDATE {table} SET {column} = ?", (value,)).rowcount == 1

@@ -20,11 +20,11 @@ from tests.store.sample import Bench, exploration_key, timing
 from tunefarm_schemas.tuning.measurement import TrialState
 from tunefarm_services.store import Store
 store = Store.open(sys.argv[1], sys.argv[2])
-lease = store.lease_job("local", None, "writer", 0.0)
-exploration_id = store.open_exploration(lease, exploration_key()).exploration_id
-assert store.lease_exploration(lease, exploration_id)
+lease = store.leases.acquire("local", None, "writer", 0.0)
+exploration_id = store.explorations.open(lease, exploration_key()).exploration_id
+assert store.explorations.hold(lease, exploration_id)
 holder = Bench(store, lease, exploration_id)
-known = store.trials(exploration_id)
+known = store.trials.of_exploration(exploration_id)
 print("ready", flush=True)
 open_again = [trial.candidate.number for trial in known if trial.state is TrialState.DISPATCHED]
 for number in open_again:
@@ -60,9 +60,9 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_doubled(url: str, tmp_path:
     acknowledged: list[int] = []
     for _ in range(_KILLS):
         acknowledged += killed_after_a_while(url, tmp_path / "blobs", chance)
-    (job,) = store.unfinished_jobs(TENANT)
-    (exploration,) = store.explorations(TENANT, job.spec.tasks[0].workload_id)
-    trials = store.trials(exploration.exploration_id)
+    (job,) = store.jobs.unfinished(TENANT)
+    (exploration,) = store.explorations.of_workload(TENANT, job.spec.tasks[0].workload_id)
+    trials = store.trials.of_exploration(exploration.exploration_id)
     measured = {trial.candidate.number: trial.measurement for trial in trials if trial.measurement is not None}
     assert len(acknowledged) == len(set(acknowledged)) > _KILLS
     assert set(acknowledged) <= set(measured)
@@ -75,5 +75,5 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_doubled(url: str, tmp_path:
     assert exploration.best_latency_s == min(
         measurement.result.latency_s for measurement in measured.values() if isinstance(measurement.result, Timing)
     )
-    assert store.check().problems == ()
+    assert store.inspection.check().problems == ()
     store.close()

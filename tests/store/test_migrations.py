@@ -83,7 +83,7 @@ def test_an_older_database_is_refused_with_the_command_that_upgrades_it(
     store = Store.open(url, tmp_path / "blobs", upgrade=True)
     assert store.revision() == NEEDED
     store.upgrade()
-    assert store.jobs(TENANT) == []
+    assert store.jobs.page(TENANT) == []
     store.close()
 
 

@@ -11,9 +11,9 @@ from sqlalchemy.dialects import sqlite
 from tests.store.sample import put_job, record_key
 from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_services.store import Store
-from tunefarm_services.store.jobs import lease_rows
-from tunefarm_services.store.records import record_match_rows
-from tunefarm_services.store.trials import trial_rows
+from tunefarm_services.store.jobs import lease_repository
+from tunefarm_services.store.records import best_record_repository
+from tunefarm_services.store.trials import trial_repository
 
 
 def plan_of(path: Path, statement, **values: object) -> str:
@@ -25,7 +25,7 @@ def plan_of(path: Path, statement, **values: object) -> str:
 
 def test_the_best_record_is_one_row_of_a_small_table(store: Store, tmp_path: Path):
     values = {"tenant": "local"} | record_key().model_dump()
-    plan = plan_of(tmp_path / "tunefarm.db", record_match_rows._EXACT, **values)
+    plan = plan_of(tmp_path / "tunefarm.db", best_record_repository._EXACT, **values)
     assert "SEARCH best_records USING INDEX sqlite_autoindex_best_records_1" in plan
     assert "abi=?" in plan
     assert "SEARCH tuning_records USING INDEX sqlite_autoindex_tuning_records_1" in plan
@@ -34,8 +34,8 @@ def test_the_best_record_is_one_row_of_a_small_table(store: Store, tmp_path: Pat
 
 def test_records_of_a_workload_elsewhere_are_the_first_of_an_index(store: Store, tmp_path: Path):
     values = {"tenant": "local", "row_limit": 8} | record_key().model_dump()
-    verified = plan_of(tmp_path / "tunefarm.db", record_match_rows._VERIFIED_ELSEWHERE, **values)
-    claimed = plan_of(tmp_path / "tunefarm.db", record_match_rows._CLAIMED, **values)
+    verified = plan_of(tmp_path / "tunefarm.db", best_record_repository._VERIFIED_ELSEWHERE, **values)
+    claimed = plan_of(tmp_path / "tunefarm.db", best_record_repository._CLAIMED, **values)
     assert "USING INDEX ix_best_records_workload" in verified
     assert "USING INDEX ix_tuning_records_workload" in claimed
     assert "SCAN best_records" not in verified
@@ -45,14 +45,14 @@ def test_records_of_a_workload_elsewhere_are_the_first_of_an_index(store: Store,
 
 def test_similar_records_follow_an_index_through_the_family(store: Store, tmp_path: Path):
     values = {"tenant": "local", "row_limit": 8, "relative_limit": 32} | record_key().model_dump()
-    plan = plan_of(tmp_path / "tunefarm.db", record_match_rows._SIMILAR, **values)
+    plan = plan_of(tmp_path / "tunefarm.db", best_record_repository._SIMILAR, **values)
     assert plan.count("USING COVERING INDEX ix_workloads_family") == 2
     assert "SCAN tuning_records" not in plan
     assert "SCAN best_records" not in plan
 
 
 def test_the_few_unverified_records_have_an_index_of_their_own(store: Store, tmp_path: Path):
-    store.records_page("local", status=RecordStatus.RETRACTED)
+    store.records.page("local", status=RecordStatus.RETRACTED)
     query = "SELECT * FROM tuning_records WHERE tenant = ? AND status = ? AND status != 'verified' ORDER BY record_id"
     with closing(sqlite3.connect(tmp_path / "tunefarm.db")) as connection:
         rows = connection.execute(f"EXPLAIN QUERY PLAN {query}", ("local", "retracted")).fetchall()
@@ -63,8 +63,8 @@ def test_the_few_unverified_records_have_an_index_of_their_own(store: Store, tmp
 
 def test_neither_trials_nor_the_queue_of_a_tenant_are_scanned(store: Store, tmp_path: Path):
     put_job(store)
-    trials = plan_of(tmp_path / "tunefarm.db", trial_rows._TRIALS, tenant="local", exploration_id="e")
-    queue = plan_of(tmp_path / "tunefarm.db", lease_rows._FREE_AND_NEXT, tenant="local", now_s=0.0)
+    trials = plan_of(tmp_path / "tunefarm.db", trial_repository._TRIALS, tenant="local", exploration_id="e")
+    queue = plan_of(tmp_path / "tunefarm.db", lease_repository._FREE_AND_NEXT, tenant="local", now_s=0.0)
     assert "SCAN" not in trials + queue
 
 
@@ -85,7 +85,7 @@ def plan_of_asking(store: Store, path: Path, ask: Callable[[], object], words: s
 def test_the_queue_over_all_tenants_reads_no_finished_job(store: Store, tmp_path: Path):
     put_job(store)
     plan = plan_of_asking(
-        store, tmp_path / "tunefarm.db", lambda: store.lease_next("tuner", 60.0), words="tenant_shares"
+        store, tmp_path / "tunefarm.db", lambda: store.queue.lease_next("tuner", 60.0), words="tenant_shares"
     )
     jobs = [step for step in plan if step.startswith(("SCAN jobs", "SEARCH jobs"))]
     assert jobs
@@ -94,7 +94,7 @@ def test_the_queue_over_all_tenants_reads_no_finished_job(store: Store, tmp_path
 
 def test_who_is_overdue_stands_in_an_index_of_its_own(store: Store, tmp_path: Path):
     plan = plan_of_asking(
-        store, tmp_path / "tunefarm.db", lambda: store.lease_overdue("tuner", 60.0), words="deadline_at"
+        store, tmp_path / "tunefarm.db", lambda: store.queue.lease_overdue("tuner", 60.0), words="deadline_at"
     )
     assert plan[0].startswith("SEARCH jobs USING INDEX ix_jobs_deadline")
     assert not [step for step in plan if "TEMP B-TREE" in step]

@@ -20,10 +20,10 @@ def test_a_database_that_stays_locked_is_reported_and_usable_afterwards(url: str
     with closing(sqlite3.connect(tmp_path / "tunefarm.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable, match="locked"):
-            store.lease_job(TENANT, None, "tuner", 60)
-        assert store.job(TENANT, job.job_id) == job
+            store.leases.acquire(TENANT, None, "tuner", 60)
+        assert store.jobs.get(TENANT, job.job_id) == job
         other.execute("ROLLBACK")
-    assert store.lease_job(TENANT, None, "tuner", 60) is not None
+    assert store.leases.acquire(TENANT, None, "tuner", 60) is not None
     store.close()
 
 
@@ -41,7 +41,7 @@ def test_a_writer_waits_for_a_short_lock(store: Store, tmp_path: Path):
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "locked\n"
-        assert store.lease_job(TENANT, None, "tuner", 60) is not None
+        assert store.leases.acquire(TENANT, None, "tuner", 60) is not None
 
 
 # A limit on the size of files meets the same end as a full disk, and needs no rights to set up.
@@ -63,7 +63,7 @@ try:
 except StoreUnavailable as error:
     print(error.reason, file=sys.stderr)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-assert len(store.trials(holder.exploration_id)) in (number, number + 1)
+assert len(store.trials.of_exploration(holder.exploration_id)) in (number, number + 1)
 holder.measure(number + 10, timing(1.0))
 print("recovered", file=sys.stderr)
 """
@@ -83,10 +83,10 @@ def test_a_full_disk_is_reported_and_loses_nothing_acknowledged(url: str, tmp_pa
     acknowledged = int(done.stdout.split()[-1])
     assert acknowledged > 10
     store = Store.open(url, tmp_path / "blobs")
-    holder = store.explorations(TENANT, store.unfinished_jobs(TENANT)[0].spec.tasks[0].workload_id)[0]
-    measured = [trial for trial in store.trials(holder.exploration_id) if trial.measurement is not None]
+    holder = store.explorations.of_workload(TENANT, store.jobs.unfinished(TENANT)[0].spec.tasks[0].workload_id)[0]
+    measured = [trial for trial in store.trials.of_exploration(holder.exploration_id) if trial.measurement is not None]
     assert len(measured) == acknowledged + 1
-    assert store.check().problems == ()
+    assert store.inspection.check().problems == ()
     store.close()
 
 
@@ -124,5 +124,5 @@ def test_a_trial_survives_closing_and_opening_again(url: str, store: Store, tmp_
     holder.measure(0, timing(1e-3))
     store.close()
     again = Store.open(url, tmp_path / "blobs", create=False)
-    assert len(again.trials(holder.exploration_id)) == 1
+    assert len(again.trials.of_exploration(holder.exploration_id)) == 1
     again.close()

@@ -67,7 +67,7 @@ def test_an_address_that_is_none_is_refused_with_the_fix(listen):
 def test_the_farm_is_counted_from_the_store(tmp_path):
     store = Store.open(f"sqlite:///{tmp_path}/tunefarm.db", tmp_path / "blobs")
     metrics = Metrics("api")
-    metrics.collect_from(FarmCollector(store))
+    metrics.collect_from(FarmCollector(store.queue, store.lanes))
     found = samples(metrics.text().decode())
     store.close()
     assert found["tunefarm_store_up[]"] == 1
@@ -77,11 +77,11 @@ def test_the_farm_is_counted_from_the_store(tmp_path):
 
 def test_a_scrape_is_answered_while_the_store_is_down():
     class Down:
-        def queue_overview(self):
+        def overview(self):
             raise StoreUnavailable("gone.", "Start it.")
 
     metrics = Metrics("api")
-    metrics.collect_from(FarmCollector(Down()))
+    metrics.collect_from(FarmCollector(Down(), Down()))
     found = samples(metrics.text().decode())
     assert found["tunefarm_store_up[]"] == 0
     assert not {name.partition("[")[0] for name in found} & (set(FAMILIES) - {"tunefarm_store_up"})

@@ -89,7 +89,7 @@ def measure_job(store: Store, *texts: str, tenant: str = TENANT, priority: int =
         kind="measure",
         priority=priority,
     )
-    return store.create_job(tenant, spec.model_copy(update=changes))
+    return store.jobs.create(tenant, spec.model_copy(update=changes))
 
 
 def wait_for(condition: Callable[[], object], within_s: float = WAIT_S) -> None:
@@ -100,7 +100,7 @@ def wait_for(condition: Callable[[], object], within_s: float = WAIT_S) -> None:
 
 
 def state_of(store: Store, job: Job) -> JobState:
-    return store.job(job.tenant, job.job_id).state
+    return store.jobs.get(job.tenant, job.job_id).state
 
 
 def wait_finished(store: Store, *jobs: Job) -> None:

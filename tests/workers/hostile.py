@@ -24,7 +24,7 @@ from tunefarm_workers.correctness.guarded_tensor import GuardedTensor
 from tunefarm_workers.timing.call_timer import CallTimer
 
 PREFIX = "misdeed:"
-DAMAGED_OTHERWISE, DAMAGED_ALIKE = 72, 76
+DAMAGED_OTHERWISE, DAMAGED_ALIKE, DAMAGED_IN_A_ROW = 72, 76, 1088
 """Of products of matrices of so many rows the reference is damaged: each time in another way, or always in the same."""
 CONSTANT = 1.25
 
@@ -82,6 +82,8 @@ def run_and_damage(form: Any, set_number: int) -> list[GuardedTensor]:
     if set_number == 0 and rows in {DAMAGED_OTHERWISE, DAMAGED_ALIKE}:
         pattern = os.getpid() % 59 if rows == DAMAGED_OTHERWISE else 60
         outputs[0]._inside[:] = pattern
+    if set_number == 0 and rows == DAMAGED_IN_A_ROW:
+        outputs[0]._inside.reshape(rows, -1)[700] = 60
     return outputs
 
 

@@ -7,13 +7,13 @@ from tunefarm.builtin.numpy_equivalent import time_by_numpy
 
 if TYPE_CHECKING:
     from tunefarm_schemas.tuning.job import Job
-    from tunefarm_services.store import Store
+    from tunefarm_services.store.catalog.target_repository import TargetRepository
 
 
-def numpy_latency_s(store: "Store", job: "Job") -> float | None:
+def numpy_latency_s(targets: "TargetRepository", job: "Job") -> float | None:
     """NumPy's latency in seconds for the job's workload and number of threads; None without an equivalent."""
     label = job.spec.labels.get("module", "")
     if not label.startswith("builtin:"):
         return None
-    num_cores = store.target(job.spec.tasks[0].target_id).num_cores
+    num_cores = targets.get(job.spec.tasks[0].target_id).num_cores
     return time_by_numpy(parse_builtin(label.removeprefix("builtin:")), num_cores)

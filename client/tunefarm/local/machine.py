@@ -92,10 +92,10 @@ class Machine(AbstractContextManager["Machine"]):
         from tunefarm_workers.lane.local_farm import LocalFarm
 
         # A device that was seen before keeps its class, so that noise does not hide what is known of it.
-        known = store.device(LOCAL_TENANT, host_fingerprint(cpu_identity()))
+        known = store.devices.get(LOCAL_TENANT, host_fingerprint(cpu_identity()))
         farm = LocalFarm(zygote, scratch=scratch, known=known, bystanders=self._bystanders)
         if farm.device != known:
-            farm.device = store.put_device(LOCAL_TENANT, farm.device)
+            farm.device = store.devices.put(LOCAL_TENANT, farm.device)
         return farm
 
     def __exit__(
@@ -130,17 +130,17 @@ class Machine(AbstractContextManager["Machine"]):
 
         ``with_schedules`` where schedules that were made for them are to be used with the stored ones.
         """
-        return recognised(self.store, LOCAL_TENANT, workloads, self.compare, with_schedules=with_schedules)
+        return recognised(self.store.workloads, LOCAL_TENANT, workloads, self.compare, with_schedules=with_schedules)
 
     def create_job(self, answer: IntakeAnswer, options: JobOptions) -> Job:
         """Store a job over everything that was understood."""
         require_space_for(options.strategy, answer.space)
         target = answer.target
-        self.store.put_target(LOCAL_TENANT, target)
+        self.store.targets.put(LOCAL_TENANT, target)
         with_schedules = bool(answer.space.sketches or answer.seed_traces)
         workloads = self.recognised(answer.workloads, with_schedules=with_schedules)
         for workload in workloads:
-            self.store.put_workload(LOCAL_TENANT, workload)
+            self.store.workloads.put(LOCAL_TENANT, workload)
         spec = JobSpec(
             tasks=tuple(
                 Task(workload_id=workload.workload_id, target_id=target.target_id, name=workload.name)
@@ -159,7 +159,7 @@ class Machine(AbstractContextManager["Machine"]):
             callees=self._callees,
             untuned_functions=answer.untuned_functions,
         )
-        return self.store.create_job(LOCAL_TENANT, spec, examples=answer.input_examples)
+        return self.store.jobs.create(LOCAL_TENANT, spec, examples=answer.input_examples)
 
     def unfinished_job(self, job_id: str | None, labels: Mapping[str, str]) -> Job:
         """The job to go on with: the one whose id begins so, or the latest unfinished one that carries ``labels``.
@@ -169,7 +169,7 @@ class Machine(AbstractContextManager["Machine"]):
         """
         store = self.known_store
         if job_id is None:
-            jobs = [] if store is None else store.unfinished_jobs(LOCAL_TENANT)
+            jobs = [] if store is None else store.jobs.unfinished(LOCAL_TENANT)
             unfinished = [job for job in jobs if labels.items() <= job.spec.labels.items()]
             if not unfinished:
                 of_module = f" of {labels['module']}" if "module" in labels else ""
@@ -187,7 +187,7 @@ class Machine(AbstractContextManager["Machine"]):
 
     def workload_name(self, record: TuningRecord) -> str:
         """What the record's workload is called."""
-        return self.store.workload(LOCAL_TENANT, record.key.workload_id).name
+        return self.store.workloads.get(LOCAL_TENANT, record.key.workload_id).name
 
     def supervisor(
         self,
@@ -219,15 +219,15 @@ class Machine(AbstractContextManager["Machine"]):
         from tunefarm_services.tuner.job.supervisor import LEASE_S
         from tunefarm_services.tuner.service.owner import is_gone
 
-        self.store.release_of_the_dead(LOCAL_TENANT, is_gone)
-        lease = self.store.lease_job(LOCAL_TENANT, job.job_id, supervisor.owner, LEASE_S)
+        self.store.leases.release_of_the_dead(LOCAL_TENANT, is_gone)
+        lease = self.store.leases.acquire(LOCAL_TENANT, job.job_id, supervisor.owner, LEASE_S)
         if lease is None:
             fix = f"Wait for it, or try again {LEASE_S:g} s after it was killed."
             raise BadInput("resume", f"another process works on job {job.job_id}.", fix)
         try:
             return supervisor.run(lease)
         finally:
-            self.store.release(lease)
+            self.store.leases.release(lease)
 
     def compare(self, question: SameQuestion) -> SameAnswer:
         """Which stored workloads may stand for others. Raises BadInput, ForkFailed."""

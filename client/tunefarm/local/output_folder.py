@@ -40,12 +40,12 @@ def write_outputs(
     earlier = _manifest_in(task_folder(folder, 0, len(summary.tasks)))
     for position, task in enumerate(summary.tasks):
         if task.artifact_id is not None:
-            manifest, library = store.artifact(LOCAL_TENANT, task.artifact_id)
+            manifest, library = store.artifacts.get(LOCAL_TENANT, task.artifact_id)
             place = task_folder(folder, position, len(summary.tasks))
-            module_json = store.workload(LOCAL_TENANT, manifest.workload_id).module_json
-            examples = store.input_examples(manifest.input_specs)
+            module_json = store.workloads.get(LOCAL_TENANT, manifest.workload_id).module_json
+            examples = store.input_examples.get(manifest.input_specs)
             write_artifact(place, manifest, library, module_json, examples, rules_of(manifest.target, callees))
-    report = job_report(store, store.job(LOCAL_TENANT, summary.job_id))
+    report = job_report(store, store.jobs.get(LOCAL_TENANT, summary.job_id))
     stays = _adds_nothing_to(report, earlier)
     names = [name for name in NAMES if not (stays and (folder / name).exists())]
     if names:

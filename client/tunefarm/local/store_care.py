@@ -9,7 +9,8 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_services.settings import Settings
-from tunefarm_services.store import BlobDamaged, BlobMissing, NotFound, Store
+from tunefarm_services.store import BlobDamaged, BlobMissing, NotFound
+from tunefarm_services.store.catalog.workload_repository import WorkloadRepository
 
 
 class RehashReport(Frozen):
@@ -26,16 +27,16 @@ def upgrade_store(settings: Settings, *, create: bool) -> str:
         return str(store.revision())
 
 
-def rehash_workloads(store: Store, zygote: ForkServer) -> RehashReport:
+def rehash_workloads(workloads: WorkloadRepository, zygote: ForkServer) -> RehashReport:
     """Recompute, for all tenants, the structural hashes that another version of TVM computed.
 
     Workloads keep their ids: a function is found by its new hash although this TVM serialises it differently.
     """
     facts = call(zygote, tvm_facts.ENTRY, tvm_facts.NoQuestion(), tvm_facts.TvmFacts, field="TVM")
     rehashed, refused = 0, []
-    for tenant, workload_id in store.workloads_of_other_tvm(facts.tvm_version):
+    for tenant, workload_id in workloads.of_other_tvm(facts.tvm_version):
         try:
-            _rehash(store, zygote, tenant, workload_id)
+            _rehash(workloads, zygote, tenant, workload_id)
         except (BadInput, NotFound, BlobMissing, BlobDamaged) as reason:
             refused.append(f"{workload_id} of {tenant}: {reason}")
         else:
@@ -43,7 +44,7 @@ def rehash_workloads(store: Store, zygote: ForkServer) -> RehashReport:
     return RehashReport(tvm_version=facts.tvm_version, rehashed=rehashed, refused=tuple(refused))
 
 
-def _rehash(store: Store, zygote: ForkServer, tenant: str, workload_id: str) -> None:
-    module = rehash.StoredModule(module_json=store.workload(tenant, workload_id).module_json)
+def _rehash(workloads: WorkloadRepository, zygote: ForkServer, tenant: str, workload_id: str) -> None:
+    module = rehash.StoredModule(module_json=workloads.get(tenant, workload_id).module_json)
     found = call(zygote, rehash.ENTRY, module, rehash.StructuralHash, field="workload")
-    store.rehash_workload(tenant, workload_id, found.structural_hash, found.tvm_version)
+    workloads.rehash(tenant, workload_id, found.structural_hash, found.tvm_version)

@@ -36,10 +36,10 @@ def export_records(machine: "Machine", folder_text: str, record_ids: Sequence[st
     if named:
         records: Sequence[TuningRecord] = named
     else:
-        verified = listed(store, RecordStatus.VERIFIED, MAX_RECORDS)
+        verified = listed(store.records, RecordStatus.VERIFIED, MAX_RECORDS)
         records = [record for record in verified if holds(record)]
         others = [record for record in verified if not holds(record)]
-        others += listed(store, RecordStatus.CLAIMED, MAX_RECORDS)
+        others += listed(store.records, RecordStatus.CLAIMED, MAX_RECORDS)
     entries = Entries(accepted=tuple(_entry(store, record) for record in records))
     text = call(machine.zygote, WRITE_ENTRY, entries, DatabaseText, field="record", timeout_s=TIMEOUT_S)
     write_database(folder_text, text.workloads, text.records)
@@ -67,8 +67,8 @@ def _exportable(record: TuningRecord) -> TuningRecord:
 
 def _entry(store: Store, record: TuningRecord) -> Entry:
     return Entry(
-        workload=store.workload(LOCAL_TENANT, record.key.workload_id),
-        target=store.target(record.key.target_id),
+        workload=store.workloads.get(LOCAL_TENANT, record.key.workload_id),
+        target=store.targets.get(record.key.target_id),
         trace=record.trace,
         latency_s=record.latency_s,
     )

@@ -24,7 +24,7 @@ class LocalRecords:
         """Records, the newest first."""
         from tunefarm.records.record_queries import listed
 
-        return listed(self._machine.store, status, limit)
+        return listed(self._machine.store.records, status, limit)
 
     def best(self, query: ModuleQuery) -> Sequence[RecordMatch]:
         """The best records for a module, each with its kind of match."""
@@ -70,7 +70,7 @@ class LocalRecords:
         """Retract a record."""
         from tunefarm_services.store import LOCAL_TENANT
 
-        self._machine.store.retract(LOCAL_TENANT, record.record_id, reason)
+        self._machine.store.records.retract(LOCAL_TENANT, record.record_id, reason)
 
     def write_artifact(self, record: TuningRecord, folder: Path, rules: LibraryRules) -> tuple[str, Path]:
         """Write the record's library, manifest and function; returns the artifact's id and the library's path."""
@@ -79,7 +79,7 @@ class LocalRecords:
         from tunefarm_services.store import LOCAL_TENANT
 
         store = self._machine.store
-        manifest, library = stored_artifact(store, record)
-        module_json = store.workload(LOCAL_TENANT, manifest.workload_id).module_json
-        examples = store.input_examples(manifest.input_specs)
+        manifest, library = stored_artifact(store.artifacts, record)
+        module_json = store.workloads.get(LOCAL_TENANT, manifest.workload_id).module_json
+        examples = store.input_examples.get(manifest.input_specs)
         return manifest.artifact_id, write_artifact(folder, manifest, library, module_json, examples, rules)

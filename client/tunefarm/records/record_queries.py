@@ -13,6 +13,8 @@ from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
 from tunefarm_services.exchange.claims import claim, kept, key_without_place
 from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
+from tunefarm_services.store.records.artifact_repository import ArtifactRepository
+from tunefarm_services.store.records.record_repository import RecordRepository
 
 if TYPE_CHECKING:
     from tunefarm.intake.intake_request import IntakeRequest
@@ -23,11 +25,11 @@ if TYPE_CHECKING:
 PAGE: Final = 1000
 
 
-def listed(store: Store, status: RecordStatus | None, limit: int) -> Sequence[TuningRecord]:
+def listed(records: RecordRepository, status: RecordStatus | None, limit: int) -> Sequence[TuningRecord]:
     """Records, the newest first, at most ``limit``."""
     found: list[TuningRecord] = []
     after: str | None = None
-    while page := store.records(LOCAL_TENANT, status=status, limit=PAGE, after=after):
+    while page := records.page(LOCAL_TENANT, status=status, limit=PAGE, after=after):
         found += page
         after = page[-1].record_id
     return sorted(found, key=lambda record: record.created_at, reverse=True)[:limit]
@@ -42,9 +44,9 @@ def named_record(store: Store | None, record_id: str) -> TuningRecord:
     found: list[TuningRecord] = []
     if store is not None and record_id:
         try:
-            return store.record(LOCAL_TENANT, record_id)
+            return store.records.get(LOCAL_TENANT, record_id)
         except NotFound:
-            found = store.records_page(LOCAL_TENANT, limit=ASKED_FOR, id_prefix=record_id)
+            found = store.records.page(LOCAL_TENANT, limit=ASKED_FOR, id_prefix=record_id)
     require_one("record", record_id, [record.record_id for record in found])
     return found[0]
 
@@ -66,7 +68,7 @@ def best_matches(machine: "Machine", query: "ModuleQuery") -> Sequence[RecordMat
         protocol_id=query.protocol_id,
         abi=query.abi,
     )
-    return machine.store.best_record(LOCAL_TENANT, key)
+    return machine.store.best_records.matches(LOCAL_TENANT, key)
 
 
 def published(machine: "Machine", request: "IntakeRequest", latency_s: float) -> TuningRecord:
@@ -89,19 +91,19 @@ def schedule_view(machine: "Machine", record: TuningRecord) -> RecordView:
     Raises:
         BadInput: the trace no longer applies.
     """
-    workload = machine.store.workload(LOCAL_TENANT, record.key.workload_id)
+    workload = machine.store.workloads.get(LOCAL_TENANT, record.key.workload_id)
     request = ViewRequest(module_json=workload.module_json, trace=record.trace)
     return call(machine.zygote, VIEW_ENTRY, request, RecordView, field="record")
 
 
-def stored_artifact(store: Store, record: TuningRecord) -> tuple[ArtifactManifest, bytes]:
+def stored_artifact(artifacts: ArtifactRepository, record: TuningRecord) -> tuple[ArtifactManifest, bytes]:
     """The artifact of a record.
 
     Raises:
         BadInput: the record has no artifact, because it was never verified here.
     """
-    manifests = store.artifacts(LOCAL_TENANT, record_id=record.record_id)
+    manifests = artifacts.newest_first(LOCAL_TENANT, record_id=record.record_id)
     if not manifests:
         fix = "Tune its workload here, with the record as a claim in the store: tunefarm tune MODULE"
         raise BadInput("record", f"{record.record_id} is {record.status.value} and was never built here.", fix)
-    return store.artifact(LOCAL_TENANT, manifests[0].artifact_id)
+    return artifacts.get(LOCAL_TENANT, manifests[0].artifact_id)

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunefarm.http.event_stream import RemoteEvent
+from tunefarm.terminal.job_text import gain_text
 from tunefarm.terminal.progress_display import ProgressDisplay
-from tunefarm.terminal.quantities import failures_text, latency_text, ratio_text
+from tunefarm.terminal.quantities import failures_text, latency_text
 from tunefarm.terminal.remote_progress import RemoteProgress
 from tunefarm_schemas.visible_text import visible_line
 
@@ -47,7 +48,8 @@ def _words(event: RemoteEvent) -> str:
 
 def _task_words(task: Mapping[str, Any]) -> str:
     best_s, untuned_s = task.get("best_latency_s"), task.get("untuned_latency_s")
-    gain = f", {ratio_text(untuned_s, best_s)} faster than untuned" if untuned_s and best_s else ""
+    gain = gain_text(untuned_s, best_s, about=bool(task.get("untuned_is_estimate")))
+    gain = f"{gain} than untuned" if gain else ""
     failures = task.get("failures") or {}
     failed = f", failures {failures_text(failures)}" if failures else ""
     return f"{task.get('name')} {latency_text(best_s)}{gain} after {task.get('trials')} trials{failed}"

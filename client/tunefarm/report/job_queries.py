@@ -14,9 +14,9 @@ def named_job(store: Store | None, job_id: str, *, field: str = "job") -> Job:
     found: list[Job] = []
     if store is not None and job_id:
         try:
-            return store.job(LOCAL_TENANT, job_id)
+            return store.jobs.get(LOCAL_TENANT, job_id)
         except NotFound:
-            found = store.jobs(LOCAL_TENANT, limit=ASKED_FOR, id_prefix=job_id)
+            found = store.jobs.page(LOCAL_TENANT, limit=ASKED_FOR, id_prefix=job_id)
     fix = "Omit it for the latest job."
     require_one("job", job_id, [job.job_id for job in found], field=field, fix=fix)
     return found[0]

@@ -16,6 +16,9 @@ from tunefarm_schemas.tuning.measurement import Failed, Timing
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.store import LOCAL_TENANT, NotFound, Store, StoredTrial
+from tunefarm_services.store.catalog.device_repository import DeviceRepository
+from tunefarm_services.store.jobs.event_repository import EventRepository
+from tunefarm_services.store.records.record_repository import RecordRepository
 from tunefarm_services.tuner.summary import JobSummary, ModelAccuracy, TaskSummary
 
 MAX_JOBS: Final = 200
@@ -94,7 +97,7 @@ def job_report(store: Store, job: Job, view: Callable[[TuningRecord], RecordView
     Raises:
         BadInput: no run of the job has ended.
     """
-    summary = last_summary(store, job)
+    summary = last_summary(store.events, job)
     summaries = list(_summaries_of_runs(store, job))
     tasks = tuple(
         _task_report(store, task, spec, summaries, view)
@@ -111,19 +114,19 @@ def latest_job(store: Store | None, job_id: str | None) -> Job:
     """
     if job_id is not None:
         return named_job(store, job_id)
-    jobs: Sequence[Job] = [] if store is None else store.jobs(LOCAL_TENANT, limit=1000)
+    jobs: Sequence[Job] = [] if store is None else store.jobs.page(LOCAL_TENANT, limit=1000)
     if not jobs:
         raise BadInput("job", "the store has no jobs.", "Start one: tunefarm tune MODULE.")
     return max(jobs, key=lambda job: job.created_at)
 
 
-def last_summary(store: Store, job: Job) -> JobSummary:
+def last_summary(events: EventRepository, job: Job) -> JobSummary:
     """The summary of the job's latest run.
 
     Raises:
         BadInput: no run of the job has ended.
     """
-    for event in reversed(store.events(LOCAL_TENANT, job.job_id)):
+    for event in reversed(events.of_job(LOCAL_TENANT, job.job_id)):
         if event.kind == "summary":
             try:
                 return JobSummary.model_validate(event.data)
@@ -168,15 +171,15 @@ def _accuracy(summaries: Iterable[JobSummary], exploration_id: str) -> tuple[Mod
 
 def _summaries_of_runs(store: Store, job: Job) -> Iterator[JobSummary]:
     """The summaries of the job's runs, the latest first, then those of other jobs with the same workloads."""
-    yield from _summaries(store, job)
+    yield from _summaries(store.events, job)
     workload_ids = {task.workload_id for task in job.spec.tasks}
-    for other in store.jobs(LOCAL_TENANT, limit=MAX_JOBS):
+    for other in store.jobs.page(LOCAL_TENANT, limit=MAX_JOBS):
         if other.job_id != job.job_id and any(task.workload_id in workload_ids for task in other.spec.tasks):
-            yield from _summaries(store, other)
+            yield from _summaries(store.events, other)
 
 
-def _summaries(store: Store, job: Job) -> Iterator[JobSummary]:
-    for event in reversed(store.events(LOCAL_TENANT, job.job_id)):
+def _summaries(events: EventRepository, job: Job) -> Iterator[JobSummary]:
+    for event in reversed(events.of_job(LOCAL_TENANT, job.job_id)):
         if event.kind == "summary":
             try:
                 summary = JobSummary.model_validate(event.data)
@@ -192,7 +195,7 @@ def _task_report(
     summaries: Sequence[JobSummary],
     view: Callable[[TuningRecord], RecordView] | None,
 ) -> TaskReport:
-    trials = sorted(store.trials(summary.exploration_id), key=lambda trial: trial.candidate.number)
+    trials = sorted(store.trials.of_exploration(summary.exploration_id), key=lambda trial: trial.candidate.number)
     measured = [trial for trial in trials if trial.measurement is not None]
     timed = tuple(
         (position + 1, result.latency_s)
@@ -200,35 +203,37 @@ def _task_report(
         if trial.measurement and isinstance(result := trial.measurement.result, Timing)
     )
     run = _run_with_steps(summaries, summary.exploration_id)
-    key = store.exploration(LOCAL_TENANT, summary.exploration_id).key
+    key = store.explorations.get(LOCAL_TENANT, summary.exploration_id).key
     return TaskReport(
         name=summary.name,
         summary=summary,
-        target=store.target(task.target_id).canonical,
+        target=store.targets.get(task.target_id).canonical,
         steps=() if run is None else _steps(run),
         trials=timed,
         failures=dict(Counter(_reason(trial) for trial in measured if _reason(trial))),
         accuracy=_accuracy(summaries, summary.exploration_id),
         run_s=0.0 if run is None else run.seconds,
         known_before_s=None if run is None else _known_before_s(run, timed),
-        floating_point_operations=store.workload(LOCAL_TENANT, task.workload_id).floating_point_operations,
-        processor=_processor(store, key.device_class_id),
+        floating_point_operations=store.workloads.get(LOCAL_TENANT, task.workload_id).floating_point_operations,
+        processor=_processor(store.devices, key.device_class_id),
         code_generator=key.code_generator,
-        schedule=None if view is None else _schedule(store, summary.record_id, view),
+        schedule=None if view is None else _schedule(store.records, summary.record_id, view),
     )
 
 
-def _processor(store: Store, device_class_id: str) -> str:
+def _processor(devices: DeviceRepository, device_class_id: str) -> str:
     try:
-        device_class = store.device_class(LOCAL_TENANT, device_class_id)
+        device_class = devices.get_class(LOCAL_TENANT, device_class_id)
     except NotFound:
         return ""
     return f"{device_class.name}, {counted(device_class.cores, 'core')}"
 
 
-def _schedule(store: Store, record_id: str | None, view: Callable[[TuningRecord], RecordView]) -> RecordView | None:
+def _schedule(
+    records: RecordRepository, record_id: str | None, view: Callable[[TuningRecord], RecordView]
+) -> RecordView | None:
     try:
-        return None if record_id is None else view(store.record(LOCAL_TENANT, record_id))
+        return None if record_id is None else view(records.get(LOCAL_TENANT, record_id))
     except (BadInput, NotFound):
         return None  # from another TVM version, or removed meanwhile: the report works without it
 

@@ -158,7 +158,8 @@ def _staircase(
         _mark(axes, points[-1], "o", BLUE, "measured")
         if task.verified_s is not None:
             _mark(axes, (at[-1], task.verified_s), "D", INK, "verified")
-    _level(axes, task.summary.untuned_latency_s, GREY, "untuned")
+    label = "untuned, estimated" if task.summary.untuned_is_estimate else "untuned"
+    _level(axes, task.summary.untuned_latency_s, GREY, label)
     _level(axes, numpy_latency_s, GREEN, "numpy")
     axes.set_xlim(0, end * 1.02)
     return figure, axes

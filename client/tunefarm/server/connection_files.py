@@ -9,7 +9,8 @@ from tunefarm.startup.installation import private_folder
 from tunefarm_sandbox.channel.private_files import write_private_file
 from tunefarm_schemas.token import Scope
 from tunefarm_services.settings import Settings
-from tunefarm_services.store import LOCAL_TENANT, Store
+from tunefarm_services.store import LOCAL_TENANT
+from tunefarm_services.store.tenants.token_repository import TokenRepository
 
 ADDRESS_FILE: Final = "api.json"
 TOKEN_FILE: Final = "token"  # noqa: S105 - the name of a file
@@ -29,15 +30,15 @@ class ConnectionFiles:
         """The path of the token file."""
         return self._folder / TOKEN_FILE
 
-    def leave_token(self, store: Store) -> None:
+    def leave_token(self, tokens: TokenRepository) -> None:
         """Write a token for this machine's commands, unless the file has a valid one."""
-        if self.token_path.exists() and store.authenticate(self.token_path.read_text().strip()) is not None:
+        if self.token_path.exists() and tokens.authenticate(self.token_path.read_text().strip()) is not None:
             self.token_path.chmod(0o600)
             return
-        for token in store.tokens(LOCAL_TENANT):
+        for token in tokens.of_tenant(LOCAL_TENANT):
             if token.name == TOKEN_NAME and token.revoked_at is None:
-                store.revoke_token(LOCAL_TENANT, token.token_id)  # its secret cannot be recovered
-        _, text = store.create_token(LOCAL_TENANT, TOKEN_NAME, tuple(Scope))
+                tokens.revoke(LOCAL_TENANT, token.token_id)  # its secret cannot be recovered
+        _, text = tokens.create(LOCAL_TENANT, TOKEN_NAME, tuple(Scope))
         self._write(TOKEN_FILE, text + "\n")
 
     def leave_address(self, url: str) -> None:

@@ -14,8 +14,8 @@ def ask_lane(name: str, verb: str) -> tuple[str, str]:
     """
     store = open_store(Settings(), create=False)
     try:
-        lane = _the_one(store.lanes(), name)
-        store.request_lane(lane.lane_id, LaneRequest(verb))
+        lane = _the_one(store.lanes.find(), name)
+        store.lanes.request(lane.lane_id, LaneRequest(verb))
         return lane.lane_id, lane.state.value
     finally:
         store.close()

@@ -44,7 +44,7 @@ class LocalFarms:
 
     def farm_for(self, lease: Lease, job: Job) -> Farm | NoDevice:
         """A farm on this host for ``job``. Raises ForkFailed."""
-        target = self._store.target(job.spec.tasks[0].target_id, tenant=lease.tenant)
+        target = self._store.targets.get(job.spec.tasks[0].target_id, tenant=lease.tenant)
         if target.kind not in CPU_TARGETS:
             return NoDevice(f"no live device of kind {target.kind}: this service measures on its own host's processor")
         needed = processor_for(target)
@@ -87,12 +87,12 @@ class LocalFarms:
 
     def _new_farm(self) -> "_HostFarm":
         fingerprint = host_fingerprint(cpu_identity())
-        known = self._device or self._store.device(LOCAL_TENANT, fingerprint)
+        known = self._device or self._store.devices.get(LOCAL_TENANT, fingerprint)
         farm = _HostFarm(
             self._zygotes.present(), self._in_use, scratch=self._scratch, known=known, bystanders=self._bystanders
         )
         if farm.device != known:
-            farm.device = self._store.put_device(LOCAL_TENANT, farm.device)
+            farm.device = self._store.devices.put(LOCAL_TENANT, farm.device)
         self._device, self._code_generator = farm.device, farm.code_generator
         return farm
 
@@ -123,7 +123,7 @@ class LocalFarms:
             processor=self._processor,
         )
         with suppress(StoreUnavailable):
-            self._store.put_lane(lane)
+            self._store.lanes.put(lane)
 
 
 class _HostFarm(LocalFarm):

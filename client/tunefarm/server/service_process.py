@@ -55,14 +55,14 @@ def run_service(settings: Settings, listening: Listening, processes: int, tuner_
         listener = parts.enter_context(listening.bind())
         store = open_store(settings)
         parts.callback(store.close)
-        telemetry.metrics.collect_from(FarmCollector(store))
+        telemetry.metrics.collect_from(FarmCollector(store.queue, store.lanes))
         api_settings = _api_settings(listening)
         app = create_app(store, api_settings, metrics=telemetry.metrics)
         url = listening.url(listener)
         files = None
         if listening.is_loopback:
             files = ConnectionFiles(settings)
-            files.leave_token(store)
+            files.leave_token(store.tokens)
             files.leave_address(url)
             parts.callback(files.withdraw_address)
         if tuner_words is not None:

@@ -14,7 +14,6 @@ from tunefarm_sandbox.fork_server.fork_server import Child, ForkFailed
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.telemetry import Telemetry
 from tunefarm_services.tuner.service.leased_job import FarmSource
-from tunefarm_services.tuner.service.pooled_training import PooledTraining
 from tunefarm_services.tuner.service.service import TunerService
 from tunefarm_services.tuner.service.settings import TunerSettings
 from tunefarm_services.tuner.service.zygotes import Zygotes
@@ -89,21 +88,7 @@ def _service(
     telemetry: Telemetry,
     on_search_child: Callable[[Child | None], None],
 ) -> TunerService:
-    training = PooledTraining(store, zygotes)
-    return TunerService(
-        store,
-        farm_for,
-        zygotes,
-        settings,
-        telemetry=telemetry,
-        on_finished=training.note if settings.pooled_models else _ignore,
-        on_idle=training.run,
-        on_search_child=on_search_child,
-    )
-
-
-def _ignore(_tenant: str, _target_id: str, _device_class_id: str) -> None:
-    """Train nothing."""
+    return TunerService(store, farm_for, zygotes, settings, telemetry=telemetry, on_search_child=on_search_child)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from tunefarm_services.settings import Settings
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.telemetry.telemetry import telemetry_of
 from tunefarm_workers.worker.settings import WorkerSettings
-from tunefarm_workers.worker.worker_process import Refused, WorkerProcess
+from tunefarm_workers.worker.worker_process import LaneRefused, WorkerProcess
 
 
 def start_worker(given: Mapping[str, object], *, keep_trying: bool) -> int:
@@ -32,7 +32,7 @@ def start_worker(given: Mapping[str, object], *, keep_trying: bool) -> int:
         )
         with telemetry_of("worker", is_well=lambda: process.is_well):
             return process.run()
-    except Refused as refused:
+    except LaneRefused as refused:
         complain(f"tunefarm: worker: the farm refuses this worker: {refused}")
         return ExitCode.BAD_INPUT
     finally:

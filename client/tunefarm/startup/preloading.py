@@ -6,7 +6,6 @@ from typing import Final
 MODULES: Final = (
     "tunefarm.intake.child",
     "tunefarm_services.tuner.search.search_child",
-    "tunefarm_services.tuner.service.training_child",
 )
 
 

@@ -37,9 +37,10 @@ def job_text(summary: Mapping[str, Any], numpy_latency_s: float | None = None) -
 def task_text(task: Mapping[str, Any], numpy_latency_s: float | None = None) -> str:
     """One task: untuned, tuned, numpy, what else was timed, and what it took."""
     best_s, untuned_s = task.get("best_latency_s"), task.get("untuned_latency_s")
-    lines = [visible_line(str(task.get("name"))), f"  untuned  {latency_text(untuned_s)}"]
+    lines = [visible_line(str(task.get("name"))), f"  untuned  {untuned_text(task)}"]
     spread = interval_text(task.get("interval_s"), was_busy=bool(task.get("was_busy")))
-    lines.append(f"  tuned    {latency_text(best_s)}{spread}{gain_text(untuned_s, best_s)}")
+    gain = gain_text(untuned_s, best_s, about=bool(task.get("untuned_is_estimate")))
+    lines.append(f"  tuned    {latency_text(best_s)}{spread}{gain}")
     lines += [f"    {name:<16}  {time_text(time)}" for name, time in named_times(task)]
     if numpy_latency_s is not None:
         faster = ratio_text(numpy_latency_s, best_s)
@@ -96,11 +97,20 @@ def interval_text(interval_s: Sequence[float] | None, *, was_busy: bool = False)
     return f" ({'; '.join(filter(None, (spread, busy)))})"
 
 
-def gain_text(untuned_s: float | None, best_s: float | None) -> str:
+def untuned_text(task: Mapping[str, Any]) -> str:
+    """What the untuned function takes, and whether that is an estimate."""
+    if not task.get("untuned_is_estimate"):
+        return latency_text(task.get("untuned_latency_s"))
+    return f"about {latency_text(task.get('untuned_latency_s'), 2)}, estimated from a part of its steps"
+
+
+def gain_text(untuned_s: float | None, best_s: float | None, *, about: bool = False) -> str:
     """How many times faster than the untuned function; empty where either is not known."""
     if untuned_s is None or best_s is None:
         return ""
-    return f", {ratio_text(untuned_s, best_s)} faster"
+    return (
+        f", about {ratio_text(untuned_s, best_s, 2)} faster" if about else f", {ratio_text(untuned_s, best_s)} faster"
+    )
 
 
 def _trials_of_latest_run(task: Mapping[str, Any]) -> int:

@@ -60,7 +60,7 @@ class PlainLines:
     def show(self, progress: ShownProgress) -> None:
         """Print a line when there is news, or when none was printed for a while."""
         now_s = time.monotonic()
-        mark = (progress.stage, progress.task_name, progress.best_latency_s)
+        mark = (progress.stage, progress.task_name, progress.best_latency_s, progress.doing)
         if mark == self._last_mark and now_s - self._last_shown_s < PLAIN_LINE_INTERVAL_S:
             return
         self._last_shown_s, self._last_mark = now_s, mark
@@ -105,7 +105,7 @@ class LivePanel:
 
 
 def panel_lines(progress: ShownProgress) -> list[str]:
-    """The lines of the panel: how far, how fast, how good, what failed, what it waits for."""
+    """The lines of the panel: how far, how fast, how good, what failed, what it does and waits for."""
     filled = round(BAR_CELLS * min(1.0, progress.trials_done / max(1, progress.trials_budget)))
     bar = "#" * filled + "." * (BAR_CELLS - filled)
     share = progress.model_rank_accuracy
@@ -115,12 +115,14 @@ def panel_lines(progress: ShownProgress) -> list[str]:
     if progress.untuned_latency_s is not None:
         faster = ratio_text(progress.untuned_latency_s, progress.best_latency_s, min(digits, 3))
         gain = f"   untuned {about}{latency_text(progress.untuned_latency_s, digits)}   {about}{faster} faster"
+    doing = [progress.doing] if progress.doing else []
     waits = [f"waits for {progress.waits_for}"] if progress.waits_for else []
     return [
         f"[{bar}] {progress.trials_done}/{progress.trials_budget} trials   {progress.trials_per_s:.1f}/s   "
         f"{duration_text(progress.elapsed_s)} gone, {duration_text(progress.seconds_left)} left",
         f"best {latency_text(progress.best_latency_s)}{gain}",
         f"failures {failures_text(progress.failures)}{accuracy}",
+        *doing,
         *waits,
     ]
 
@@ -139,10 +141,11 @@ def progress_line(progress: ShownProgress) -> str:
     speedup = ratio_text(progress.untuned_latency_s, progress.best_latency_s, 2 if progress.untuned_is_rough else 3)
     if progress.untuned_is_rough and speedup != "-":
         speedup = f"~{speedup}"
+    doing = f" ({progress.doing})" if progress.doing else ""
     waits = f" (waits for {progress.waits_for})" if progress.waits_for else ""
     return (
         f"{progress.elapsed_s:7.1f}s {progress.stage} {progress.task_name} "
         f"trials={progress.trials_done}/{progress.trials_budget} rate={progress.trials_per_s:.1f}/s "
         f"best={latency_text(progress.best_latency_s).replace(' ', '')} speedup={speedup} "
-        f"failures={sum(progress.failures.values())} left={duration_text(progress.seconds_left)}{waits}"
+        f"failures={sum(progress.failures.values())} left={duration_text(progress.seconds_left)}{doing}{waits}"
     )

@@ -21,6 +21,7 @@ class RemoteProgress:
     seconds_left: float | None
     failures: dict[str, int] = field(default_factory=dict)
     model_rank_accuracy: float | None = None
+    doing: str = ""
     waits_for: str = ""
 
     @classmethod
@@ -39,5 +40,6 @@ class RemoteProgress:
             seconds_left=data.get("seconds_left"),
             failures=dict(data.get("failures") or {}),
             model_rank_accuracy=data.get("model_rank_accuracy"),
+            doing=str(data.get("doing") or ""),
             waits_for=str(data.get("waits_for") or ""),
         )

@@ -11,7 +11,7 @@ from tunefarm_sandbox.channel.captured_output import CapturedOutput
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.confinement import linux
 from tunefarm_sandbox.fork_server.fork_failed import ForkFailed
-from tunefarm_sandbox.fork_server.fork_request import CONFINED, EXIT_STATUS, Refused
+from tunefarm_sandbox.fork_server.fork_request import CONFINED, EXIT_STATUS, ForkRefused
 from tunefarm_sandbox.fork_server.status_socket import StatusSocket
 from tunefarm_schemas.frozen import Frozen
 
@@ -109,7 +109,7 @@ class Child:
         if data == CONFINED:
             return
         if data.startswith(b"{"):
-            refused = Refused.model_validate_json(data)
+            refused = ForkRefused.model_validate_json(data)
             self.close()
             raise ForkFailed(refused.kind, refused.reason)
         self._ended(data)
@@ -136,7 +136,7 @@ class Child:
         self.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_server"):
+        if hasattr(self, "server"):
             self.close()
 
     def _ended(self, data: bytes) -> None:

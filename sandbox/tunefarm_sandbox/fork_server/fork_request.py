@@ -11,7 +11,7 @@ DESCRIPTORS_OF_REQUEST: Final = 3
 """The child's end of its channel, the server's end of the status socket, the child's output. The entry's follow."""
 
 CONFINED: Final = b"confined"
-"""Second message on a status socket, from the child: nothing but its entry follows. Or it is a ``Refused``."""
+"""Second message on a status socket, from the child: nothing but its entry follows. Or it is a ``ForkRefused``."""
 
 EXIT_STATUS: Final = struct.Struct("=iq")
 """Last message on a status socket: the wait status, and the peak memory in bytes."""
@@ -34,7 +34,7 @@ class Forked(Frozen):
     pid: int
 
 
-class Refused(Frozen):
+class ForkRefused(Frozen):
     """First message on a status socket: there is no child."""
 
     kind: RefusalKind

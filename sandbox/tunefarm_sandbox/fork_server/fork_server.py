@@ -19,9 +19,9 @@ from tunefarm_sandbox.fork_server.fork_failed import ForkFailed
 from tunefarm_sandbox.fork_server.fork_request import (
     DESCRIPTORS_OF_REQUEST,
     Forked,
+    ForkRefused,
     ForkRequest,
     Ready,
-    Refused,
 )
 from tunefarm_sandbox.fork_server.server_process import ServerProcess, start_server_process
 from tunefarm_sandbox.fork_server.status_socket import StatusSocket
@@ -196,7 +196,7 @@ class ForkServer:
         if not data:
             raise self._lost()
         if pidfd is None:
-            refused = Refused.model_validate_json(data)
+            refused = ForkRefused.model_validate_json(data)
             raise ForkFailed(refused.kind, refused.reason)
         return Forked.model_validate_json(data).pid, pidfd
 

@@ -18,7 +18,7 @@ from tunefarm_sandbox.confinement.filter_program import FilterProgram
 from tunefarm_sandbox.confinement.limits import Limits, MemoryInUse, bound_threads, impose
 from tunefarm_sandbox.confinement.process_user import CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, give_up_root
 from tunefarm_sandbox.confinement.worn import Worn
-from tunefarm_sandbox.fork_server.fork_request import CONFINED, Refused
+from tunefarm_sandbox.fork_server.fork_request import CONFINED, ForkRefused
 from tunefarm_sandbox.fork_server.status_socket import answer
 from tunefarm_schemas.frozen import Frozen
 
@@ -70,7 +70,7 @@ def _confine_or_say_why_not(setting: Setting, channel: int, status: int, output:
         _keep_only_descriptors(output, (channel, status, *rules, *others))
         _confine(setting)
     except Exception as error:
-        answer(status, Refused(kind="confinement", reason=f"{type(error).__name__}: {error}"))
+        answer(status, ForkRefused(kind="confinement", reason=f"{type(error).__name__}: {error}"))
         raise
 
 

@@ -16,7 +16,7 @@ from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import MemoryInUse, tasks_on_this_machine
 from tunefarm_sandbox.confinement.worn import Worn
 from tunefarm_sandbox.fork_server.entry_point import UnusableEntry, preload, resolve
-from tunefarm_sandbox.fork_server.fork_request import DESCRIPTORS_OF_REQUEST, Forked, ForkRequest, Ready, Refused
+from tunefarm_sandbox.fork_server.fork_request import DESCRIPTORS_OF_REQUEST, Forked, ForkRefused, ForkRequest, Ready
 from tunefarm_sandbox.fork_server.forked_child import Setting, live
 from tunefarm_sandbox.fork_server.memory_shortage import MemoryShortage
 from tunefarm_sandbox.fork_server.running_children import RunningChildren
@@ -113,7 +113,7 @@ class _Server:
         finally:
             for descriptor in (*descriptors[:1], *descriptors[2:]):
                 os.close(descriptor)
-        if isinstance(forked, Refused):
+        if isinstance(forked, ForkRefused):
             answer(status, forked)
             os.close(status)
             return None
@@ -122,14 +122,14 @@ class _Server:
         self._children.add(pid, pidfd, status, may_fork=request.confinement.may_fork)
         return pidfd
 
-    def _fork(self, request: ForkRequest, descriptors: list[int]) -> tuple[int, int] | Refused:
+    def _fork(self, request: ForkRequest, descriptors: list[int]) -> tuple[int, int] | ForkRefused:
         lacking = _lacking(request.confinement, self._abilities)
         if lacking is not None:
-            return Refused(kind="confinement", reason=lacking)
+            return ForkRefused(kind="confinement", reason=lacking)
         try:
             function = resolve(request.entry)
         except UnusableEntry as error:
-            return Refused(kind="entry", reason=str(error))
+            return ForkRefused(kind="entry", reason=str(error))
         setting = self._setting(request)
         gc.freeze()
         sys.stdout.flush()
@@ -137,7 +137,7 @@ class _Server:
         try:
             pid = os.fork() if self._memory_shortage is None else self._memory_shortage.forked_to_die_first()
         except OSError as error:
-            return Refused(kind="resources", reason=f"fork: {error.strerror}")
+            return ForkRefused(kind="resources", reason=f"fork: {error.strerror}")
         if pid == 0:
             self._channel.forget()
             Worn.confinement = request.confinement
@@ -169,7 +169,7 @@ class _Server:
         )
 
 
-def _hold(pid: int) -> tuple[int, int] | Refused:
+def _hold(pid: int) -> tuple[int, int] | ForkRefused:
     """The pid and pidfd of a new child, which leads a process group before the parent hears of it."""
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)
@@ -178,7 +178,7 @@ def _hold(pid: int) -> tuple[int, int] | Refused:
     except OSError as error:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        return Refused(kind="resources", reason=f"pidfd_open: {error.strerror}")
+        return ForkRefused(kind="resources", reason=f"pidfd_open: {error.strerror}")
 
 
 def _lacking(confinement: Confinement, offered: Abilities) -> str | None:

@@ -18,9 +18,6 @@ DEFAULT_PREFIX: Final = "tunefarm."
 CONNECT_TIMEOUT_S: Final = 3.0
 ANSWER_TIMEOUT_S: Final = 5.0
 """A broker that is silent for longer is treated as away."""
-VISIBILITY_TIMEOUT_S: Final = 3600
-"""After so long the transport hands out again what a dead worker had not acknowledged. Tasks take seconds, and what is
-lost is sent again long before by whoever sent it."""
 
 
 @dataclass(frozen=True)
@@ -80,29 +77,15 @@ class Broker:
         return f"{self.prefix}{name}"
 
     def celery_configuration(self) -> dict[str, object]:
-        """Settings of Celery that both ends of a queue have in common: JSON only, no results, late acknowledgement."""
+        """Settings of a Celery worker that takes messages without acknowledgement and makes no results."""
         return {
             "broker_url": self.celery_url(),
-            "task_serializer": "json",
             "accept_content": ["json"],
-            "result_backend": None,
-            "task_ignore_result": True,
-            "task_acks_late": True,
-            "task_reject_on_worker_lost": False,
-            "task_send_sent_event": False,
-            "task_publish_retry": False,
-            # With the solo pool nothing is fetched while a task runs; switching prefetching off costs 0.2 ms a task.
-            "worker_prefetch_multiplier": 1,
             "worker_enable_remote_control": False,
-            "worker_send_task_events": False,
             "worker_hijack_root_logger": False,
-            "worker_cancel_long_running_tasks_on_connection_loss": False,
-            "broker_connection_retry": True,
             "broker_connection_retry_on_startup": True,
             "broker_connection_max_retries": None,
-            "broker_pool_limit": 1,
             "broker_transport_options": {
-                "visibility_timeout": VISIBILITY_TIMEOUT_S,
                 # One list to wait on instead of four: priorities are the tuner's business.
                 "priority_steps": [0],
                 "global_keyprefix": self.prefix,

@@ -105,11 +105,16 @@ class Stages(Frozen):
 
 
 class Timing(Frozen):
-    """A candidate that ran correctly. ``latency_s`` is the median over ``samples_s`` (seconds per call)."""
+    """A candidate that ran correctly. ``latency_s`` is the median over ``samples_s`` (seconds per call).
+
+    ``is_estimate``: nothing was called whole; its samples follow from a part of its steps, as of an untuned function
+    whose calls take long.
+    """
 
     kind: Literal["timing"] = "timing"
     latency_s: Seconds
     samples_s: tuple[Seconds, ...]
+    is_estimate: bool = False
 
     @model_validator(mode="after")
     def _lies_among_its_samples(self) -> Self:

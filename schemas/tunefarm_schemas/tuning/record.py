@@ -63,7 +63,8 @@ class TuningRecord(Frozen):
 
     ``interval_s`` is the spread of the exported artifact's latency over fresh processes; None until that was taken.
     ``foreign_load`` is the share of the time for which other processes kept its threads from a core meanwhile; None
-    where that is not known, as for claims and for what was recorded before it was looked at.
+    where that is not known, as for claims and for what was recorded before it was looked at. ``untuned_is_estimate``:
+    the untuned function takes so long that its latency follows from a part of its steps.
     """
 
     record_id: str
@@ -81,6 +82,7 @@ class TuningRecord(Frozen):
     created_at: str
     """RFC 3339, UTC."""
     foreign_load: float | None = Field(default=None, ge=0, le=1)
+    untuned_is_estimate: bool = False
 
     @property
     def was_busy(self) -> bool:

@@ -15,48 +15,11 @@ import numpy.typing as npt
 from tunefarm_search.features.footprint import LINE_BYTES, elements, lines, vectors
 from tunefarm_search.features.innermost_body import InnermostBody, innermost_body
 from tunefarm_search.features.loop_nest import FloatArray, LoopNest
+from tunefarm_search.features.machine import CycleCosts, Machine
 from tunefarm_search.features.movement_cost import movement
 from tunefarm_search.features.unrolling import unroll_steps, unrolled
 from tunefarm_search.space.access_pattern import BufferAccess
 from tunefarm_search.space.decisions import Rows, SketchSpace
-
-BYTES_MULTIPLIED_PER_CYCLE = 64
-LOADS_PER_CYCLE = 2.0
-LATENCY_CYCLES = 4.0
-SPILL_CYCLES = 4.0
-"""For each result too many for the registers."""
-SPILLING_CYCLES = 0.5
-"""For each result, where there are too many."""
-LONG_BODY = 128
-"""A body of more operations is not scheduled well: what it loads early must be put aside."""
-LONG_BODY_CYCLES = 0.5
-"""For each operation, where a body is twice as long."""
-COPIED_CYCLES = 1.0
-"""For a vector of padding, or of another input, that is computed before it is read."""
-COPIED_AT_ONCE = 64
-"""So many vectors are computed without loops, and are still in the first cache when they are read."""
-COPIED_IN_LOOPS_CYCLES = 5.0
-"""For a vector, where it is more of them: loops over rows and their edges, and a way to the second cache and back."""
-INLINED_CYCLES = 0.5
-"""For a load that computes it instead."""
-LINE_FROM_SECOND_LEVEL_CYCLES = 0.5
-LINE_FROM_BEYOND_CYCLES = 2.0
-"""What lies in order is fetched ahead while the arithmetic goes on, so these are rates, not latencies."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What the model must know of the processor. The caches are those of one core."""
-
-    cores: int
-    vector_bytes: int
-    first_cache_bytes: int = 32 * 1024
-    second_cache_bytes: int = 1024 * 1024
-
-    @property
-    def vector_registers(self) -> int:
-        """Architectural vector registers."""
-        return 32 if self.vector_bytes >= 64 else 16
 
 
 @dataclass(frozen=True)
@@ -79,10 +42,10 @@ def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine)
     arithmetic = _arithmetic(nest, body, bodies["skipped"], lanes, machine)
     tiles = _inner_tiles(nest, extents, {0, *nest.boundaries, *(places[places >= 0] + 1).tolist()})
     traffic = _traffic(nest, extents, tiles, machine)
-    producing = _producing(nest, extents, tiles, places, arithmetic["loads"], lanes)
+    producing = _producing(nest, extents, tiles, places, arithmetic["loads"], lanes, machine.costs)
     parallel = _parallel(nest, extents, nest.shared_at(places), machine)
     imbalance = np.ceil(parallel / machine.cores) * machine.cores / parallel
-    memory = _memory_cycles(traffic)
+    memory = _memory_cycles(traffic, machine.costs)
     busy = arithmetic["cycles"] + producing["producing_cycles"]
     cycles = np.maximum(busy, memory) * imbalance / machine.cores
     named = {
@@ -102,18 +65,18 @@ def _movement_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Mac
     """The estimate where nothing is reduced."""
     extents = nest.extents(sketch, rows)
     lanes = max(1, machine.vector_bytes // nest.pattern.writes[0].element_bytes)
-    moved = movement(nest, extents, lanes)
+    moved = movement(nest, extents, lanes, machine.costs)
     traffic = _traffic(nest, extents, _inner_tiles(nest, extents, {0, *nest.boundaries}), machine)
     parallel = _parallel(nest, extents, np.full(len(extents), float(len(nest.parts))), machine)
     imbalance = np.ceil(parallel / machine.cores) * machine.cores / parallel
-    memory = _memory_cycles(traffic)
+    memory = _memory_cycles(traffic, machine.costs)
     cycles = np.maximum(moved["cycles"], memory) * imbalance / machine.cores
     named = {**moved, **traffic, "parallel": parallel, "imbalance": imbalance, "memory_cycles": memory, "total": cycles}
     return NestCost(cycles, named)
 
 
-def _memory_cycles(traffic: dict[str, FloatArray]) -> FloatArray:
-    return traffic["first_lines"] * LINE_FROM_SECOND_LEVEL_CYCLES + traffic["second_lines"] * LINE_FROM_BEYOND_CYCLES
+def _memory_cycles(traffic: dict[str, FloatArray], costs: CycleCosts) -> FloatArray:
+    return traffic["first_lines"] * costs.line_from_second_level + traffic["second_lines"] * costs.line_from_beyond
 
 
 def _inner_tiles(nest: LoopNest, extents: FloatArray, wanted: set[int]) -> dict[int, FloatArray]:
@@ -132,6 +95,7 @@ def _arithmetic(
     nest: LoopNest, body: InnermostBody, skipped: FloatArray, lanes: int, machine: Machine
 ) -> dict[str, FloatArray]:
     """Cycles of arithmetic and loads, from what is kept in registers, less the steps that are skipped."""
+    costs = machine.costs
     per_row = np.ceil(body.vector / lanes)
     one_step = np.where(np.array(nest.pattern.spatial), body.tile, 1.0)
     loads = np.zeros(len(one_step))
@@ -139,11 +103,11 @@ def _arithmetic(
         loads += _loads(read, one_step, nest.parts[-1].iterator, body.vector, per_row)
     accumulators = body.accumulators
     spilled = np.maximum(accumulators - (machine.vector_registers - 2), 0)
-    multiplied = accumulators * machine.vector_bytes / BYTES_MULTIPLIED_PER_CYCLE
-    step = np.maximum(np.maximum(multiplied, loads / LOADS_PER_CYCLE), LATENCY_CYCLES)
+    multiplied = accumulators * machine.vector_bytes / costs.bytes_multiplied_per_cycle
+    step = np.maximum(np.maximum(multiplied, loads / costs.loads_per_cycle), costs.latency)
     step += 2 * accumulators / body.reuse
-    step += SPILL_CYCLES * spilled + SPILLING_CYCLES * accumulators * (spilled > 0)
-    step += LONG_BODY_CYCLES * accumulators * np.maximum(body.operations / skipped / LONG_BODY - 1, 0)
+    step += costs.spilled_result * spilled + costs.result_while_spilling * accumulators * (spilled > 0)
+    step += costs.operation_of_long_body * accumulators * np.maximum(body.operations / skipped / costs.long_body - 1, 0)
     rounds = nest.pattern.iterations / body.results / skipped
     return {
         "vector": body.vector,
@@ -180,6 +144,7 @@ def _producing(
     places: npt.NDArray[np.int64],
     loads: FloatArray,
     lanes: int,
+    costs: CycleCosts,
 ) -> dict[str, FloatArray]:
     """What the producers cost where decisions put them: again for each iteration of the loops around them.
 
@@ -191,12 +156,12 @@ def _producing(
             times = _times(extents, place)
             box = _box(tiles, place, read, lanes)
             filled = box * times
-            each_cycles = np.where(box <= COPIED_AT_ONCE, COPIED_CYCLES, COPIED_IN_LOOPS_CYCLES)
+            each_cycles = np.where(box <= costs.copied_at_once, costs.copied, costs.copied_in_loops)
             whole_lines = math.prod(read.extents) * read.element_bytes / LINE_BYTES
             copied += np.where(place == -2, loads, filled)
             at_once += np.where(place == -2, 0.0, box)
-            cycles += np.where(place == -2, INLINED_CYCLES * loads, each_cycles * filled)
-            cycles += np.where(place == -1, 2 * LINE_FROM_BEYOND_CYCLES * whole_lines, 0)
+            cycles += np.where(place == -2, costs.inlined * loads, each_cycles * filled)
+            cycles += np.where(place == -1, 2 * costs.line_from_beyond * whole_lines, 0)
     return {"copied": copied, "copied_at_once": at_once, "producing_cycles": cycles}
 
 

@@ -7,8 +7,9 @@ import numpy.typing as npt
 import tvm
 
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.features.analytical_cost import Machine, NestCost, nest_cost
+from tunefarm_search.features.analytical_cost import NestCost, nest_cost
 from tunefarm_search.features.loop_nest import FloatArray, LoopNest, loop_nests
+from tunefarm_search.features.machine import Machine
 from tunefarm_search.space.decisions import Rows, SketchSpace
 from tunefarm_search.space.space import SearchSpace
 from tunefarm_search.tvm.target import tvm_target

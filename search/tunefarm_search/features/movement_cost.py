@@ -6,24 +6,18 @@ import numpy as np
 
 from tunefarm_search.features.footprint import LINE_BYTES
 from tunefarm_search.features.loop_nest import FloatArray, LoopNest
+from tunefarm_search.features.machine import CycleCosts
 from tunefarm_search.space.access_pattern import BufferAccess
 
-GATHERED_CYCLES = 1.0
-"""For an element of a vector that comes from a row of its own: a load and a shuffle."""
-LOADS_PER_CYCLE = 2.0
-ALIASING_BYTES = 4096
-"""Rows that lie a multiple of this apart share one set of a first cache of 64 sets, whatever its size."""
-WAYS = 8
-REFETCHED_LINE_CYCLES = 4.0
 
-
-def movement(nest: LoopNest, extents: FloatArray, lanes: int) -> dict[str, FloatArray]:
+def movement(nest: LoopNest, extents: FloatArray, lanes: int, costs: CycleCosts) -> dict[str, FloatArray]:
     """Estimate a nest of spatial loops at points of one sketch.
 
     Args:
         nest: the loops; the innermost becomes a vector.
         extents: of the loops, from the outermost inwards; shape [points, loops].
         lanes: elements of the output in one vector register.
+        costs: what a core takes for each step.
 
     Returns:
         Arrays of shape [points] by name; ``cycles`` is the estimate for one core without cache misses beyond those of
@@ -44,13 +38,13 @@ def movement(nest: LoopNest, extents: FloatArray, lanes: int) -> dict[str, Float
         gathered += rows * vector
         if read.name in nest.copied:
             loads += 2 * rows * vector / side_by_side * np.ceil(side_by_side / lanes)
-        if _shares_a_set(read, crossed):
+        if _shares_a_set(read, crossed, costs):
             once_a_tile = rows * vector / side_by_side * used
             each_time = rows * vector
-            thrashes = (vector > WAYS) & (read.name not in nest.copied)
+            thrashes = (vector > costs.ways) & (read.name not in nest.copied)
             refetched += np.where(thrashes, each_time, once_a_tile)
     stores = rows * per_row
-    cycles = stores + loads / LOADS_PER_CYCLE + GATHERED_CYCLES * gathered + REFETCHED_LINE_CYCLES * refetched
+    cycles = stores + loads / costs.loads_per_cycle + costs.gathered * gathered + costs.refetched_line * refetched
     return {
         "vector": vector,
         "lane_use": vector / (per_row * lanes),
@@ -84,6 +78,6 @@ def _innermost_along(nest: LoopNest, extents: FloatArray, read: BufferAccess) ->
     return found
 
 
-def _shares_a_set(read: BufferAccess, crossed: list[int]) -> bool:
+def _shares_a_set(read: BufferAccess, crossed: list[int], costs: CycleCosts) -> bool:
     row_bytes = min(math.prod(read.extents[dimension + 1 :]) for dimension in crossed) * read.element_bytes
-    return row_bytes % ALIASING_BYTES == 0
+    return row_bytes % costs.aliasing_bytes == 0

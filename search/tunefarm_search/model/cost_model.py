@@ -10,14 +10,37 @@ from tunefarm_schemas.tuning.measurement import Result, Stopped, Timing
 from tunefarm_search.model.boosting import BoostedTrees, FeatureArray, FloatArray
 from tunefarm_search.model.rank_accuracy import RankAccuracy, placing_accuracy
 
-SPEED_TREES = 3
-ENOUGH_TO_LEARN = 8
-TRUST_IN_PRIOR = 16.0
-"""After as many samples, the prior and the learned model weigh the same."""
-TRUST_IN_CARRIED = 32.0
-MIN_LIKENESS = 0.25
-BOUND = 2.0
-"""So many times the best, a candidate that was stopped may take much longer than was seen of it."""
+
+@dataclass(frozen=True)
+class CostModelConfig:
+    """The constants of the model.
+
+    Attributes:
+        ensemble: how many sets of trees foresee the speed, each from another seed.
+        rounds: trees in each of them, of depth ``depth``.
+        build_rounds: trees that foresee the build time, of depth ``build_depth``.
+        min_new_samples: fewer are not worth growing the trees again.
+        failure_weight: what a failure counts beside the best, which counts 1 more.
+        prior_samples: after as many samples, the prior and the learned model weigh the same.
+        carried_samples: the same for a model carried over from another workload that knows all features.
+        min_likeness: share of the features that such a model has to know.
+        bound: so many times the best, a candidate that was stopped may take much longer than was seen of it.
+    """
+
+    ensemble: int = 3
+    rounds: int = 24
+    depth: int = 5
+    build_rounds: int = 16
+    build_depth: int = 4
+    min_new_samples: int = 8
+    failure_weight: float = 0.3
+    prior_samples: float = 16.0
+    carried_samples: float = 32.0
+    min_likeness: float = 0.25
+    bound: float = 2.0
+
+
+DEFAULTS = CostModelConfig()
 
 
 @dataclass(frozen=True)
@@ -65,8 +88,9 @@ class CostModel:
     carried over from another workload have their say, less with every sample.
     """
 
-    def __init__(self, names: Sequence[str], seed: int = 0) -> None:
+    def __init__(self, names: Sequence[str], seed: int = 0, config: CostModelConfig = DEFAULTS) -> None:
         self.names = tuple(names)
+        self._config = config
         self._seed = seed
         self._features = np.zeros((0, len(self.names)), np.float32)
         self._prior = np.zeros(0)
@@ -87,7 +111,7 @@ class CostModel:
     def is_due(self) -> bool:
         """Whether enough came in since the trees were grown for growing them again."""
         fresh = len(self._samples) - self._learned
-        return len(self._samples) >= ENOUGH_TO_LEARN and fresh >= max(ENOUGH_TO_LEARN, self._learned // 10)
+        return fresh >= max(self._config.min_new_samples, self._learned // 10)
 
     def learn(self) -> RankAccuracy | None:
         """Grow the trees anew from all samples.
@@ -106,35 +130,43 @@ class CostModel:
         return placing_accuracy(said.score, latencies_s, is_bound, self._learned)
 
     def _grow(self) -> None:
+        config = self._config
         latencies = np.array([sample.latency_s for sample in self._samples])
         censored = np.array([sample.is_censored for sample in self._samples])
         timed = latencies[~censored]
         if not np.isfinite(timed).any():
             return
-        labels = labels_of(latencies)
+        labels = _labels_of(latencies)
         # What is let go a little behind the best was called often enough to be known well.
-        is_bound = censored & (latencies > BOUND * timed.min())
+        is_bound = censored & (latencies > config.bound * timed.min())
         if self._speed and is_bound.any():
             before = np.mean([trees.predict(self._features) for trees in self._speed], axis=0)
             labels = np.where(is_bound, np.minimum(labels, np.maximum(before, 0)), labels)
-        weights = 0.3 + labels
+        weights = config.failure_weight + labels
         self._speed = [
-            BoostedTrees.fit(self._features, labels, rounds=24, depth=5, seed=self._seed + n, weights=weights)
-            for n in range(SPEED_TREES)
+            BoostedTrees.fit(
+                self._features, labels, rounds=config.rounds, depth=config.depth, seed=self._seed + n, weights=weights
+            )
+            for n in range(config.ensemble)
         ]
         builds_s = np.array([sample.build_s for sample in self._samples])
         built = builds_s > 0
         if built.any():
             self._build = BoostedTrees.fit(
-                self._features[built], np.log(builds_s[built]), rounds=16, depth=4, seed=self._seed
+                self._features[built],
+                np.log(builds_s[built]),
+                rounds=config.build_rounds,
+                depth=config.build_depth,
+                seed=self._seed,
             )
 
     def predict(self, features: FeatureArray, prior: FloatArray) -> Prediction:
         """Judge points by features of shape [points, names] and an analytical prior of shape [points] (or NaN)."""
         count = len(self._samples)
-        trust_in_carried = TRUST_IN_CARRIED * self._likeness if self._carried else 0.0
+        trust_in_carried = self._config.carried_samples * self._likeness if self._carried else 0.0
         carried_weight = trust_in_carried / (trust_in_carried + count) if self._carried else 0.0
-        prior_weight = TRUST_IN_PRIOR / (TRUST_IN_PRIOR + count + 2 * trust_in_carried)
+        trust_in_prior = self._config.prior_samples
+        prior_weight = trust_in_prior / (trust_in_prior + count + 2 * trust_in_carried)
         score, spread = np.zeros(len(features)), np.zeros(len(features))
         build = np.full(len(features), np.nan)
         if self._carried is not None:
@@ -186,11 +218,11 @@ class CostModel:
         slow = BoostedTrees.load(value["build"]) if value.get("build") else None
         speed = [BoostedTrees.load(trees) for trees in value["speed"]]
         self._likeness = float((columns >= 0).sum()) / max(len(place), 1)
-        if self._likeness >= MIN_LIKENESS:
+        if self._likeness >= self._config.min_likeness:
             self._carried = (speed, slow, columns)
 
 
-def labels_of(latencies_s: FloatArray) -> FloatArray:
+def _labels_of(latencies_s: FloatArray) -> FloatArray:
     """Between 0 for a failure and 1 for the best: half throughput relative to the best, half rank.
 
     Throughput alone tells the hopeless from the good; among the good, which differ by a few percent, only ranks do.

@@ -82,8 +82,8 @@ class Breeder:
         ]
         return self.join(parts)
 
-    def mutate(self, population: Population, restart: float = 0.2) -> Population:
-        """Every point, changed a little."""
+    def mutate(self, population: Population, restart: float) -> Population:
+        """Every point, changed a little; a decision that changes is drawn at random with chance ``restart``."""
         rows = population.rows.copy()
         for number in np.unique(population.sketch):
             members = np.flatnonzero(population.sketch == number)

@@ -91,7 +91,7 @@ class SketchSpace:
             return np.zeros((1, 0), np.int32)
         return np.stack([grid.ravel() for grid in grids], axis=1).astype(np.int32)
 
-    def mutate(self, random: np.random.Generator, rows: Rows, restart: float = 0.2) -> Rows:
+    def mutate(self, random: np.random.Generator, rows: Rows, restart: float) -> Rows:
         """Change one to three columns of every point: a small step, or with chance ``restart`` any other row."""
         mutated = rows.copy()
         if not self.columns or not len(rows):
@@ -103,10 +103,6 @@ class SketchSpace:
                 members = np.flatnonzero(chosen & (columns == number))
                 mutated[members, number] = self._stepped(random, int(number), mutated[members, number], restart)
         return mutated
-
-    def cross(self, random: np.random.Generator, first: Rows, second: Rows) -> Rows:
-        """Points that take each column from one of two parents."""
-        return np.where(random.random(first.shape) < 0.5, first, second).astype(np.int32)
 
     def neighbours(self, row: npt.NDArray[np.int32]) -> Rows:
         """All points one step away from a point: one prime moved, or one choice or location changed."""

@@ -1,12 +1,23 @@
 """Evolution over the sampling decisions, guided by the cost model.
 
 Thousands of points are bred and judged by their decisions alone; only those to be measured are made into schedules.
-Beside the best of them go neighbours of the incumbent (coordinate descent, as in Droplet search, TACO 2023) and a few
-random points.
+
+1. Breed. Random points, mutants and children of the best that were measured, and all neighbours of the very best; a few
+   generations of selection by worth and mutation. A small space is enumerated instead.
+2. Judge. Worth = score of the model + curiosity x disagreement of its ensemble - penalty for a long build.
+3. Plan a few proposals at a time, each from one of three sources, drawn by chance:
+   random      from the better half of random points; of a sketch that was hardly measured, while there is one
+   neighbour   one step from one of the best (coordinate descent, as in Droplet search, TACO 2023), leaps first
+   evolved     the most worthy of 1, in an order that spreads the first of them
+4. Learn from each result, and plan again once the trees were grown again.
+
+The share of random points is higher at first, since what is bred from the first good points stays near them, and
+whenever the search has gained nothing for a while.
 """
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -25,30 +36,61 @@ from tunefarm_search.strategy.plan import Plan
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
 from tunefarm_search.strategy.stopping import GAIN_THAT_COUNTS
 
-RANDOM_POINTS = 256
-ELITES = 32
-GENERATIONS = 2
-SURVIVORS = 96
-SMALL_SPACE = 2_048
-FINALISTS = 64
-CURIOSITY = 0.25
-"""How much the ensemble's disagreement counts beside its mean."""
-BUILD_PENALTY = 0.1
-"""What a doubled build time costs, in deviations of the score."""
-PLATEAU = 20
-"""After as many results without a gain, more is drawn at random."""
-RANDOM_SHARE = 0.1
-RANDOM_SHARE_ON_PLATEAU = 0.35
-RANDOM_SHARE_AT_FIRST = 0.4
-"""Among the first ``LOOKED_AROUND`` results: what is bred from the first good points alone stays near them."""
-LOOKED_AROUND = 40
-ACQUAINTED = 4
-"""A sketch that was measured less often is strange: the model knows nothing of it."""
-MAX_SOUGHT = 12
-"""A sketch that was sought so often and gives nothing to measure is left alone."""
-NEIGHBOUR_SHARE = 0.2
-PLANNED = 8
-"""Proposals drawn from one evolution, if the model does not learn in between."""
+
+@dataclass(frozen=True)
+class EvolutionConfig:
+    """The constants of the search.
+
+    Attributes:
+        small_space: a space of no more points is enumerated.
+        random_points: drawn at random for a population, and to choose random proposals from.
+        elites: how many of the best that were measured are parents.
+        mutants_of_elite: how many mutants each elite has, and as many children.
+        generations: rounds of selection and mutation.
+        survivors: how many points a round keeps.
+        mutants_of_survivor: how many mutants each of them has.
+        restart: chance of a decision of a survivor's mutant to be drawn at random instead of moved by a step.
+        restart_of_elite: the same for a mutant of an elite.
+        restart_of_child: the same for a child of two elites.
+        finalists: how many of the most worthy are put into an order that spreads them.
+        curiosity: how much the ensemble's disagreement counts beside its mean.
+        build_penalty: what a doubled build time costs, in deviations of the score.
+        planned: proposals drawn from one evolution, if the model does not learn in between.
+        random_share: of the proposals.
+        random_share_on_plateau: after ``plateau`` results without a gain.
+        random_share_at_first: among the first ``looked_around`` results.
+        neighbour_share: of the proposals, once anything has a time.
+        neighbours_of: how many of the best have their neighbours tried.
+        acquainted: a sketch that was measured less often is strange: the model knows nothing of it.
+        max_sought: a strange sketch that was sought so often and gives nothing to measure is left alone.
+    """
+
+    small_space: int = 2_048
+    random_points: int = 256
+    elites: int = 32
+    mutants_of_elite: int = 4
+    generations: int = 2
+    survivors: int = 96
+    mutants_of_survivor: int = 3
+    restart: float = 0.1
+    restart_of_elite: float = 0.2
+    restart_of_child: float = 0.05
+    finalists: int = 64
+    curiosity: float = 0.25
+    build_penalty: float = 0.1
+    planned: int = 8
+    random_share: float = 0.1
+    random_share_on_plateau: float = 0.35
+    plateau: int = 20
+    random_share_at_first: float = 0.4
+    looked_around: int = 40
+    neighbour_share: float = 0.2
+    neighbours_of: int = 3
+    acquainted: int = 4
+    max_sought: int = 12
+
+
+DEFAULTS = EvolutionConfig()
 
 
 class EvolutionaryStrategy:
@@ -56,7 +98,7 @@ class EvolutionaryStrategy:
 
     def __init__(
         self, space: SearchSpace, selector: CandidateSelector, model: CostModel, extractor: FeatureExtractor, seed: int,
-        pool: Population | None = None,
+        pool: Population | None = None, config: EvolutionConfig = DEFAULTS,
     ) -> None:  # fmt: skip
         self._space = space
         self._selector = selector
@@ -65,6 +107,7 @@ class EvolutionaryStrategy:
         self._random = np.random.default_rng(seed)
         self._breeder = Breeder(space.sketches, self._random)
         self._pool = pool
+        self._config = config
         self._valid: list[tuple[float, Point]] = []
         self._since_gain = 0
         self._best_at_last_gain_s = float("inf")
@@ -121,9 +164,9 @@ class EvolutionaryStrategy:
     def _new_plan(self) -> Plan:
         random, neighbour, evolved = CandidateOrigin.RANDOM, CandidateOrigin.NEIGHBOUR, CandidateOrigin.EVOLVED
         epsilon = self._random_share()
-        near = NEIGHBOUR_SHARE if self._valid and self._pool is None else 0.0
+        near = self._config.neighbour_share if self._valid and self._pool is None else 0.0
         shares = [epsilon, near, 1 - epsilon - near]
-        order = [(random, neighbour, evolved)[n] for n in self._random.choice(3, size=PLANNED, p=shares)]
+        order = [(random, neighbour, evolved)[n] for n in self._random.choice(3, size=self._config.planned, p=shares)]
         sources = {
             random: self._random_points(),
             neighbour: self._neighbour_points(),
@@ -132,14 +175,15 @@ class EvolutionaryStrategy:
         return Plan(sources, order, instead=evolved)
 
     def _random_share(self) -> float:
-        if self._measured_of.sum() < LOOKED_AROUND:
-            return RANDOM_SHARE_AT_FIRST
-        return RANDOM_SHARE_ON_PLATEAU if self._since_gain >= PLATEAU else RANDOM_SHARE
+        config = self._config
+        if self._measured_of.sum() < config.looked_around:
+            return config.random_share_at_first
+        return config.random_share_on_plateau if self._since_gain >= config.plateau else config.random_share
 
     @property
     def _strange(self) -> npt.NDArray[np.bool_]:
         """Which sketches the model knows nothing of; shape [sketches]."""
-        return (self._measured_of < ACQUAINTED) & (self._sought < MAX_SOUGHT)
+        return (self._measured_of < self._config.acquainted) & (self._sought < self._config.max_sought)
 
     def _learn(self, outcomes: Sequence[Outcome]) -> None:
         points = [o.proposal.scheduled.point for o in outcomes if o.proposal.scheduled.point is not None]
@@ -167,11 +211,14 @@ class EvolutionaryStrategy:
         features, prior = features_of(population, self._space.sketches, self._extractor)
         said = self._model.predict(features, prior)
         slower = np.log2(np.maximum(said.build_s / self._model.typical_build_s, 1.0))
-        worth = said.score + CURIOSITY * said.spread - BUILD_PENALTY * np.nan_to_num(slower)
+        worth = said.score + self._config.curiosity * said.spread - self._config.build_penalty * np.nan_to_num(slower)
         return worth, said.score, said.build_s
 
     def _random_points(self) -> Iterator[RankedPoint]:
-        drawn = self._unseen(self._strangest(self._breeder.sample(RANDOM_POINTS)) if self._pool is None else self._pool)
+        drawn = self._pool
+        if drawn is None:
+            drawn = self._strangest(self._breeder.sample(self._config.random_points))
+        drawn = self._unseen(drawn)
         if not len(drawn):
             return
         worth, score, build_s = self._judge(drawn)
@@ -189,7 +236,7 @@ class EvolutionaryStrategy:
         return population.take(np.flatnonzero(population.sketch == sketch))
 
     def _neighbour_points(self) -> Iterator[RankedPoint]:
-        for _, point in self._valid[:3]:
+        for _, point in self._valid[: self._config.neighbours_of]:
             steps, elsewhere = self._breeder.neighbours(point), self._breeder.transplants(point)
             near = self._unseen(self._breeder.join([steps, elsewhere]))
             if len(near):
@@ -215,36 +262,41 @@ class EvolutionaryStrategy:
         return leaps
 
     def _evolved_points(self) -> Iterator[RankedPoint]:
+        finalists = self._config.finalists
         population = self._unseen(self._evolved())
-        if len(population) < FINALISTS and self._pool is None:
+        if len(population) < finalists and self._pool is None:
             # The best are all known, as in the last corner of a small space: look everywhere.
-            population = self._breeder.join([population, self._unseen(self._breeder.sample(4 * RANDOM_POINTS))])
+            everywhere = self._breeder.sample(4 * self._config.random_points)
+            population = self._breeder.join([population, self._unseen(everywhere)])
         if not len(population):
             return
         worth, score, build_s = self._judge(population)
         order = np.argsort(-worth, kind="stable")
-        head = order[:FINALISTS]
+        head = order[:finalists]
         features, _ = features_of(population.take(head), self._space.sketches, self._extractor)
-        order = np.concatenate([head[diverse_order(features, worth[head])], order[FINALISTS:]])
+        order = np.concatenate([head[diverse_order(features, worth[head])], order[finalists:]])
         origin = CandidateOrigin.EVOLVED if self._valid else CandidateOrigin.RANDOM
         yield from self._ranked_points(population, order, score, build_s, origin)
 
     def _evolved(self) -> Population:
         if self._pool is not None:
             return self._pool
-        if self._space.points <= SMALL_SPACE:
-            return self._shuffled(self._breeder.every_point())
-        parts = [self._breeder.sample(RANDOM_POINTS)]
+        config, breeder = self._config, self._breeder
+        if self._space.points <= config.small_space:
+            return self._shuffled(breeder.every_point())
+        parts = [breeder.sample(config.random_points)]
         if self._valid:
-            elites = self._breeder.of_points([point for _, point in self._valid[:ELITES]])
-            parts += [self._breeder.mutate(elites) for _ in range(4)]
-            parts += [self._breeder.mutate(self._breeder.cross(elites, 4 * ELITES), 0.05)]
-            parts += [self._breeder.neighbours(self._valid[0][1])]
-        population = self._breeder.join(parts)
-        for _ in range(GENERATIONS):
+            elites = breeder.of_points([point for _, point in self._valid[: config.elites]])
+            parts += [breeder.mutate(elites, config.restart_of_elite) for _ in range(config.mutants_of_elite)]
+            children = breeder.cross(elites, config.mutants_of_elite * config.elites)
+            parts += [breeder.mutate(children, config.restart_of_child)]
+            parts += [breeder.neighbours(self._valid[0][1])]
+        population = breeder.join(parts)
+        for _ in range(config.generations):
             worth, _, _ = self._judge(population)
-            kept = population.take(np.argsort(-worth)[:SURVIVORS])
-            population = self._breeder.join([kept, *(self._breeder.mutate(kept, 0.1) for _ in range(3))]).unique()
+            kept = population.take(np.argsort(-worth)[: config.survivors])
+            mutants = (breeder.mutate(kept, config.restart) for _ in range(config.mutants_of_survivor))
+            population = breeder.join([kept, *mutants]).unique()
         return population
 
     def _unseen(self, population: Population) -> Population:

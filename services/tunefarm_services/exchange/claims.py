@@ -52,11 +52,11 @@ def claim(tenant: str, key: RecordKey, trace: Trace, latency_s: float, source: S
 def kept(store: Store, record: TuningRecord, workload: Workload, target: Target) -> tuple[TuningRecord, bool]:
     """The stored claim, and whether this call has stored it. The first claim of a schedule stays as it is."""
     try:
-        return store.record(record.tenant, record.record_id), False
+        return store.records.get(record.tenant, record.record_id), False
     except NotFound:
-        store.put_workload(record.tenant, workload)
-        store.put_target(record.tenant, target)
+        store.workloads.put(record.tenant, workload)
+        store.targets.put(record.tenant, target)
     try:
-        return store.put_record(record.tenant, None, record), True
+        return store.records.put(record.tenant, None, record), True
     except StoreConflict:  # somebody else published it just now
-        return store.record(record.tenant, record.record_id), False
+        return store.records.get(record.tenant, record.record_id), False

@@ -64,7 +64,7 @@ class _TakingIn:
         self.already_there += batch.repeated
         self._targets |= {target.target_id: target for target in batch.targets}
         unknown = [each for each in batch.workloads if each.workload_id not in self._workloads]
-        known = recognised(self._store, self._tenant, unknown, self._compare, with_schedules=True)
+        known = recognised(self._store.workloads, self._tenant, unknown, self._compare, with_schedules=True)
         self._workloads |= {given.workload_id: found for given, found in zip(unknown, known, strict=True)}
         for record in batch.records:
             workload, target = self._workloads[record.workload_id], self._targets[record.target_id]

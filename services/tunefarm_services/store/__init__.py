@@ -1,6 +1,7 @@
 """SQL tables, migrations, and content-addressed blobs behind one interface.
 
-``Store`` is the whole of it. SQLite and PostgreSQL are served by the same statements; the URL chooses.
+``Store`` is the whole of it, and has a repository for each noun. SQLite and PostgreSQL are served by the same
+statements; the URL chooses.
 """
 
 from tunefarm_services.store.jobs.lease import Lease

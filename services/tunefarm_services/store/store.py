@@ -4,66 +4,68 @@ from pathlib import Path
 from typing import Self
 
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.store.catalog.device_rows import DeviceRows
-from tunefarm_services.store.catalog.input_example_rows import InputExampleRows
-from tunefarm_services.store.catalog.lane_rows import LaneRows
-from tunefarm_services.store.catalog.target_rows import TargetRows
-from tunefarm_services.store.catalog.workload_rows import WorkloadRows
+from tunefarm_services.store.catalog.device_repository import DeviceRepository
+from tunefarm_services.store.catalog.garbage import GarbageCollector
+from tunefarm_services.store.catalog.input_example_repository import InputExampleRepository
+from tunefarm_services.store.catalog.lane_repository import LaneRepository
+from tunefarm_services.store.catalog.target_repository import TargetRepository
+from tunefarm_services.store.catalog.upload_repository import UploadRepository
+from tunefarm_services.store.catalog.workload_repository import WorkloadRepository
 from tunefarm_services.store.database.database import Database
 from tunefarm_services.store.database.schema_revision import NEEDED, require_current, revision_of, upgrade_to
 from tunefarm_services.store.database.sqlite_file import prepare_file
-from tunefarm_services.store.jobs.event_rows import EventRows
-from tunefarm_services.store.jobs.job_deletion import JobDeletion
-from tunefarm_services.store.jobs.job_request_rows import JobRequestRows
-from tunefarm_services.store.jobs.job_rows import JobRows
-from tunefarm_services.store.jobs.lease_rows import LeaseRows
-from tunefarm_services.store.jobs.queue_overview import QueueOverviewRows
-from tunefarm_services.store.jobs.queue_rows import QueueRows
-from tunefarm_services.store.jobs.usage_rows import UsageRows
-from tunefarm_services.store.records.artifact_rows import ArtifactRows
-from tunefarm_services.store.records.record_match_rows import RecordMatchRows
-from tunefarm_services.store.records.record_rows import RecordRows
-from tunefarm_services.store.tenants.idempotency_rows import IdempotencyRows
-from tunefarm_services.store.tenants.token_rows import TokenRows
-from tunefarm_services.store.trials.exploration_rows import ExplorationRows
-from tunefarm_services.store.trials.measurement_rows import MeasurementRows
-from tunefarm_services.store.trials.model_rows import ModelRows
-from tunefarm_services.store.trials.trial_rows import TrialRows
+from tunefarm_services.store.jobs.event_repository import EventRepository
+from tunefarm_services.store.jobs.job_repository import JobRepository
+from tunefarm_services.store.jobs.job_request_repository import JobRequestRepository
+from tunefarm_services.store.jobs.lease_repository import LeaseRepository
+from tunefarm_services.store.jobs.queue_repository import QueueRepository
+from tunefarm_services.store.jobs.usage_repository import UsageRepository
+from tunefarm_services.store.records.artifact_repository import ArtifactRepository
+from tunefarm_services.store.records.best_record_repository import BestRecordRepository
+from tunefarm_services.store.records.record_repository import RecordRepository
+from tunefarm_services.store.tenants.idempotency_key_repository import IdempotencyKeyRepository
+from tunefarm_services.store.tenants.token_repository import TokenRepository
+from tunefarm_services.store.trials.exploration_repository import ExplorationRepository
+from tunefarm_services.store.trials.measurement_repository import MeasurementRepository
+from tunefarm_services.store.trials.model_repository import ModelRepository
+from tunefarm_services.store.trials.trial_repository import TrialRepository
 from tunefarm_services.store.upkeep.inspection import Inspection
 from tunefarm_services.store.upkeep.retention import Retention
 
 
-class Store(
-    WorkloadRows,
-    TargetRows,
-    DeviceRows,
-    JobRows,
-    JobRequestRows,
-    LeaseRows,
-    EventRows,
-    ExplorationRows,
-    TrialRows,
-    MeasurementRows,
-    RecordRows,
-    RecordMatchRows,
-    ModelRows,
-    ArtifactRows,
-    InputExampleRows,
-    QueueRows,
-    QueueOverviewRows,
-    TokenRows,
-    IdempotencyRows,
-    LaneRows,
-    UsageRows,
-    JobDeletion,
-    Retention,
-    Inspection,
-):
-    """Everything tunefarm keeps, in one database and one blob store. May be used from several threads.
+class Store:
+    """Everything tunefarm keeps, in one database and one blob store: a repository for each noun.
 
-    A method that returns has committed: what it stored survives a kill at any later instant. One that raises has
-    changed nothing. Every method may raise StoreUnavailable.
+    May be used from several threads. A method that returns has committed: what it stored survives a kill at any later
+    instant. One that raises has changed nothing. Every method may raise StoreUnavailable.
     """
+
+    def __init__(self, database: Database, blobs: BlobStore) -> None:
+        self._database = database
+        self.workloads = WorkloadRepository(database, blobs)
+        self.targets = TargetRepository(database, blobs)
+        self.devices = DeviceRepository(database, blobs)
+        self.lanes = LaneRepository(database, blobs)
+        self.uploads = UploadRepository(database, blobs)
+        self.input_examples = InputExampleRepository(database, blobs)
+        self.jobs = JobRepository(database, blobs)
+        self.job_requests = JobRequestRepository(database, blobs)
+        self.queue = QueueRepository(database, blobs)
+        self.leases = LeaseRepository(database, blobs)
+        self.events = EventRepository(database, blobs)
+        self.usage = UsageRepository(database, blobs)
+        self.explorations = ExplorationRepository(database, blobs)
+        self.trials = TrialRepository(database, blobs)
+        self.measurements = MeasurementRepository(database, blobs)
+        self.models = ModelRepository(database, blobs)
+        self.records = RecordRepository(database, blobs)
+        self.best_records = BestRecordRepository(database, blobs)
+        self.artifacts = ArtifactRepository(database, blobs)
+        self.tokens = TokenRepository(database, blobs)
+        self.idempotency_keys = IdempotencyKeyRepository(database, blobs)
+        self.garbage = GarbageCollector(database, blobs)
+        self.retention = Retention(database, blobs)
+        self.inspection = Inspection(database, blobs)
 
     @classmethod
     def open(

@@ -15,7 +15,8 @@ from tunefarm_schemas.tuning.job import JobState
 
 if TYPE_CHECKING:
     from tunefarm_schemas.farm.lane import Lane
-    from tunefarm_services.store import Store
+    from tunefarm_services.store.catalog.lane_repository import LaneRepository
+    from tunefarm_services.store.jobs.queue_repository import QueueRepository
 
 _OPEN_STATES: Final = tuple(state.value for state in JobState if state is not JobState.FINISHED)
 
@@ -25,9 +26,10 @@ _log: Final = structlog.get_logger(__name__)
 class FarmCollector(Collector):
     """Gauges of the whole farm. One process of a farm that collects them is enough; several say the same."""
 
-    def __init__(self, store: Store) -> None:
-        """Read from ``store`` at every scrape."""
-        self._store = store
+    def __init__(self, queue: QueueRepository, lanes: LaneRepository) -> None:
+        """Read from ``queue`` and ``lanes`` at every scrape."""
+        self._queued = queue
+        self._known_lanes = lanes
 
     def describe(self) -> Iterator[Metric]:
         """The families without values, so that registering asks the store nothing."""
@@ -46,14 +48,14 @@ class FarmCollector(Collector):
         yield from found
 
     def _queue(self) -> Iterator[Metric]:
-        overview = self._store.queue_overview()
+        overview = self._queued.overview()
         counts = [((state,), float(overview.jobs_by_state.get(state, 0))) for state in _OPEN_STATES]
         yield _family("tunefarm_jobs_open", counts)
         yield _family("tunefarm_queue_oldest_seconds", [((), overview.oldest_queued_age_s)])
         yield _family("tunefarm_jobs_search_died", [((), float(overview.search_died))])
 
     def _lanes(self) -> Iterator[Metric]:
-        lanes = self._store.lanes()
+        lanes = self._known_lanes.find()
         states = Counter((lane.kind, lane.state.value) for lane in lanes)
         yield _family("tunefarm_lanes", [(labels, float(number)) for labels, number in sorted(states.items())])
         working = [lane for lane in lanes if lane.state.value in {"ready", "busy"}]

@@ -20,7 +20,7 @@ class Progress(Frozen):
     trials_budget: int
     best_latency_s: float | None
     untuned_latency_s: float | None
-    """Rough while ``untuned_is_rough``."""
+    """Rough, or an estimate, while ``untuned_is_rough``."""
     trials_per_s: float
     seconds_left: float | None
     failures: dict[str, int] = Field(default_factory=dict)
@@ -29,7 +29,10 @@ class Progress(Frozen):
     model_rank_accuracy: float | None = None
     """Share of pairs, of a recent trial and an earlier one, that the model ordered right; 0.5 is chance."""
     untuned_is_rough: bool = False
-    """Whether the untuned latency was seen once, beside other work, and not yet timed side by side."""
+    """Whether the untuned latency was seen once, beside other work, and not yet timed side by side, or is an estimate
+    because a call takes long."""
+    doing: str = ""
+    """The step of verifying that it is at, for people; ``seconds_left`` is then an estimate to its end."""
     waits_for: str = ""
     """What its device waits for, for people; empty while it works, and where that is not known."""
 
@@ -107,6 +110,8 @@ class TaskSummary(Frozen):
     """One for each seed trace of the job."""
     model_accuracy: tuple[ModelAccuracy, ...] = ()
     """One for each time that the latest run's model learned."""
+    untuned_is_estimate: bool = False
+    """Whether the untuned function takes so long that its latency follows from a part of its steps."""
 
     @property
     def trials_of_latest_run(self) -> int:

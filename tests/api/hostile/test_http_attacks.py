@@ -35,7 +35,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def secret(attacked: Service) -> str:
     home = attacked.home
     store = Store.open(f"sqlite:///{home}/tunefarm.db", home / "blobs")
-    _, text = store.create_token("alice", "token", tuple(Scope))
+    _, text = store.tokens.create("alice", "token", tuple(Scope))
     store.close()
     return text
 

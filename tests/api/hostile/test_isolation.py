@@ -70,7 +70,7 @@ def test_ids_of_another_tenant_in_bodies_and_queries_are_not_found(bob, of_alice
 
 
 def test_hosts_are_shown_to_those_who_run_the_farm_only(app, store, alice, of_alice):
-    store.put_lane(lane())
+    store.lanes.put(lane())
     reader = person_of(app, store, "bob", [Scope.DEVICES_READ])
     for path in ("/v1/workers", "/v1/devices"):
         assert len(reader.get(path).json()["items"]) == 1
@@ -100,9 +100,9 @@ def _ask(person: Person, method: str, path: str, of_whom: Belongings):
 
 def _everything(store: Store, tenant: str) -> list[Any]:
     return [
-        store.jobs(tenant),
-        store.records(tenant),
-        store.uploads(tenant),
-        [token.model_copy(update={"last_used_at": None}) for token in store.tokens(tenant)],
-        store.artifacts(tenant),
+        store.jobs.page(tenant),
+        store.records.page(tenant),
+        store.uploads.of_tenant(tenant),
+        [token.model_copy(update={"last_used_at": None}) for token in store.tokens.of_tenant(tenant)],
+        store.artifacts.newest_first(tenant),
     ]

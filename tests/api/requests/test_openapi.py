@@ -42,9 +42,9 @@ def authorized(tmp_path_factory: pytest.TempPathFactory, intake: ZygoteIntake) -
     limits = {"rate_limit": "100000/second", "refused_rate_limit": "100000/second", "open_jobs_per_tenant": 100_000}
     app = create_app(store, ApiSettings(home=home, public_docs=True, **limits), intake=intake)
     belongings = furnished(store, "local")
-    finished = store.set_job_state(belongings.lease, JobState.FINISHED, JobOutcome.SUCCEEDED)
-    store.put_lane(lane())
-    _, text = store.create_token("local", "all", tuple(Scope))
+    finished = store.jobs.set_state(belongings.lease, JobState.FINISHED, JobOutcome.SUCCEEDED)
+    store.lanes.put(lane())
+    _, text = store.tokens.create("local", "all", tuple(Scope))
     yield {"app": app, "headers": {"Authorization": f"Bearer {text}"}, "finished_job_id": finished.job_id}
     store.close()
 

@@ -227,7 +227,7 @@ def test_every_list_takes_the_parameters_of_pages(alice, document, store):
 
 
 def test_a_list_that_is_known_whole_comes_in_pages_too(alice, store):
-    store.add_usage(furnished(store, "alice").lease, "another class", 1.0, 1)
+    store.usage.add(furnished(store, "alice").lease, "another class", 1.0, 1)
     whole = alice.get("/v1/usage").json()["items"]
     assert len(whole) == 2
     first = alice.get("/v1/usage", params={"page_size": 1}).json()

@@ -135,12 +135,12 @@ def test_requests_with_one_key_at_once_make_one_thing(app, store, alice):
     for thread in threads:
         thread.join()
     assert {answer.status_code for answer in answers} <= {201, 409}
-    assert len(store.uploads("alice")) == 1
+    assert len(store.uploads.of_tenant("alice")) == 1
 
 
 def test_a_claim_holds_for_as_long_as_its_request_takes(alice, store, monkeypatch):
     monkeypatch.setattr(idempotency, "RENEWED_EVERY_S", 0.02)
-    create_upload, seen_s = store.create_upload, []
+    create, seen_s = store.uploads.create, []
 
     def slowly(*arguments, **more):
         for _ in range(3):
@@ -150,9 +150,9 @@ def test_a_claim_holds_for_as_long_as_its_request_takes(alice, store, monkeypatc
         with store._database.reading() as connection:
             claimed_s = connection.execute(text("SELECT claimed_s FROM idempotency_keys")).scalar_one()
             seen_s.append(store._database.now_s(connection) - claimed_s)
-        return create_upload(*arguments, **more)
+        return create(*arguments, **more)
 
-    monkeypatch.setattr(store, "create_upload", slowly)
+    monkeypatch.setattr(store.uploads, "create", slowly)
     assert alice.post("/v1/uploads", json={"size_bytes": 10}, headers={"Idempotency-Key": "one"}).status_code == 201
     assert len(seen_s) == 1
     assert seen_s[0] < 10.0, "three times five seconds were taken from it"
@@ -190,7 +190,7 @@ def test_what_has_not_changed_is_not_sent_again(alice, store):
     headers = {"If-None-Match": first.headers["etag"]}
     again = alice.get(f"/v1/jobs/{job.job_id}", headers=headers)
     assert (again.status_code, again.content) == (304, b"")
-    store.request_pause("alice", job.job_id)
+    store.job_requests.pause("alice", job.job_id)
     assert alice.get(f"/v1/jobs/{job.job_id}", headers=headers).status_code == 200
 
 
@@ -202,12 +202,12 @@ def test_a_store_that_does_not_answer_is_503(app_with, store, monkeypatch):
     def broken(*_args, **_more):
         raise StoreUnavailable("The database is locked at /secret/path.", "Wait.")
 
-    monkeypatch.setattr(store, "jobs", broken)
+    monkeypatch.setattr(store.jobs, "page", broken)
     answer = alice.get("/v1/jobs")
     assert_problem(answer, 503, "unavailable")
     assert int(answer.headers["retry-after"]) > 0
     assert "/secret/path" not in answer.text
-    monkeypatch.setattr(store, "authenticate_all", broken)
+    monkeypatch.setattr(store.tokens, "authenticate_all", broken)
     assert_problem(alice.get("/v1/jobs"), 503, "unavailable")
     monkeypatch.setattr(store, "revision", broken)
     assert alice.get("/readyz").status_code == 503
@@ -217,7 +217,7 @@ def test_a_bug_is_a_problem_without_its_traceback(alice, store, monkeypatch):
     def broken(*_args, **_more):
         raise KeyError("private detail")
 
-    monkeypatch.setattr(store, "jobs", broken)
+    monkeypatch.setattr(store.jobs, "page", broken)
     with capture_logs(processors=[merge_contextvars]) as lines:
         answer = alice.get("/v1/jobs")
     assert_problem(answer, 500, "internal")

@@ -17,10 +17,10 @@ def test_lane_is_found_by_name_id_or_worker_id(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("TUNEFARM_HOME", str(tmp_path))
     store = open_store(Settings(), create=True)
     mine, other = lane("a", worker_name="mine"), lane("b", worker_name="other")
-    store.put_lanes([mine, other])
+    store.lanes.put_all([mine, other])
     for name in ("mine", "a", worker_id_of(mine)):
         assert ask_lane(name, "drain") == ("a", mine.state.value)
-        assert store.lane_requests() == {"a": LaneRequest.DRAIN}
+        assert store.lanes.requests() == {"a": LaneRequest.DRAIN}
         ask_lane(name, "resume")
     with pytest.raises(BadInput, match="no lane 'nobody'"):
         ask_lane("nobody", "drain")

@@ -63,7 +63,7 @@ def test_unknown_job_prefix_is_rejected(machine: Machine, text: str) -> None:
 def test_ambiguous_record_prefix_lists_the_records(machine: Machine) -> None:
     put_job(machine.store)
     for record_id in ("ab1", "ab2", "ac"):
-        machine.store.put_record(TENANT, None, record(record_id, 1e-3))
+        machine.store.records.put(TENANT, None, record(record_id, 1e-3))
     assert named_record(machine.store, "ac").record_id == "ac"
     assert named_record(machine.store, "ab1").record_id == "ab1"
     with pytest.raises(BadInput, match="several records begin with 'a': ab1, ab2, ac"):

@@ -36,7 +36,7 @@ def test_service_files_are_private(tmp_path: Path):
     private_folder(settings, "scratch")
     store = open_store(settings)
     files = ConnectionFiles(settings)
-    files.leave_token(store)
+    files.leave_token(store.tokens)
     files.leave_address("http://127.0.0.1:1")
     with SingleService(settings):
         assert wide(home) == []

@@ -34,15 +34,15 @@ def workload_id(home: Path) -> str:
 
 
 def put(store: Store, workload: Workload) -> None:
-    stored = store.put_workload(TENANT, workload)
-    store.put_target(TENANT, TARGET)
+    stored = store.workloads.put(TENANT, workload)
+    store.targets.put(TENANT, TARGET)
     for record_id, abi, status in (
         ("a" * 32, "stable", RecordStatus.VERIFIED),
         ("b" * 32, "packed", RecordStatus.VERIFIED),
         ("c" * 32, "stable", RecordStatus.CLAIMED),
     ):
         key = record_key(workload_id=stored.workload_id, abi=abi)
-        store.put_record(TENANT, None, with_trace(record(record_id, 1e-4, key=key, status=status)))
+        store.records.put(TENANT, None, with_trace(record(record_id, 1e-4, key=key, status=status)))
 
 
 def with_trace(made: TuningRecord) -> TuningRecord:

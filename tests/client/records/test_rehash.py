@@ -29,20 +29,20 @@ def test_rehash_finds_workloads_of_older_tvm(tunefarm: Callable[..., Any], home:
     known = matmul()
     with opened(home) as store:
         for tenant in (LOCAL_TENANT, "team"):
-            store.put_workload(tenant, known.model_copy(update=OLD))
+            store.workloads.put(tenant, known.model_copy(update=OLD))
     ended = tunefarm("db", "rehash", "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out) == {"tvm_version": known.tvm_version, "rehashed": 2, "refused": []}
     with opened(home) as store:
         for tenant in (LOCAL_TENANT, "team"):
-            assert store.workloads_with_hash(tenant, known.structural_hash, known.tvm_version) == [known]
+            assert store.workloads.with_hash(tenant, known.structural_hash, known.tvm_version) == [known]
     assert json.loads(tunefarm("db", "rehash", "--json").out)["rehashed"] == 0
 
 
 def test_rehash_reports_unreadable_workload_and_continues(tunefarm: Callable[..., Any], home: Path) -> None:
     with opened(home) as store:
-        store.put_workload(LOCAL_TENANT, matmul().model_copy(update=OLD))
-        store.put_workload(LOCAL_TENANT, unreadable_workload())
+        store.workloads.put(LOCAL_TENANT, matmul().model_copy(update=OLD))
+        store.workloads.put(LOCAL_TENANT, unreadable_workload())
     ended = tunefarm("db", "rehash")
     assert ended.code == 2
     assert unreadable_workload().workload_id in ended.out

@@ -35,7 +35,7 @@ import signal
 from tunefarm.cli.interruption import Interruption
 from tunefarm_services.tuner.job.job_watch import StopRequests
 
-wishes = StopRequests()
+stop_requests = StopRequests()
 with Interruption(stop_requests.pause, print, finish=stop_requests.finish):
     for _ in range(3):
         signal.raise_signal(signal.SIGINT)

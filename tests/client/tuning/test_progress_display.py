@@ -57,6 +57,12 @@ def test_display_shows_wait_reason() -> None:
     assert not any("waits" in line for line in [*panel_lines(progress()), progress_line(progress())])
 
 
+def test_display_shows_verification_step() -> None:
+    verifying = progress("verifying").model_copy(update={"doing": "times it in 7 fresh processes"})
+    assert "times it in 7 fresh processes" in panel_lines(verifying)
+    assert progress_line(verifying).endswith("left=0:12 (times it in 7 fresh processes)")
+
+
 def test_display_prints_lines_without_terminal() -> None:
     stream = io.StringIO()
     display = progress_display(stream)

@@ -72,7 +72,7 @@ def ended(
         tasks=(task,),
         seconds={"total": total_s},
     )
-    held.store.append_event(held.lease, "summary", summary.model_dump(mode="json"))
+    held.store.events.append(held.lease, "summary", summary.model_dump(mode="json"))
     return summary
 
 
@@ -87,13 +87,13 @@ def first_run(store: Store, record_id: str | None = None) -> tuple[Bench, JobSum
 
 def next_job(held: Bench) -> Bench:
     """Another job over the same exploration."""
-    held.store.release(held.lease)
+    held.store.leases.release(held.lease)
     return bench(held.store, put_job(held.store))
 
 
 def task_of(held: Bench) -> TaskReport:
     """The only task in the report of a job."""
-    return job_report(held.store, held.store.job(TENANT, held.lease.job_id)).tasks[0]
+    return job_report(held.store, held.store.jobs.get(TENANT, held.lease.job_id)).tasks[0]
 
 
 def drawn(figure: Any, label: str) -> list[tuple[float, float]]:
@@ -157,7 +157,7 @@ def test_report_of_repeat_shows_original_run(store: Store) -> None:
     ended(held, total_s=0.4, in_store=4)
     assert over_time(task_of(held)) == FIRST_OVER_TIME
     assert over_trials(task_of(held)) == [*FIRST_OVER_TRIALS, (4.0, 4e-4)]
-    page = render_page(job_report(store, store.job(TENANT, held.lease.job_id)))
+    page = render_page(job_report(store, store.jobs.get(TENANT, held.lease.job_id)))
     assert "answered from the store, 0 trials" in page
 
 
@@ -169,7 +169,7 @@ def test_slower_verified_latency_is_not_a_step(store: Store) -> None:
     for last in (verified, told_before):
         improved = task.model_copy(update={"improvements": (*task.improvements, last), "best_latency_s": 6e-4})
         event = summary.model_copy(update={"tasks": (improved,)})
-        held.store.append_event(held.lease, "summary", event.model_dump(mode="json"))
+        held.store.events.append(held.lease, "summary", event.model_dump(mode="json"))
         figure = plots.latency_over_time(task_of(held), 9.0)
         assert drawn(figure, "best so far") == FIRST_OVER_TIME
         assert drawn(figure, "measured: 400 us") == [(2.0, 4e-4)]
@@ -182,14 +182,14 @@ def test_report_lists_accuracy_of_all_runs_in_order(store: Store) -> None:
     for known in (24, 16):
         accuracy = (ModelAccuracy(known=known, new=8, pairs=50, share=0.7),)
         event = summary.model_copy(update={"tasks": (task.model_copy(update={"model_accuracy": accuracy}),)})
-        held.store.append_event(held.lease, "summary", event.model_dump(mode="json"))
+        held.store.events.append(held.lease, "summary", event.model_dump(mode="json"))
     assert [each.known for each in task_of(held).accuracy] == [16, 24]
 
 
 def with_artifact(store: Store, record_id: str) -> str:
     put_task(store)
-    store.put_record(TENANT, None, record(record_id, 1e-4))
-    store.put_artifact(TENANT, manifest(f"artifact of {record_id}", record_id, LIBRARY), LIBRARY)
+    store.records.put(TENANT, None, record(record_id, 1e-4))
+    store.artifacts.put(TENANT, manifest(f"artifact of {record_id}", record_id, LIBRARY), LIBRARY)
     return record_id
 
 

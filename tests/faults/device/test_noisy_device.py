@@ -53,12 +53,12 @@ def farm_with_noise(home: Path) -> Iterator[tuple[WholeFarm, Noise]]:
 
 
 def the_lane(farm: WholeFarm) -> Lane:
-    (lane,) = farm.store.lanes()
+    (lane,) = farm.store.lanes.find()
     return lane
 
 
 def verified(farm: WholeFarm) -> list[str]:
-    records = farm.store.records(LOCAL_TENANT)
+    records = farm.store.records.page(LOCAL_TENANT)
     return [record.record_id for record in records if record.status is RecordStatus.VERIFIED]
 
 
@@ -72,21 +72,21 @@ def assert_held_back(farm: WholeFarm, job_id: str) -> None:
     until_s = time.monotonic() + HELD_S
     while time.monotonic() < until_s:
         assert the_lane(farm).state is LaneState.QUARANTINED
-        assert farm.store.job(LOCAL_TENANT, job_id).state is not JobState.FINISHED
+        assert farm.store.jobs.get(LOCAL_TENANT, job_id).state is not JobState.FINISHED
         assert not verified(farm)
         time.sleep(0.1)
 
 
 def finished(farm: WholeFarm, job_id: str) -> Job:
     """The job once it has ended well, with every trial accounted for and a record that is proven."""
-    eventually(lambda: farm.store.job(LOCAL_TENANT, job_id).state is JobState.FINISHED, END_S, "the job's end")
-    job = farm.store.job(LOCAL_TENANT, job_id)
+    eventually(lambda: farm.store.jobs.get(LOCAL_TENANT, job_id).state is JobState.FINISHED, END_S, "the job's end")
+    job = farm.store.jobs.get(LOCAL_TENANT, job_id)
     assert job.outcome is JobOutcome.SUCCEEDED, job.message
-    (exploration,) = farm.store.explorations_of_job(LOCAL_TENANT, job_id)
+    (exploration,) = farm.store.explorations.of_job(LOCAL_TENANT, job_id)
     assert exploration.spent.trials == job.spec.effort.trials
     assert_accounted_once(farm.store, exploration)
     assert len(verified(farm)) == 1
-    assert farm.store.check().problems == ()
+    assert farm.store.inspection.check().problems == ()
     return job
 
 

@@ -57,22 +57,22 @@ def assert_ended_well(farm: WholeFarm, killer: FarmKiller, wishes: list[Wish], b
     killer.wait_until_all_ended()
     after = killer.look()
     assert_kept(before, after)
-    jobs = farm.store.jobs(LOCAL_TENANT, limit=100)
+    jobs = farm.store.jobs.page(LOCAL_TENANT, limit=100)
     assert sorted(job.spec.labels[LABEL] for job in jobs) == sorted(wish.name for wish in wishes)
     for job in jobs:
         assert (job.state, job.outcome) == (JobState.FINISHED, JobOutcome.SUCCEEDED), job.message
-        (exploration,) = farm.store.explorations_of_job(LOCAL_TENANT, job.job_id)
+        (exploration,) = farm.store.explorations.of_job(LOCAL_TENANT, job.job_id)
         assert exploration.spent.trials == next(w.trials for w in wishes if w.name == job.spec.labels[LABEL])
         assert_accounted_once(farm.store, exploration)
     ((deaths,),) = killer.ask("SELECT sum(search_deaths) FROM jobs")
     assert deaths == 0
-    assert farm.store.check().problems == ()
+    assert farm.store.inspection.check().problems == ()
     for part in farm.parts:
         assert "Traceback" not in part.said(), part.said()[-6000:]
 
 
 def all_lanes_work(farm: WholeFarm) -> bool:
-    return all(lane.state in {LaneState.READY, LaneState.BUSY} for lane in farm.store.lanes())
+    return all(lane.state in {LaneState.READY, LaneState.BUSY} for lane in farm.store.lanes.find())
 
 
 def test_a_database_that_is_away_for_longer_than_a_lease_is_waited_for(tmp_path: Path) -> None:

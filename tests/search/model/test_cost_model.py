@@ -7,7 +7,7 @@ import pytest
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.measurement import Failed, Stopped, Timing
 from tunefarm_search.model.cost_model import CostModel, Sample, sample_of
-from tunefarm_search.model.rank_accuracy import placing_accuracy, rank_accuracy
+from tunefarm_search.model.rank_accuracy import placing_accuracy
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 
@@ -28,7 +28,8 @@ def taught(count: int = 96) -> CostModel:
 def test_the_model_ranks_what_it_has_not_seen() -> None:
     features, samples = measured(64, seed=9)
     said = taught().predict(features, np.full(64, np.nan))
-    accuracy = rank_accuracy(said.score, np.array([1 / sample.latency_s for sample in samples]))
+    latencies_s = np.array([sample.latency_s for sample in samples])
+    accuracy = placing_accuracy(said.score, latencies_s, np.zeros(64, np.bool_), first_new=0)
     assert accuracy is not None
     assert accuracy.pair_accuracy > 0.8
     assert np.corrcoef(said.build_s, features[:, 1])[0, 1] > 0.8
@@ -140,16 +141,6 @@ def test_a_model_without_knowledge_places_as_chance_does() -> None:
     found = placing_accuracy(random.random(400), latencies_s, np.zeros(400, np.bool_), first_new=100)
     assert found is not None
     assert abs(found.pair_accuracy - 0.5) < 0.1
-
-
-def test_rank_accuracy_counts_pairs() -> None:
-    assert rank_accuracy(np.array([1.0]), np.array([1.0])) is None
-    perfect = rank_accuracy(np.array([1.0, 2.0, 3.0]), np.array([10.0, 20.0, 30.0]))
-    assert perfect is not None
-    assert (perfect.pair_accuracy, round(perfect.rank_correlation, 9)) == (1.0, 1.0)
-    reverse = rank_accuracy(np.array([3.0, 2.0, 1.0]), np.array([10.0, 20.0, 30.0]))
-    assert reverse is not None
-    assert reverse.pair_accuracy == 0.0
 
 
 def test_scipy_is_never_imported() -> None:

@@ -32,10 +32,10 @@ RASPBERRY = target(mtriple="aarch64-linux-gnu", mcpu="cortex-a72")
 
 
 def job_for(store: Store, wanted: Target, device_class_id: str | None = None) -> Job:
-    stored = store.put_workload(TENANT, workload())
-    store.put_target(TENANT, wanted)
+    stored = store.workloads.put(TENANT, workload())
+    store.targets.put(TENANT, wanted)
     task = Task(workload_id=stored.workload_id, target_id=wanted.target_id, name=stored.name)
-    return store.create_job(TENANT, spec(task).model_copy(update={"device_class_id": device_class_id}))
+    return store.jobs.create(TENANT, spec(task).model_copy(update={"device_class_id": device_class_id}))
 
 
 def device(name: str) -> Device:
@@ -60,26 +60,26 @@ def missing(store: Store, wanted: Target, device_class_id: str | None = None) ->
 
 
 def test_a_job_goes_to_the_architecture_that_its_target_names(store: Store) -> None:
-    store.put_lanes([lane_of("host", processor=X86), lane_of("board", kind="rpc", processor=ARM)])
+    store.lanes.put_all([lane_of("host", processor=X86), lane_of("board", kind="rpc", processor=ARM)])
     assert chosen(store, RASPBERRY) == "board"
     assert chosen(store, target(mtriple="x86_64-linux-gnu")) == "host"
     assert chosen(store, target()) == "host", "a target that names none runs anywhere, and hosts come first"
 
 
 def test_a_lane_that_only_compiles_gets_no_job(store: Store) -> None:
-    store.put_lane(lane_of("compiler", kind="compile", processor=X86))
+    store.lanes.put(lane_of("compiler", kind="compile", processor=X86))
     assert "no live device of kind llvm" in missing(store, target())
     assert "no live device" in missing(store, target(), device("compiler").device_class.device_class_id)
 
 
 def test_a_lane_that_does_not_say_what_it_runs_is_believed_to_run_anything(store: Store) -> None:
-    store.put_lane(lane_of("older"))
+    store.lanes.put(lane_of("older"))
     assert chosen(store, RASPBERRY) == "older"
 
 
 def test_a_job_for_cuda_goes_to_a_card_of_its_generation(store: Store) -> None:
     cards = {"older": "sm_75", "fitting": "sm_86", "newer": "sm_90"}
-    store.put_lanes(
+    store.lanes.put_all(
         [lane_of(name, kind="cuda", processor=Processor(architecture=card)) for name, card in cards.items()]
     )
     assert chosen(store, target("cuda", 0, arch="sm_80")) == "fitting"
@@ -91,16 +91,16 @@ def test_a_job_for_cuda_goes_to_a_card_of_its_generation(store: Store) -> None:
 
 def test_a_job_for_an_x86_level_passes_over_processors_without_its_instructions(store: Store) -> None:
     newest = target(mtriple="x86_64-linux-gnu", mcpu="x86-64-v4")
-    store.put_lane(lane_of("older", processor=X86))
+    store.lanes.put(lane_of("older", processor=X86))
     assert "x86-64-v4: those that are live are x86-64-v3" in missing(store, newest)
-    store.put_lane(lane_of("newer", processor=Processor(architecture="x86_64", x86_level=4)))
+    store.lanes.put(lane_of("newer", processor=Processor(architecture="x86_64", x86_level=4)))
     assert chosen(store, newest) == "newer"
     assert chosen(store, target(mtriple="x86_64-linux-gnu", mcpu="x86-64-v3")) in {"older", "newer"}
 
 
 def test_a_job_that_no_live_lane_can_run_waits_and_says_for_what(store: Store) -> None:
     host = lane_of("host", processor=X86)
-    store.put_lane(host)
+    store.lanes.put(host)
     reason = missing(store, RASPBERRY)
     assert "kind llvm for aarch64" in reason
     assert "x86-64-v3" in reason
@@ -111,14 +111,14 @@ def test_a_job_that_no_live_lane_can_run_waits_and_says_for_what(store: Store) -
 
 @pytest.mark.parametrize("state", [LaneState.QUARANTINED, LaneState.LOST])
 def test_a_lane_that_could_run_it_and_is_away_is_what_the_job_waits_for(store: Store, state: LaneState) -> None:
-    store.put_lanes([lane_of("host", processor=X86), lane_of("board", kind="rpc", processor=ARM, state=state)])
+    store.lanes.put_all([lane_of("host", processor=X86), lane_of("board", kind="rpc", processor=ARM, state=state)])
     reason = missing(store, RASPBERRY)
     assert "kind llvm for aarch64" in reason
     assert state.value in reason
 
 
 def test_too_few_cores_of_the_right_architecture_are_named(store: Store) -> None:
-    store.put_lane(lane_of("host", processor=X86))
+    store.lanes.put(lane_of("host", processor=X86))
     assert "has the 64 cores" in missing(store, target(num_cores=64, mtriple="x86_64-linux-gnu"))
 
 

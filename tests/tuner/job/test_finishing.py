@@ -32,31 +32,31 @@ def zygotes(searching_zygotes: Zygotes) -> Zygotes:
 
 def wait_measured(store: Store, job: Job) -> None:
     def measured() -> list[int]:
-        explorations = store.explorations_of_job(TENANT, job.job_id)
+        explorations = store.explorations.of_job(TENANT, job.job_id)
         return [number for each in explorations for number in measured_numbers(store, each.exploration_id)]
 
     wait_for(measured)
 
 
 def assert_shipped(store: Store, job: Job) -> None:
-    ended = store.job(TENANT, job.job_id)
+    ended = store.jobs.get(TENANT, job.job_id)
     assert (ended.outcome, ended.message) == (JobOutcome.SUCCEEDED, "finished on request")
     (task,) = summary_of(store, job.job_id)["tasks"]
     assert (task["stop_reason"], bool(task["artifact_id"])) == ("requested", True)
-    assert store.record(TENANT, str(task["record_id"])).status is RecordStatus.VERIFIED
+    assert store.records.get(TENANT, str(task["record_id"])).status is RecordStatus.VERIFIED
 
 
 def test_a_running_job_ships_its_best_and_says_that_it_was_asked_to(store: Store, tuner: Tuner) -> None:
     job = tune_job(store, matmul(40), ENDLESS)
     with tuner(instant_farms([])):
         wait_measured(store, job)
-        assert store.request_finish(TENANT, job.job_id).state is JobState.RUNNING
+        assert store.job_requests.finish(TENANT, job.job_id).state is JobState.RUNNING
         wait_finished(store, job)
     assert_shipped(store, job)
-    (exploration,) = store.explorations_of_job(TENANT, job.job_id)
+    (exploration,) = store.explorations.of_job(TENANT, job.job_id)
     assert exploration.spent.stop_reason is StopReason.REQUESTED
     assert 0 < exploration.spent.trials < ENDLESS
-    assert "finish" in [event.data.get("request") for event in store.events(TENANT, job.job_id)]
+    assert "finish" in [event.data.get("request") for event in store.events.of_job(TENANT, job.job_id)]
 
 
 def test_a_paused_job_measures_nothing_more(store: Store, tuner: Tuner) -> None:
@@ -64,10 +64,10 @@ def test_a_paused_job_measures_nothing_more(store: Store, tuner: Tuner) -> None:
     job = tune_job(store, matmul(44), ENDLESS)
     with tuner(instant_farms(made)):
         wait_measured(store, job)
-        store.request_pause(TENANT, job.job_id)
+        store.job_requests.pause(TENANT, job.job_id)
         wait_for(lambda: state_of(store, job) is JobState.PAUSED and all(farm.closed for farm in made))
         made.clear()
-        store.request_finish(TENANT, job.job_id)
+        store.job_requests.finish(TENANT, job.job_id)
         wait_finished(store, job)
     assert_shipped(store, job)
     assert not any(farm.submitted for farm in made)
@@ -78,9 +78,9 @@ def test_a_job_without_any_time_says_so(store: Store, tuner: Tuner) -> None:
     job = tune_job(store, matmul(48), ENDLESS)
     with tuner(instant_farms(made, threading.Event())):
         wait_for(lambda: made and made[0].submitted)
-        store.request_finish(TENANT, job.job_id)
+        store.job_requests.finish(TENANT, job.job_id)
         wait_finished(store, job)
-    ended = store.job(TENANT, job.job_id)
+    ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert ended.message.startswith("finished on request before anything was measured")
     (task,) = summary_of(store, job.job_id)["tasks"]
@@ -105,16 +105,16 @@ class HalfHeld(InstantFarm):
 
 def test_of_several_tasks_those_are_shipped_that_have_something(store: Store, tuner: Tuner, tmp_path: Path) -> None:
     found, missing = matmul(52), matmul(56).model_copy(update={"name": "the other"})
-    store.put_workload(TENANT, missing)
+    store.workloads.put(TENANT, missing)
     tasks = tuple(
         Task(workload_id=each.workload_id, target_id=TARGET.target_id, name=each.name) for each in (missing, found)
     )
     job = tune_job(store, found, ENDLESS, tasks=tasks)
     with tuner(lambda lease, job: HalfHeld(missing.workload_id)):
         wait_measured(store, job)
-        store.request_finish(TENANT, job.job_id)
+        store.job_requests.finish(TENANT, job.job_id)
         wait_finished(store, job)
-    ended = store.job(TENANT, job.job_id)
+    ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.SUCCEEDED
     assert ended.message == "finished on request; nothing was found for the other"
     summary = JobSummary.model_validate(summary_of(store, job.job_id))
@@ -129,13 +129,13 @@ def test_the_same_again_searches_on_from_what_is_known(store: Store, tuner: Tune
     with tuner(instant_farms([])):
         job = tune_job(store, matmul(60), ENDLESS)
         wait_measured(store, job)
-        store.request_finish(TENANT, job.job_id)
+        store.job_requests.finish(TENANT, job.job_id)
         wait_finished(store, job)
-        (exploration,) = store.explorations_of_job(TENANT, job.job_id)
+        (exploration,) = store.explorations.of_job(TENANT, job.job_id)
         more = tune_job(store, matmul(60), exploration.spent.trials + 4)
         wait_finished(store, more)
     assert summary_of(store, more.job_id)["tasks"][0]["trials"] == 4
-    assert store.job(TENANT, more.job_id).message == ""
+    assert store.jobs.get(TENANT, more.job_id).message == ""
 
 
 def test_a_wish_to_finish_before_anything_is_measured_pauses_the_job(store: Store, zygotes: Zygotes) -> None:
@@ -159,4 +159,4 @@ def test_a_wish_to_pause_leaves_the_job_for_whoever_resumes_it(store: Store, zyg
     )
     assert supervisor.run(lease).outcome is None
     assert state_of(store, job) is JobState.PAUSED
-    assert store.lease_next("another", 1.0) is None
+    assert store.queue.lease_next("another", 1.0) is None

@@ -48,13 +48,13 @@ def no_device(lease: object, job: object) -> NoDevice:
 
 
 def job_with_deadline(store: Store, deadline_s: float | None = SHORT_S, **changes: object) -> Job:
-    return store.create_job(TENANT, spec(put_task(store)).model_copy(update={"deadline_s": deadline_s, **changes}))
+    return store.jobs.create(TENANT, spec(put_task(store)).model_copy(update={"deadline_s": deadline_s, **changes}))
 
 
 def put_answer(store: Store) -> None:
     put_task(store)
-    store.put_record(TENANT, None, record("known", 1e-3))
-    store.put_artifact(TENANT, manifest("artifact", "known", kernel_library()), kernel_library())
+    store.records.put(TENANT, None, record("known", 1e-3))
+    store.artifacts.put(TENANT, manifest("artifact", "known", kernel_library()), kernel_library())
 
 
 def test_a_job_that_waits_says_why_and_until_when(store: Store, tuner: Tuner) -> None:
@@ -62,7 +62,7 @@ def test_a_job_that_waits_says_why_and_until_when(store: Store, tuner: Tuner) ->
     hurried = job_with_deadline(store, LONG_S)
 
     def said(job: Job) -> str:
-        return store.job(TENANT, job.job_id).message
+        return store.jobs.get(TENANT, job.job_id).message
 
     began_s = time.monotonic()
     with tuner(no_device):
@@ -83,7 +83,7 @@ def test_a_job_that_no_device_fits_ends_at_its_deadline_and_others_wait_on(store
     with tuner(no_device):
         wait_finished(store, hurried)
     assert time.monotonic() - began_s < 30.0
-    ended = store.job(TENANT, hurried.job_id)
+    ended = store.jobs.get(TENANT, hurried.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "nothing was measured" in ended.message
     assert "deadline" in ended.message
@@ -98,12 +98,12 @@ def test_what_earlier_jobs_left_answers_a_job_for_which_there_is_no_device(store
     job = job_with_deadline(store)
     with tuner(no_device):
         wait_finished(store, job)
-    ended = store.job(TENANT, job.job_id)
+    ended = store.jobs.get(TENANT, job.job_id)
     assert (ended.outcome, ended.message) == (JobOutcome.SUCCEEDED, "answered from the store")
     (task,) = summary_of(store, job.job_id)["tasks"]
     assert (task["record_id"], task["artifact_id"], task["best_latency_s"]) == ("known", "artifact", 1e-3)
     assert task["answered_from_store"]
-    assert len(store.explorations_of_job(TENANT, job.job_id)) == 1
+    assert len(store.explorations.of_job(TENANT, job.job_id)) == 1
 
 
 @pytest.mark.parametrize(
@@ -114,17 +114,17 @@ def test_a_record_that_is_not_for_the_job_is_no_answer(store: Store, tuner: Tune
     job = job_with_deadline(store, **changes)
     with tuner(no_device):
         wait_finished(store, job)
-    assert store.job(TENANT, job.job_id).outcome is JobOutcome.FAILED
+    assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.FAILED
 
 
 def test_trials_that_were_not_verified_in_time_are_kept_and_prove_nothing(store: Store, tuner: Tuner) -> None:
     job = job_with_deadline(store)
     tried = bench(store, job)
     tried.measure(0, timing(2e-3))
-    store.release(tried.lease)
+    store.leases.release(tried.lease)
     with tuner(no_device):
         wait_finished(store, job)
-    ended = store.job(TENANT, job.job_id)
+    ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "could not be verified" in ended.message
     assert MISSING in ended.message
@@ -137,7 +137,7 @@ def test_schedules_that_were_to_be_measured_end_without_a_time(store: Store, tun
     job = measure_job(store, "a", "b", deadline_s=SHORT_S)
     with tuner(no_device):
         wait_finished(store, job)
-    ended = store.job(TENANT, job.job_id)
+    ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.SUCCEEDED
     assert ended.message.startswith("2 of 2 gave no time")
     assert MISSING in ended.message
@@ -147,17 +147,17 @@ def test_schedules_that_were_measured_before_the_device_went_away_are_told(store
     job = measure_job(store, "a", "b", deadline_s=SHORT_S)
     lease = leased(store, job)
     first, second = (
-        store.open_exploration(
+        store.explorations.open(
             lease, exploration_key(text).model_copy(update={"space_id": AS_GIVEN, "fresh_for": job.job_id})
         )
         for text in "ab"
     )
-    assert store.lease_exploration(lease, first.exploration_id)
+    assert store.explorations.hold(lease, first.exploration_id)
     Bench(store, lease, first.exploration_id).measure(0, timing(2e-3))
-    store.release(lease)
+    store.leases.release(lease)
     with tuner(no_device):
         wait_finished(store, job)
-    ended = store.job(TENANT, job.job_id)
+    ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.SUCCEEDED
     assert ended.message.startswith("1 of 2 gave no time")
     measured, missing = summary_of(store, job.job_id)["tasks"]
@@ -175,7 +175,7 @@ def test_jobs_that_never_get_a_place_end_at_their_deadlines_and_disturb_nobody(s
         known = job_with_deadline(store)
         unknown = [job_with_deadline(store, fresh=True) for _ in range(3)]
         patient, paused = job_with_deadline(store, None), job_with_deadline(store)
-        store.request_pause(TENANT, paused.job_id)
+        store.job_requests.pause(TENANT, paused.job_id)
         wait_finished(store, known, *unknown)
         assert (state_of(store, long), state_of(store, paused)) == (JobState.RUNNING, JobState.PAUSED)
         assert state_of(store, patient) is JobState.QUEUED
@@ -183,9 +183,9 @@ def test_jobs_that_never_get_a_place_end_at_their_deadlines_and_disturb_nobody(s
         held.set()
         wait_finished(store, long)
         wait_for(lambda: len(made) == 2)
-    assert store.job(TENANT, known.job_id).message == "answered from the store"
+    assert store.jobs.get(TENANT, known.job_id).message == "answered from the store"
     for job in unknown:
-        ended = store.job(TENANT, job.job_id)
+        ended = store.jobs.get(TENANT, job.job_id)
         assert ended.outcome is JobOutcome.FAILED
         assert NO_PLACE in ended.message
         assert summary_of(store, job.job_id)["outcome"] == "failed"
@@ -202,7 +202,7 @@ def test_a_job_whose_exploration_another_one_holds_ends_at_its_deadline(
     made: list[InstantFarm] = []
     with tuner(instant_farms(made)):
         wait_finished(store, job)
-    ended = store.job(TENANT, job.job_id)
+    ended = store.jobs.get(TENANT, job.job_id)
     if is_known:
         assert (ended.outcome, ended.message) == (JobOutcome.SUCCEEDED, "answered from the store")
     else:
@@ -213,7 +213,7 @@ def test_a_job_whose_exploration_another_one_holds_ends_at_its_deadline(
     assert made
     assert all(farm.closed and not farm.submitted for farm in made)
     holder.measure(0, timing(2e-3))
-    assert store.exploration(TENANT, holder.exploration_id).spent.trials == 1, "the other job has it still"
+    assert store.explorations.get(TENANT, holder.exploration_id).spent.trials == 1, "the other job has it still"
 
 
 def test_who_stays_to_wait_for_an_exploration_waits_no_longer_than_the_deadline(store: Store, zygotes: Zygotes) -> None:
@@ -227,7 +227,7 @@ def test_who_stays_to_wait_for_an_exploration_waits_no_longer_than_the_deadline(
 def test_a_job_rests_no_longer_than_until_its_deadline(store: Store, zygotes: Zygotes) -> None:
     def let_go(job: Job) -> Ended:
         telemetry = Telemetry(Metrics("tuner"), Traces())
-        words = (store, leased(store, job), no_device, zygotes, telemetry, lambda *_: None)
+        words = (store, leased(store, job), no_device, zygotes, telemetry)
         return LeasedJob(*words, outage_s=0.0, on_search_child=lambda _: None).run()
 
     patient, hurried = let_go(job_with_deadline(store, None)), let_go(job_with_deadline(store, LONG_S))

@@ -20,9 +20,11 @@ from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
 from tunefarm_services.tuner.farm.dispatching import dispatch_of
 from tunefarm_services.tuner.job.job_run import JobRun
+from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.search.exploration_run import ROUGH_GRAIN_S
 from tunefarm_services.tuner.search.search_messages import KnownTrial
 from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.verify.verifying_steps import comparing, in_processes
 
 Tuner = Callable[..., object]
 
@@ -49,13 +51,13 @@ class CallingFarm(InstantFarm):
 
 def test_a_resumed_job_counts_the_trials_of_all_its_runs(store: Store, watcher: Store, tuner: Tuner) -> None:
     job = tune_job(store, matmul(84), 40)
-    farm = CallingFarm(8, lambda: watcher.request_pause(TENANT, job.job_id))
+    farm = CallingFarm(8, lambda: watcher.job_requests.pause(TENANT, job.job_id))
     with tuner(lambda *_: farm):
         wait_for(lambda: state_of(watcher, job) is JobState.PAUSED)
     (first,) = summary_of(watcher, job.job_id)["tasks"]
     assert 8 <= first["trials"] < 40
     assert first["trials_in_run"] == first["trials"]
-    watcher.request_resume(TENANT, job.job_id)
+    watcher.job_requests.resume(TENANT, job.job_id)
     with tuner(instant_farms([])):
         wait_finished(watcher, job)
     summary = summary_of(watcher, job.job_id)
@@ -73,7 +75,7 @@ def test_progress_counts_the_trials_of_earlier_runs(store: Store) -> None:
         measured = Measurement.answering(dispatch, timing(1e-5), Stages())
         run.remember(KnownTrial(candidate=dispatch.candidate, measurement=measured), is_of_job=number > 0)
     job = tune_job(store, matmul(16), 10)
-    progress = JobRun(job, leased(store, job), [run], time.time()).progress("searching")
+    progress = JobRun(job, JobWatch(store, leased(store, job)), [run], time.time()).progress("searching")
     # Two of the three were this job's; the third was another's, and is spent as well.
     assert (progress.trials_done, progress.trials_budget) == (2, 9)
 
@@ -93,7 +95,7 @@ def test_a_job_that_loses_to_the_store_says_what_its_own_best_took(store: Store,
     made: list[InstantFarm] = []
     with tuner(instant_farms(made)):
         wait_finished(store, tune_job(store, matmul(92), 24))
-        (standing,) = store.records(TENANT, workload_id=matmul(92).workload_id)
+        (standing,) = store.records.page(TENANT, workload_id=matmul(92).workload_id)
         made.clear()
         wait_finished(store, job := tune_job(store, matmul(92), 2, fresh=True, seed=5))
     own_s = min(latency_of(dispatch.candidate.trace.text) for farm in made for dispatch in farm.submitted)
@@ -111,7 +113,7 @@ def test_a_seed_has_a_time_of_its_own(store: Store, tuner: Tuner, monkeypatch: p
     made: list[InstantFarm] = []
     with tuner(instant_farms(made)):
         wait_finished(store, tune_job(store, matmul(68), 3, fresh=True, seed=7))
-        (standing,) = store.records(TENANT, workload_id=matmul(68).workload_id)
+        (standing,) = store.records.page(TENANT, workload_id=matmul(68).workload_id)
         sent = [dispatch.candidate.trace for dispatch in made[0].submitted]
         seed = next(trace for trace in sent if trace != standing.trace)
         otherwise = instant_farm.latency_of
@@ -138,8 +140,36 @@ def test_no_ratio_is_shown_of_one_rough_call_and_many_exact_ones(store: Store, a
     take(run, 0, timing(1e-8))
     run.untuned_about_s = about_s
     job = tune_job(store, matmul(16), 4)
-    job_run = JobRun(job, leased(store, job), [run], time.time())
+    job_run = JobRun(job, JobWatch(store, leased(store, job)), [run], time.time())
     progress = job_run.progress("searching")
     assert (progress.untuned_latency_s == about_s, progress.untuned_is_rough) == (is_shown, is_shown)
     run.untuned_latency_s = 1e-8  # timed as the candidates are
     assert job_run.progress("verifying").untuned_latency_s == 1e-8
+
+
+def test_each_step_of_verifying_says_what_it_does_and_about_how_long_it_takes(store: Store) -> None:
+    run = run_that_spent(0)
+    take(run, 0, timing(1e-3))
+    run.builds_s[0] = 2.0
+    job = tune_job(store, matmul(16), 4)
+    job_run = JobRun(job, leased(store, job), [run], time.time())
+    assert job_run.progress("verifying").doing == ""
+    step = comparing(run, run.fastest(1), 7)
+    job_run.enters(step)
+    shown = job_run.progress("verifying")
+    assert "side by side" in shown.doing
+    assert shown.seconds_left is not None
+    assert 2.0 < shown.seconds_left <= step.seconds
+    last = in_processes(run, 1e-3, 7)
+    assert last.seconds < step.seconds
+    job_run.enters(last)
+    assert "7 fresh processes" in job_run.progress("verifying").doing
+    assert job_run.progress("searching").doing == ""
+
+
+def test_a_long_untuned_function_adds_little_to_what_verifying_takes(store: Store) -> None:
+    run = run_that_spent(0)
+    take(run, 0, timing(0.1))
+    without_s = comparing(run, run.fastest(1), 7).seconds
+    run.untuned_about_s = 50.0
+    assert comparing(run, run.fastest(1), 7).seconds < without_s + 10.0

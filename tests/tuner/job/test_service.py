@@ -20,7 +20,7 @@ Tuner = Callable[..., object]
 
 
 def summary_of(store: Store, job_id: str, tenant: str = TENANT) -> dict:
-    return [event.data for event in store.events(tenant, job_id) if event.kind == "summary"][-1]
+    return [event.data for event in store.events.of_job(tenant, job_id) if event.kind == "summary"][-1]
 
 
 def test_a_job_of_given_schedules_is_measured_once_and_makes_no_record(store: Store, tuner: Tuner) -> None:
@@ -28,24 +28,24 @@ def test_a_job_of_given_schedules_is_measured_once_and_makes_no_record(store: St
     job = measure_job(store, "a", "b", "c", "a")
     with tuner(instant_farms(made)):
         wait_finished(store, job)
-    assert store.job(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
+    assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
     tasks = summary_of(store, job.job_id)["tasks"]
     assert [task["best_latency_s"] for task in tasks] == [latency_of(UNTUNED.text)] * 4
     assert all(len(task["samples_s"]) == 2 and task["record_id"] is None for task in tasks)
     assert sum(len(farm.submitted) for farm in made) == 3
     assert all(farm.closed and len(farm.acknowledged) == len(farm.submitted) for farm in made)
     assert all(task.is_scheduled for farm in made for task in farm.opened)
-    assert store.records(TENANT) == []
+    assert store.records.page(TENANT) == []
 
 
 def test_what_was_used_is_booked_and_progress_is_told(store: Store, tuner: Tuner) -> None:
     job = measure_job(store, *"abcd")
     with tuner(instant_farms([])):
         wait_finished(store, job)
-    (usage,) = store.usage(TENANT)
+    (usage,) = store.usage.of_tenant(TENANT)
     assert (usage.trials, usage.jobs, round(usage.device_seconds, 3)) == (4, 1, 1.0)
     assert usage.device_class_id == DEVICE.device_class.device_class_id
-    progress = [event.data for event in store.events(TENANT, job.job_id) if event.kind == "progress"]
+    progress = [event.data for event in store.events.of_job(TENANT, job.job_id) if event.kind == "progress"]
     assert progress
     assert {"trials_done", "best_latency_s", "trials_per_s", "seconds_left"} <= set(progress[0])
 
@@ -62,7 +62,7 @@ def test_each_measurement_is_part_of_its_jobs_trace(store: Store, tuner: Tuner) 
     measured = [span for span in spans if span.name == "measure"]
     assert len(measured) == 3
     for span in measured:
-        (trial,) = store.trials(str(span.attributes["exploration_id"]), tenant=TENANT)
+        (trial,) = store.trials.of_exploration(str(span.attributes["exploration_id"]), tenant=TENANT)
         assert trial.candidate.number == span.attributes["candidate"]
     assert {span.parent.span_id for span in measured} == {of_job.context.span_id}
     assert all(span.attributes["result"] == "timing" for span in measured)
@@ -98,12 +98,14 @@ def test_a_job_without_a_device_stays_queued_says_why_and_leaves_its_place_to_ot
 
     with tuner(farm_for, jobs_at_once=1):
         wait_finished(store, *others)
-        waiting = store.job(TENANT, stuck.job_id)
+        waiting = store.jobs.get(TENANT, stuck.job_id)
         assert (waiting.state, waiting.message) == (JobState.QUEUED, "no live device of class board")
         there.set()
         wait_finished(store, stuck)
     said = [
-        event for event in store.events(TENANT, stuck.job_id) if event.data.get("message", "").startswith("no live")
+        event
+        for event in store.events.of_job(TENANT, stuck.job_id)
+        if event.data.get("message", "").startswith("no live")
     ]
     assert len(said) == 1, "each look for a device must not be an event"
 
@@ -117,7 +119,7 @@ def test_stopping_gives_jobs_back_with_what_was_measured(store: Store, tuner: Tu
     # Nobody lets the results go, so that it has not waited for them.
     assert not held.is_set()
     assert state_of(store, job) is JobState.QUEUED
-    assert store.lease_next("anybody", 1.0) is not None, "the lease was not given back"
+    assert store.queue.lease_next("anybody", 1.0) is not None, "the lease was not given back"
     time.sleep(1.1)
     with tuner(instant_farms(made)):
         wait_finished(store, job)
@@ -130,16 +132,16 @@ def test_pause_resume_and_cancel_take_effect_soon(store: Store, tuner: Tuner) ->
     held = threading.Event()
     with tuner(instant_farms(made, held)):
         wait_for(lambda: len(made) == 2 and all(farm.submitted for farm in made))
-        store.request_pause(TENANT, paused.job_id)
-        store.request_cancel(TENANT, canceled.job_id)
+        store.job_requests.pause(TENANT, paused.job_id)
+        store.job_requests.cancel(TENANT, canceled.job_id)
         wait_for(lambda: state_of(store, paused) is JobState.PAUSED)
         wait_for(lambda: state_of(store, canceled) is JobState.FINISHED)
-        assert store.job(TENANT, canceled.job_id).outcome is JobOutcome.CANCELED
+        assert store.jobs.get(TENANT, canceled.job_id).outcome is JobOutcome.CANCELED
         wait_for(lambda: all(farm.closed for farm in made))
         held.set()
-        store.request_resume(TENANT, paused.job_id)
+        store.job_requests.resume(TENANT, paused.job_id)
         wait_finished(store, paused)
-    assert store.job(TENANT, paused.job_id).outcome is JobOutcome.SUCCEEDED
+    assert store.jobs.get(TENANT, paused.job_id).outcome is JobOutcome.SUCCEEDED
 
 
 def test_a_store_that_goes_away_and_comes_back_costs_nothing(
@@ -149,21 +151,26 @@ def test_a_store_that_goes_away_and_comes_back_costs_nothing(
     made: list[InstantFarm] = []
     jobs = [measure_job(store, *f"{number}xyz") for number in range(3)]
     back_at_s: list[float] = []
-    for name in ("commit_measurements", "renew", "lease_next", "job"):
-        monkeypatch.setattr(store, name, _cut(getattr(store, name), name, back_at_s))
+    for repository, name in (
+        (store.measurements, "commit"),
+        (store.leases, "renew"),
+        (store.queue, "lease_next"),
+        (store.jobs, "get"),
+    ):
+        monkeypatch.setattr(repository, name, _cut(getattr(repository, name), name, back_at_s))
     with tuner(instant_farms(made)):
         wait_finished(watcher, *jobs)
     monkeypatch.undo()
     assert sum(len(farm.submitted) for farm in made) == 12, "nothing is measured twice"
     for job in jobs:
-        assert store.job(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
-        for exploration in store.explorations_of_job(TENANT, job.job_id):
+        assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
+        for exploration in store.explorations.of_job(TENANT, job.job_id):
             assert exploration.spent.trials == 1
 
 
 def _cut(method: Callable[..., object], name: str, back_at_s: list[float]) -> Callable[..., object]:
     def away(*words: object, **named: object) -> object:
-        if not back_at_s and name == "commit_measurements":
+        if not back_at_s and name == "commit":
             back_at_s.append(time.monotonic() + 1.0)
         if back_at_s and time.monotonic() < back_at_s[0]:
             raise StoreUnavailable("The connection was cut.", "Wait.")
@@ -180,7 +187,7 @@ def test_two_tuners_share_the_queue_and_nothing_is_done_twice(store: Store, tune
     assert len(made) == 10
     assert sum(len(farm.submitted) for farm in made) == 20
     for job in jobs:
-        states = [event.data["state"] for event in store.events(TENANT, job.job_id) if event.kind == "state"]
+        states = [event.data["state"] for event in store.events.of_job(TENANT, job.job_id) if event.kind == "state"]
         assert states == ["running", "finished"]
 
 
@@ -194,6 +201,6 @@ def test_a_job_on_which_the_tuner_itself_fails_ends_after_three_times(store: Sto
 
     with tuner(farm_for):
         wait_finished(store, sound, broken)
-    ended = store.job(TENANT, broken.job_id)
+    ended = store.jobs.get(TENANT, broken.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "poisoned" in ended.message

@@ -41,7 +41,7 @@ def test_the_reasons_are_counted_and_the_first_is_shown(store: Store, tuner: Tun
     job = tune_job(store, matmul(52), TRIALS)
     with tuner(lambda lease, job: FailingFarm()):
         wait_finished(store, job)
-    ended = store.job(TENANT, job.job_id)
+    ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.FAILED
     for reason in REASONS:
         assert f"{reason.value} {TRIALS // len(REASONS)}" in ended.message
@@ -50,7 +50,7 @@ def test_the_reasons_are_counted_and_the_first_is_shown(store: Store, tuner: Tun
     assert task["failures"] == {reason.value: TRIALS // len(REASONS) for reason in REASONS}
     assert task["first_failure_message"] == "candidate 0 broke"
     assert task["record_id"] is None
-    (exploration,) = store.explorations_of_job(TENANT, job.job_id)
+    (exploration,) = store.explorations.of_job(TENANT, job.job_id)
     assert (exploration.spent.trials, exploration.best_latency_s) == (TRIALS, None)
 
 
@@ -60,7 +60,7 @@ def test_a_job_whose_schedules_are_all_refused_says_which_postprocessor_refuses_
     job = tune_job(store, workload_of(outputs_read_again(), "decomposed"), TRIALS)
     with tuner(lambda lease, job: InstantFarm()):
         wait_finished(store, job)
-    ended = store.job(TENANT, job.job_id)
+    ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "every schedule was refused before it was measured" in ended.message
     assert "RewriteParallelVectorizeUnroll" in ended.message

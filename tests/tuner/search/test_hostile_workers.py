@@ -62,7 +62,7 @@ def test_a_job_whose_worker_sends_a_hostile_library_ships_nothing(store: Store, 
     job = tune_job(store, matmul(56), 2)
     with tuner(lambda lease, job: SendingFarm()):
         wait_finished(store, job)
-    assert store.artifacts(TENANT) == []
-    ended = store.job(TENANT, job.job_id)
+    assert store.artifacts.newest_first(TENANT) == []
+    ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "runs when it is loaded" in ended.message

@@ -27,7 +27,6 @@ from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.workload import workload_of
 from tunefarm_services.store import Store
 from tunefarm_services.tuner.service.leased_job import WAITING
-from tunefarm_services.tuner.service.pooled_training import PooledTraining
 from tunefarm_services.tuner.service.zygotes import Zygotes
 
 TARGET = canonical_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}).target
@@ -45,15 +44,19 @@ def matmul(extent: int) -> Workload:
 
 
 def tune_job(store: Store, workload: Workload, trials: int, **changes: object) -> Job:
-    store.put_workload(TENANT, workload)
-    store.put_target(TENANT, TARGET)
+    store.workloads.put(TENANT, workload)
+    store.targets.put(TENANT, TARGET)
     task = Task(workload_id=workload.workload_id, target_id=TARGET.target_id, name=workload.name)
     spec = JobSpec(tasks=(task,), effort=Effort(trials=trials), protocol_id="cpu-hot-cache/1")
-    return store.create_job(TENANT, spec.model_copy(update=changes))
+    return store.jobs.create(TENANT, spec.model_copy(update=changes))
 
 
 def measured_numbers(store: Store, exploration_id: str) -> list[int]:
-    return [trial.candidate.number for trial in store.trials(exploration_id, tenant=TENANT) if trial.measurement]
+    return [
+        trial.candidate.number
+        for trial in store.trials.of_exploration(exploration_id, tenant=TENANT)
+        if trial.measurement
+    ]
 
 
 def test_a_deadline_and_device_seconds_end_a_search_with_what_it_has(store: Store, tuner: Tuner) -> None:
@@ -64,7 +67,7 @@ def test_a_deadline_and_device_seconds_end_a_search_with_what_it_has(store: Stor
         wait_finished(store, hurried, bounded)
     assert time.monotonic() - began_s < 60.0
     for job, reason in ((hurried, "deadline"), (bounded, "device_seconds")):
-        assert store.job(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
+        assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
         (task,) = summary_of(store, job.job_id)["tasks"]
         assert (task["stop_reason"], bool(task["record_id"])) == (reason, True)
     # Each takes a quarter of a second of the device; what is under way when it is used up is finished.
@@ -74,7 +77,7 @@ def test_a_deadline_and_device_seconds_end_a_search_with_what_it_has(store: Stor
     made: list[InstantFarm] = []
     with tuner(instant_farms(made)):
         wait_finished(store, again)
-    assert store.job(TENANT, again.job_id).message == "answered from the store"
+    assert store.jobs.get(TENANT, again.job_id).message == "answered from the store"
     assert not any(farm.submitted for farm in made)
 
 
@@ -83,13 +86,13 @@ def test_two_jobs_of_one_exploration_share_it_and_the_second_keeps_no_place(stor
     held = threading.Event()
     first, second = tune_job(store, matmul(56), 12), tune_job(store, matmul(56), 20)
     with tuner(instant_farms(made, held), jobs_at_once=2), tuner(instant_farms(made, held), jobs_at_once=1):
-        wait_for(lambda: WAITING in {store.job(TENANT, job.job_id).message for job in (first, second)})
+        wait_for(lambda: WAITING in {store.jobs.get(TENANT, job.job_id).message for job in (first, second)})
         other = tune_job(store, matmul(24), 2)
         wait_for(lambda: state_of(store, other) is JobState.RUNNING)
         held.set()
         wait_finished(store, first, second, other)
-    (exploration,) = store.explorations_of_job(TENANT, second.job_id)
-    assert store.explorations_of_job(TENANT, first.job_id) == [exploration]
+    (exploration,) = store.explorations.of_job(TENANT, second.job_id)
+    assert store.explorations.of_job(TENANT, first.job_id) == [exploration]
     numbers = measured_numbers(store, exploration.exploration_id)
     assert sorted(numbers) == list(range(20))
     assert exploration.spent.trials == 20
@@ -107,7 +110,7 @@ def test_what_is_known_is_answered_while_another_job_searches_on(store: Store, t
         wait_for(lambda: state_of(store, longer) is JobState.RUNNING)
         again = tune_job(store, matmul(52), 8)
         wait_finished(store, again)
-        assert store.job(TENANT, again.job_id).message == "answered from the store"
+        assert store.jobs.get(TENANT, again.job_id).message == "answered from the store"
         assert state_of(store, longer) is JobState.RUNNING
         held.set()
         wait_finished(store, longer)
@@ -120,14 +123,19 @@ def test_a_search_goes_on_after_the_store_was_away(
     made: list[InstantFarm] = []
     job = tune_job(store, matmul(64), 24)
     back_at_s: list[float] = []
-    for name in ("commit_measurements", "renew", "put_trials", "append_event"):
-        monkeypatch.setattr(store, name, _cut(getattr(store, name), name, back_at_s))
+    for repository, name in (
+        (store.measurements, "commit"),
+        (store.leases, "renew"),
+        (store.trials, "put"),
+        (store.events, "append"),
+    ):
+        monkeypatch.setattr(repository, name, _cut(getattr(repository, name), name, back_at_s))
     with tuner(instant_farms(made)):
         wait_finished(watcher, job)
     monkeypatch.undo()
     assert back_at_s, "the store was never away"
-    assert watcher.job(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
-    (exploration,) = watcher.explorations_of_job(TENANT, job.job_id)
+    assert watcher.jobs.get(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
+    (exploration,) = watcher.explorations.of_job(TENANT, job.job_id)
     assert exploration.spent.trials == 24
     assert summary_of(watcher, job.job_id)["tasks"][0]["trials_in_store"] == 24
     sent = [(d.candidate.number, d.attempt) for farm in made for d in farm.submitted]
@@ -145,10 +153,10 @@ def test_a_job_whose_search_dies_three_times_is_poisoned_and_others_go_on(store:
     poisoned, sound = tune_job(store, matmul(20), 12, priority=1), tune_job(store, matmul(28), 4)
     with tuner(instant_farms([]), jobs_at_once=1, on_search_child=kill_those_of_the_first):
         wait_finished(store, poisoned, sound)
-    ended = store.job(TENANT, poisoned.job_id)
+    ended = store.jobs.get(TENANT, poisoned.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "poisoned" in ended.message
-    assert store.job(TENANT, sound.job_id).outcome is JobOutcome.SUCCEEDED
+    assert store.jobs.get(TENANT, sound.job_id).outcome is JobOutcome.SUCCEEDED
 
 
 def test_the_best_of_a_near_shape_is_tried_early_and_what_does_not_fit_is_passed_over(
@@ -158,9 +166,9 @@ def test_the_best_of_a_near_shape_is_tried_early_and_what_does_not_fit_is_passed
     near, wanted = matmul(64), matmul(96)
     with tuner(instant_farms(made)):
         wait_finished(store, tune_job(store, near, 8))
-        (learnt,) = store.records(TENANT, workload_id=near.workload_id)
+        (learnt,) = store.records.page(TENANT, workload_id=near.workload_id)
         for number, text in enumerate(("[[],[]]", "nonsense", '[[["GetSBlock",[],["x","main"],["b0"]]],[]]')):
-            store.put_record(TENANT, None, misfit(number, learnt.key, text))
+            store.records.put(TENANT, None, misfit(number, learnt.key, text))
         made.clear()
         wait_finished(store, tune_job(store, wanted, 8))
         early = [d.candidate.origin for farm in made for d in farm.submitted][:4]
@@ -175,12 +183,12 @@ def test_a_claim_of_the_same_workload_is_tried_before_anything_is_sought(store: 
     wanted = matmul(60)
     with tuner(instant_farms(made)):
         wait_finished(store, tune_job(store, wanted, 6, fresh=True, seed=7))
-        (found,) = store.records(TENANT, workload_id=wanted.workload_id)
+        (found,) = store.records.page(TENANT, workload_id=wanted.workload_id)
         sent = [d.candidate.trace for farm in made for d in farm.submitted]
         claimed = next(trace for trace in sent if trace != found.trace)
         for number, text in enumerate(("nonsense", claimed.text)):
             claim = misfit(number, found.key, text).model_copy(update={"status": RecordStatus.CLAIMED})
-            store.put_record(TENANT, None, claim)
+            store.records.put(TENANT, None, claim)
         made.clear()
         wait_finished(store, tune_job(store, wanted, 6))
     sent = [d.candidate for farm in made for d in farm.submitted]
@@ -197,14 +205,14 @@ def test_a_task_that_was_tuned_before_leaves_the_others_their_share(store: Store
         tasks = tuple(
             Task(workload_id=each.workload_id, target_id=TARGET.target_id, name=each.name) for each in (tuned, new)
         )
-        store.put_workload(TENANT, new)
+        store.workloads.put(TENANT, new)
         both = tune_job(store, tuned, 12, tasks=tasks)
         wait_finished(store, both)
         again = tune_job(store, tuned, 12, tasks=tasks)
         wait_finished(store, again)
-    assert store.job(TENANT, both.job_id).outcome is JobOutcome.SUCCEEDED
+    assert store.jobs.get(TENANT, both.job_id).outcome is JobOutcome.SUCCEEDED
     assert all(task["record_id"] for task in summary_of(store, both.job_id)["tasks"])
-    assert store.job(TENANT, again.job_id).message == "answered from the store"
+    assert store.jobs.get(TENANT, again.job_id).message == "answered from the store"
 
 
 def test_seeds_are_tried_once_and_what_they_exhaust_is_not_the_space(store: Store, tuner: Tuner) -> None:
@@ -215,7 +223,7 @@ def test_seeds_are_tried_once_and_what_they_exhaust_is_not_the_space(store: Stor
         made.clear()
         job = tune_job(store, wanted, trials, **changes)
         wait_finished(store, job)
-        assert store.job(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
+        assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
         return [d.candidate.origin for farm in made for d in farm.submitted]
 
     with tuner(instant_farms(made)):
@@ -235,7 +243,7 @@ def test_a_seed_by_hand_that_wins_is_the_record(store: Store, tuner: Tuner, monk
     wanted = matmul(76)
     with tuner(instant_farms(made)):
         wait_finished(store, tune_job(store, wanted, 2, fresh=True, seed=7))
-        (standing,) = store.records(TENANT, workload_id=wanted.workload_id)
+        (standing,) = store.records.page(TENANT, workload_id=wanted.workload_id)
         sent = [dispatch.candidate.trace for dispatch in made[0].submitted]
         whole = next(trace for trace in sent if trace != standing.trace)
         otherwise = instant_farm.latency_of
@@ -243,7 +251,7 @@ def test_a_seed_by_hand_that_wins_is_the_record(store: Store, tuner: Tuner, monk
         job = tune_job(store, wanted, 8, seed_traces=(without_postprocessors(whole),))
         wait_finished(store, job)
     (task,) = summary_of(store, job.job_id)["tasks"]
-    record = store.record(TENANT, str(task["record_id"]))
+    record = store.records.get(TENANT, str(task["record_id"]))
     assert (record.trace, record.latency_s, record.status) == (whole, 1e-6, RecordStatus.VERIFIED)
     assert task["trials"] == 8, "it competed with others"
 
@@ -270,18 +278,3 @@ def misfit(number: int, key: RecordKey, text: str) -> TuningRecord:
         exploration_id=None,
         created_at=utc_now(),
     )
-
-
-def test_an_idle_tuner_trains_a_model_over_several_explorations(store: Store, tuner: Tuner, zygotes: Zygotes) -> None:
-    training = PooledTraining(store, zygotes)
-    with tuner(instant_farms([]), on_finished=training.note, on_idle=training.run):
-        wait_finished(store, tune_job(store, matmul(32), 16), tune_job(store, matmul(36), 16))
-        wait_for(lambda: trials_of_model(store) == 32)
-    with tuner(instant_farms([])):
-        wait_finished(store, job := tune_job(store, matmul(44), 4))
-    assert store.job(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
-
-
-def trials_of_model(store: Store) -> int:
-    model = store.latest_model(TENANT, TARGET.target_id, CLASS_ID)
-    return 0 if model is None else model.trials

@@ -5,13 +5,17 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.store.sample import TENANT
+from tests.tuner import instant_farm
 from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm
+from tests.tuner.job.test_service import summary_of
 from tests.tuner.search.test_searching import matmul, tune_job
+from tunefarm.terminal.job_text import task_text
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, ExportResult, Timing
 from tunefarm_services.store import Store
 from tunefarm_services.tuner.service.zygotes import Zygotes
 from tunefarm_services.tuner.verify.ranking import UNTUNED
+from tunefarm_services.tuner.verify.verifier import CLOSE
 
 Tuner = Callable[..., object]
 TRIALS = 6
@@ -63,7 +67,7 @@ def test_the_untuned_function_ships_where_it_is_as_fast_in_the_same_processes_wh
     job, farm = tune_job(store, matmul(56), TRIALS), CloseFarm(ratios)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
-    (record,) = store.records(TENANT)
+    (record,) = store.records.page(TENANT)
     assert (record.trace == UNTUNED) is is_untuned
     assert farm.beside == ([True, False] if is_untuned else [True])
     assert record.untuned_latency_s == pytest.approx(record.latency_s * (1.0 if is_untuned else 1.05))
@@ -74,3 +78,67 @@ def test_an_untuned_function_that_cannot_be_as_fast_costs_nothing(store: Store, 
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
     assert farm.beside == [False]
+
+
+class EstimatingFarm(CloseFarm):
+    """Its untuned function takes too long to be called whole."""
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        *timed, untuned = super().compare(order, on_wait).results
+        assert isinstance(untuned, Timing)
+        return Comparison(results=(*timed, untuned.model_copy(update={"is_estimate": True})))
+
+
+def test_an_estimate_of_the_untuned_function_is_told_as_one_and_costs_no_calls(store: Store, tuner: Tuner) -> None:
+    job, farm = tune_job(store, matmul(56), TRIALS), EstimatingFarm([], ratio=1.6)
+    with tuner(lambda lease, job: farm):
+        wait_finished(store, job)
+    assert farm.beside == [False]
+    (record,) = store.records.page(TENANT)
+    assert record.untuned_is_estimate
+    assert "estimate" in record.status_reason
+    (task,) = summary_of(store, job.job_id)["tasks"]
+    assert task["untuned_is_estimate"]
+    text = task_text(task)
+    assert "estimated from a part of its steps" in text
+    assert ", about " in text
+
+
+def test_an_untuned_function_that_was_called_is_told_as_measured_although_it_was_estimated_first(
+    store: Store, tuner: Tuner
+) -> None:
+    job, farm = tune_job(store, matmul(56), TRIALS), EstimatingFarm([1.05] * 7, ratio=1.2)
+    with tuner(lambda lease, job: farm):
+        wait_finished(store, job)
+    assert farm.beside == [True]
+    (record,) = store.records.page(TENANT)
+    assert not record.untuned_is_estimate
+
+
+class NotingFarm(InstantFarm):
+    """Notes which schedules are compared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compared: list[ComparisonOrder] = []
+
+    def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
+        self.compared.append(order)
+        return super().compare(order, on_wait)
+
+
+@pytest.mark.parametrize(("factor", "is_slow"), [(1.0, False), (1e5, True)])
+def test_of_slow_schedules_only_those_are_compared_that_may_be_the_fastest(
+    store: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch, factor: float, is_slow: bool
+) -> None:
+    otherwise = instant_farm.latency_of
+    monkeypatch.setattr(instant_farm, "latency_of", lambda text: factor * otherwise(text))
+    job, farm = tune_job(store, matmul(60), TRIALS), NotingFarm()
+    with tuner(lambda lease, job: farm):
+        wait_finished(store, job)
+    (order,) = farm.compared
+    *schedules, untuned = order.traces
+    assert untuned is None
+    latencies_s = sorted({factor * otherwise(trace.text) for trace in schedules if trace is not None})
+    assert len(schedules) >= 1 if is_slow else len(schedules) >= 3
+    assert not is_slow or latencies_s[-1] <= CLOSE * latencies_s[0]

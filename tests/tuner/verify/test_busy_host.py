@@ -48,7 +48,7 @@ def test_a_record_that_was_taken_while_the_host_was_busy_says_so_and_is_timed_an
         return summary["tasks"][0], summary["message"]
 
     first, _ = told(load=0.5)
-    (busy,) = store.records(TENANT)
+    (busy,) = store.records.page(TENANT)
     assert (busy.foreign_load, busy.was_busy, first["was_busy"]) == (0.5, True, True)
     assert busy.interval_s is not None
     low_us, high_us = (1e6 * edge_s for edge_s in busy.interval_s)
@@ -63,7 +63,7 @@ def test_a_record_that_was_taken_while_the_host_was_busy_says_so_and_is_timed_an
     assert anew["best_latency_s"] < busy.latency_s
     assert anew["artifact_id"]
     assert "was timed anew" in message
-    retracted = store.record(TENANT, busy.record_id)
+    retracted = store.records.get(TENANT, busy.record_id)
     assert retracted.status is RecordStatus.RETRACTED
     assert retracted.status_reason == f"taken while the host was busy; timed anew as record {anew['record_id']}"
 

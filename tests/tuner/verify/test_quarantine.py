@@ -64,7 +64,7 @@ def test_what_was_lost_and_what_is_suspect_are_repeated_once(store: Store, tuner
     job = tune_job(store, matmul(64), TRIALS)
     with tuner(farm_for):
         wait_finished(store, job)
-    ended = store.job(TENANT, job.job_id)
+    ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.SUCCEEDED, ended.message
     (farm,) = made
     attempts = Counter((dispatch.candidate.number, dispatch.attempt) for dispatch in farm.submitted)
@@ -72,5 +72,5 @@ def test_what_was_lost_and_what_is_suspect_are_repeated_once(store: Store, tuner
     lost = {m.candidate_number for m in farm._delivered if m.result == LOST}
     assert len(lost) == MEASURED_BEFORE
     assert lost <= {number for number, attempt in attempts if attempt == 2}
-    (exploration,) = store.explorations_of_job(TENANT, job.job_id)
+    (exploration,) = store.explorations.of_job(TENANT, job.job_id)
     assert exploration.spent.trials == TRIALS

@@ -26,7 +26,7 @@ from tunefarm_schemas.tuning.measurement import (
 from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.job import repeated_verification
+from tunefarm_services.tuner.job import job_verification
 from tunefarm_services.tuner.service.zygotes import Zygotes
 from tunefarm_services.tuner.verify.ranking import UNTUNED
 
@@ -44,7 +44,7 @@ def zygotes(searching_zygotes: Zygotes) -> Zygotes:
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated_verification, "VERIFY_AGAIN_AFTER_S", (0.1, 0.1))
+    monkeypatch.setattr(job_verification, "VERIFY_AGAIN_AFTER_S", (0.1, 0.1))
 
 
 class LosingFarm(InstantFarm):
@@ -99,7 +99,7 @@ def test_more_processes_are_timed_where_seven_leave_doubt(
     job = tune_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: TimingFarm(few_s + more_s + OF_THE_SECOND_S)):
         wait_finished(store, job)
-    (record,) = store.records(TENANT)
+    (record,) = store.records.page(TENANT)
     assert record.latency_s == latency_s
     assert record.interval_s == (min(few_s + more_s), max(few_s + more_s))
     assert f"in {len(few_s + more_s)} fresh processes" in record.status_reason
@@ -127,7 +127,7 @@ def test_a_schedule_that_loses_in_fresh_processes_is_timed_against_the_untuned_f
     farm = BriefFarm([340e-9] * 15 + [untuned_s] * 15)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
-    (record,) = store.records(TENANT)
+    (record,) = store.records.page(TENANT)
     assert (record.trace == UNTUNED) is is_untuned
     assert record.latency_s == min(340e-9, untuned_s)
     assert record.untuned_latency_s == untuned_s
@@ -150,7 +150,7 @@ def test_a_schedule_that_is_fast_in_some_processes_only_has_to_be_so_on_the_whol
     job = tune_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
-    (record,) = store.records(TENANT)
+    (record,) = store.records.page(TENANT)
     assert len(set(farm.exported)) == 2
     assert len(farm.exported) == (4 if is_second else 3), "a few processes tell that the second one is not faster"
     first, second = farm.exported[0], farm.exported[2]
@@ -163,23 +163,23 @@ def test_verification_begins_again(store: Store, tuner: Tuner) -> None:
     job = tune_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: LosingFarm(2)):
         wait_finished(store, job)
-    assert store.job(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
-    assert [record.status for record in store.records(TENANT)] == [RecordStatus.VERIFIED]
+    assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
+    assert [record.status for record in store.records.page(TENANT)] == [RecordStatus.VERIFIED]
 
 
 def test_a_job_that_cannot_be_verified_keeps_its_trials_and_a_claim(store: Store, tuner: Tuner) -> None:
     job = tune_job(store, matmul(60), TRIALS)
     with tuner(lambda lease, job: LosingFarm(100)):
         wait_finished(store, job)
-    ended = store.job(TENANT, job.job_id)
+    ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "could not be verified: Its worker went away." in ended.message
     assert "ask for the same again" in ended.message
-    assert [record.status for record in store.records(TENANT)] == [RecordStatus.CLAIMED]
+    assert [record.status for record in store.records.page(TENANT)] == [RecordStatus.CLAIMED]
     again = tune_job(store, matmul(60), TRIALS)
     with tuner(instant_farms([])):
         wait_finished(store, again)
-    assert store.job(TENANT, again.job_id).outcome is JobOutcome.SUCCEEDED
+    assert store.jobs.get(TENANT, again.job_id).outcome is JobOutcome.SUCCEEDED
     assert summary_of(store, again.job_id)["tasks"][0]["trials"] == 0
 
 
@@ -206,7 +206,7 @@ def test_a_function_at_fault_is_named_where_every_candidate_failed_before_it_was
     job = tune_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: LateFarm()):
         wait_finished(store, job)
-    ended = store.job(TENANT, job.job_id)
+    ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "not finite" in ended.message
 
@@ -227,11 +227,11 @@ def test_what_was_found_but_not_verified_is_verified_by_who_asks_for_no_more(sto
     first = tune_job(store, matmul(56), TRIALS)
     with tuner(instant_farms([])):
         wait_finished(store, first)
-    (standing,) = store.records(TENANT)
+    (standing,) = store.records.page(TENANT)
     more, farm = tune_job(store, matmul(56), 8 * TRIALS), LostInTheEnd()
     with tuner(lambda lease, job: farm):
         wait_finished(store, more)
-    assert farm.compared == 1 + len(repeated_verification.VERIFY_AGAIN_AFTER_S)
+    assert farm.compared == 1 + len(job_verification.VERIFY_AGAIN_AFTER_S)
     summary = summary_of(store, more.job_id)
     assert summary["tasks"][0]["record_id"] == standing.record_id
     assert summary["tasks"][0]["artifact_id"], "what stands can be had"
@@ -275,14 +275,14 @@ def test_a_record_falls_only_to_what_is_known_of_it(
     first = tune_job(store, matmul(56), TRIALS)
     with tuner(instant_farms([])):
         wait_finished(store, first)
-    (standing,) = store.records(TENANT)
+    (standing,) = store.records.page(TENANT)
     failed = Failed(failure=TrialFailure(reason=reason, message="So it ended."))
     more = tune_job(store, matmul(56), 2 * TRIALS)
     with tuner(lambda lease, job: UnfairFarm(standing.trace, failed)):
         wait_finished(store, more)
     (task,) = summary_of(store, more.job_id)["tasks"]
     assert (task["record_id"] == standing.record_id) is stands
-    (now,) = [record for record in store.records(TENANT) if record.record_id == standing.record_id]
+    (now,) = [record for record in store.records.page(TENANT) if record.record_id == standing.record_id]
     assert now.status is (RecordStatus.VERIFIED if stands else RecordStatus.RETRACTED)
     assert stands or "wrong_result: So it ended." in now.status_reason
 
@@ -300,7 +300,7 @@ def test_a_record_says_that_it_was_not_compared_with_the_untuned_function(store:
     job = tune_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: CrampedFarm()):
         wait_finished(store, job)
-    (record,) = store.records(TENANT)
+    (record,) = store.records.page(TENANT)
     assert record.untuned_latency_s is None
     assert "the untuned function could not be timed beside it (out_of_memory)" in record.status_reason
 
@@ -322,15 +322,15 @@ def test_an_untuned_function_that_is_found_wrong_is_an_alarm_and_no_record(store
     first = tune_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: next(farms)):
         wait_finished(store, first)
-        before = store.records(TENANT)
+        before = store.records.page(TENANT)
         second = tune_job(store, matmul(56), 2 * TRIALS)
         wait_finished(store, second)
-    ended = store.job(TENANT, second.job_id)
+    ended = store.jobs.get(TENANT, second.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "reference cannot be trusted" in ended.message
-    assert store.records(TENANT) == before
+    assert store.records.page(TENANT) == before
     assert [record.status for record in before] == [RecordStatus.VERIFIED]
-    assert "reference_in_doubt" in [event.kind for event in store.events(TENANT, second.job_id)]
+    assert "reference_in_doubt" in [event.kind for event in store.events.of_job(TENANT, second.job_id)]
 
 
 class BoastingFarm(InstantFarm):
@@ -362,8 +362,8 @@ def test_a_time_that_no_device_can_have_makes_no_record(store: Store, tuner: Tun
     job = tune_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: BoastingFarm(of, latency_s)):
         wait_finished(store, job)
-    assert store.records(TENANT) == []
-    ended = store.job(TENANT, job.job_id)
+    assert store.records.page(TENANT) == []
+    ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "Its time is not believed" in ended.message
 
@@ -373,9 +373,9 @@ def test_a_trial_with_a_time_that_no_device_can_have_is_stored_as_wrong(store: S
     with tuner(lambda lease, job: BoastingFarm("trials", 3e-9)):
         wait_finished(store, job)
     (task,) = summary_of(store, job.job_id)["tasks"]
-    trials = store.trials(task["exploration_id"], tenant=TENANT)
+    trials = store.trials.of_exploration(task["exploration_id"], tenant=TENANT)
     results = [trial.measurement.result for trial in trials if trial.measurement is not None]
     assert len(results) == TRIALS
     assert all(isinstance(result, Failed) for result in results)
     assert {result.failure.reason for result in results if isinstance(result, Failed)} == {FailureReason.WRONG_RESULT}
-    assert all(record.latency_s > 1e-6 for record in store.records(TENANT)), "at most the untuned function is left"
+    assert all(record.latency_s > 1e-6 for record in store.records.page(TENANT)), "at most the untuned function is left"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.workers import workloads
 from tests.workers.conftest import SETTINGS
-from tests.workers.hostile import DAMAGED_ALIKE, DAMAGED_OTHERWISE
+from tests.workers.hostile import DAMAGED_ALIKE, DAMAGED_IN_A_ROW, DAMAGED_OTHERWISE
 from tests.workers.measuring import RunningFarm, reason_of
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import REFERENCE_IN_DOUBT, BadInput
@@ -68,6 +68,17 @@ def test_a_comparison_does_not_find_the_untuned_function_wrong(running: RunningF
     assert isinstance(compared.results[0], Failed)
     assert compared.results[0].failure.reason is FailureReason.CANCELED
     with pytest.raises(BadInput, match="reference cannot be trusted"):
+        _collect_until_refused(running.farm)
+    assert _becomes_in_order(running.farm)
+
+
+def test_a_schedule_of_a_long_function_is_not_found_wrong_where_its_reference_is_damaged_in_one_row(
+    running: RunningFarm,
+) -> None:
+    """Of a long function the reference is checked at samples, and where a schedule differs from it."""
+    module = workloads.matmul(DAMAGED_IN_A_ROW)
+    running.submit(running.open(module), workloads.tiled(module), Purpose.VERIFY)
+    with pytest.raises(BadInput, match="the untuned function itself"):
         _collect_until_refused(running.farm)
     assert _becomes_in_order(running.farm)
 

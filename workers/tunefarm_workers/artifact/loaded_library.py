@@ -20,6 +20,8 @@ three of twenty processes."""
 AS_LIKELY = 1.05
 _BRIEF_S = 0.02
 """Longer calls are not made several times."""
+_ENOUGH_S = 1.0
+"""Rounds of brief kernels never take so long; of a slow one, what a process settles to shows in fewer."""
 _PAUSE_S = 0.008
 _BURST_S = 0.03
 _MIN_CALL_S = 1e-6
@@ -113,8 +115,9 @@ class LoadedLibrary:
         enough.
         """
         enough_s = AS_LIKELY * (self._order.likely_s or 0.0)
+        began_s = time.monotonic()
         rounds = [self._round()]
-        while len(rounds) < ROUNDS and middle(rounds[-1]) > enough_s:
+        while len(rounds) < ROUNDS and middle(rounds[-1]) > enough_s and time.monotonic() - began_s < _ENOUGH_S:
             sleep_burst()
             rounds.append(self._round())
         return min(rounds, key=middle)
@@ -126,8 +129,11 @@ class LoadedLibrary:
         neither is judged by a state of the processor that the other one met only once.
         """
         assert self._rival is not None, "there is a rival"
+        began_s = time.monotonic()
         timers, rounds = (self._timer, self._rival), ([self._round()], [_round_of(self._rival)])
         while len(rounds[0]) < ROUNDS and not (len(rounds[0]) > 1 and all(map(_is_settled, rounds))):
+            if len(rounds[0]) > 1 and time.monotonic() - began_s > 2 * _ENOUGH_S:
+                break
             sleep_burst()
             for side in (1, 0) if len(rounds[0]) % 2 else (0, 1):
                 rounds[side].append(_round_of(timers[side]))

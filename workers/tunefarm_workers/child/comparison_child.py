@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +15,13 @@ from tunefarm_workers.builder.shipped_module import ShippedModule, ship
 from tunefarm_workers.child.bounds_check import checked_call, refusal
 from tunefarm_workers.child.candidate import broken
 from tunefarm_workers.child.kernel import Kernel, cache_flush
+from tunefarm_workers.child.sampled_function import LONG_S, SampledFunction
 from tunefarm_workers.child.task_host import held_task
 from tunefarm_workers.conversation.messages import Broken, ComparisonPlan, Compiled, Round, RoundOrder
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.threads.thread_placement import place_threads, seal_with_threads
-from tunefarm_workers.timing.call_timer import CacheFlush, CallTimer
+from tunefarm_workers.timing.call_timer import CacheFlush
+from tunefarm_workers.timing.sampling import SecondsPerCall
 
 _SAMPLE_S = 0.001
 _ROUND_S = 0.25
@@ -40,9 +42,11 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
     flush = cache_flush(cold_cache=plan.cold_cache)
     entrants: list[_Entrant | None] = []
     for index, library in enumerate(libraries):
-        entrant, failure = _enter(library, index, channel, flush)
+        samples = plan.samples if plan.traces[index] is None else ()
+        entrant, failure = _enter(library, index, channel, flush, samples)
         entrants.append(entrant)
-        channel.send(Compiled(index=index, failure=failure).model_dump_json().encode())
+        leading = entrant.leading if entrant is not None else None
+        channel.send(Compiled(index=index, failure=failure, leading=leading).model_dump_json().encode())
     turn = 0
     while True:
         order = RoundOrder.model_validate_json(channel.receive())
@@ -55,8 +59,9 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
 @dataclass
 class _Entrant:
     kernel: Kernel
-    timer: CallTimer
+    seconds_per_call: SecondsPerCall
     calls: int
+    leading: int | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,11 @@ def _compile(trace: str | None) -> _Library | Broken:
 
 
 def _enter(
-    library: _Library | Broken, index: int, channel: Channel, flush: CacheFlush | None
+    library: _Library | Broken,
+    index: int,
+    channel: Channel,
+    flush: CacheFlush | None,
+    samples: Sequence[Sequence[int]],
 ) -> tuple[_Entrant | None, Broken | None]:
     if isinstance(library, Broken):
         return None, library
@@ -102,13 +111,44 @@ def _enter(
         if outside is not None:  # before its first call: what leaves its tensors may forge all that is said from here
             return None, outside
         kernel = Kernel(held_task(), library.shipped, library.module)
+        sampled = _long(kernel, library) if samples else None
+        if sampled is not None:
+            return _enter_sampled(kernel, sampled, index, channel, samples)
         failure = _check(kernel, index, channel)
         timer = kernel.timer(flush)
         timer.call()
     except Exception as error:  # noqa: BLE001 - whatever a schedule raises is its result
         return None, broken(FailureReason.RUN_ERROR, error)
     calls = max(1, math.ceil(_SAMPLE_S / max(timer.seconds_per_call(1), 1e-9)))
-    return (_Entrant(kernel, timer, calls), None) if failure is None else (None, failure)
+    return (_Entrant(kernel, timer.seconds_per_call, calls), None) if failure is None else (None, failure)
+
+
+def _long(kernel: Kernel, library: _Library) -> SampledFunction | None:
+    """The untuned function, where a call of it takes long and every access of it is proven."""
+    if library.bounds.checked is not None:
+        return None
+    sampled = SampledFunction.of(library.shipped.module, held_task().target)
+    if sampled is None or sampled.seconds(kernel.arguments) < LONG_S:
+        return None
+    return sampled
+
+
+def _enter_sampled(
+    kernel: Kernel, sampled: SampledFunction, index: int, channel: Channel, samples: Sequence[Sequence[int]]
+) -> tuple[_Entrant | None, Broken | None]:
+    for set_number, elements in enumerate(samples):
+        kernel.feed(set_number)
+        for element in elements:
+            sampled.compute(kernel.arguments, element)
+        kernel.send_outputs(channel, index * INPUT_SETS + set_number)
+    wrong = kernel.overstepped()
+    kernel.feed(0)
+
+    def seconds_per_call(calls: int) -> float:
+        del calls
+        return sampled.seconds(kernel.arguments)
+
+    return (None, wrong) if wrong is not None else (_Entrant(kernel, seconds_per_call, 1, sampled.leading), None)
 
 
 def _check(kernel: Kernel, index: int, channel: Channel) -> Broken | None:
@@ -129,7 +169,7 @@ def _round(entrants: list[_Entrant], turn: int) -> Round:
     for _ in range(_SAMPLES_A_ROUND):
         for index in order:
             entrant = entrants[index]
-            samples[index].append(entrant.timer.seconds_per_call(entrant.calls))
+            samples[index].append(entrant.seconds_per_call(entrant.calls))
         if time.perf_counter() - began_s > _ROUND_S:
             break  # for slow ones a round is short: the next one goes on
     return Round(samples_s=tuple(tuple(own) for own in samples))

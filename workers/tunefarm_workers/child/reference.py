@@ -9,9 +9,16 @@ import tvm_ffi
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_workers.builder.scheduled_module import build_in_place
 from tunefarm_workers.builder.shipped_module import ENTRY
+from tunefarm_workers.child.sampled_function import LONG_S, SampledFunction
 from tunefarm_workers.child.task_host import HeldTask, held_task, input_tensor
 from tunefarm_workers.conversation.argument import Argument
-from tunefarm_workers.conversation.messages import ReferenceBroken, ReferenceOrder, ReferenceStep, ReferenceTimed
+from tunefarm_workers.conversation.messages import (
+    ReferenceBroken,
+    ReferenceFigures,
+    ReferenceOrder,
+    ReferenceStep,
+    ReferenceTimed,
+)
 from tunefarm_workers.correctness.element_type import is_floating
 from tunefarm_workers.correctness.float64_module import widen
 from tunefarm_workers.correctness.guarded_tensor import GuardedTensor
@@ -35,6 +42,9 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
     held = held_task()
     widened = _widened(held) if order.widen else None
     forms = [form for form in (_own(held), widened) if form is not None]
+    estimate_s = forms[0].estimated_s()
+    if estimate_s is not None:
+        _send(channel, ReferenceTimed(latency_s=estimate_s))
     for set_number in range(order.sets):
         for form in list(forms):
             try:
@@ -47,12 +57,16 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
             slot = reference_slot(set_number, double=form.double)
             send_outputs(channel, slot, (output.contents() for output in outputs))
             _send(channel, ReferenceStep(set_number=set_number, double=form.double))
+        if set_number == 0 and forms and not forms[0].double:
+            _send(channel, forms[0].figures(estimate_s))
     for form in forms:
-        if not form.double and (latency_s := form.seconds_as_written()) is not None:
+        if form.double or estimate_s is not None:
+            continue
+        if (latency_s := form.seconds_as_written()) is not None:
             _send(channel, ReferenceTimed(latency_s=latency_s))
 
 
-def _send(channel: Channel, message: ReferenceStep | ReferenceBroken | ReferenceTimed) -> None:
+def _send(channel: Channel, message: ReferenceStep | ReferenceBroken | ReferenceFigures | ReferenceTimed) -> None:
     channel.send(message.model_dump_json().encode())
 
 
@@ -90,18 +104,36 @@ class _Form:
         self._function: Any = None
         self._is_as_written = True
         self._least_s = float("inf")
+        self._build_s = 0.0
 
     def run(self, set_number: int) -> list[GuardedTensor]:
         """Run on one set of inputs; the outputs."""
         if self._function is None:
             self._function = self._built(self._module or widen(self._held.order.module_json))
         outputs: list[GuardedTensor] = []
-        tensors: list[Any] = []
-        for argument, array in zip(self._arguments, self._held.inputs(set_number), strict=True):
-            tensors.append(self._tensor(argument, array, outputs))
+        tensors = self._tensors(set_number, outputs)
         seal_with_threads()
         self._least_s = min(self._least_s, _seconds_of(self._function, tensors))
         return outputs
+
+    def estimated_s(self) -> float | None:
+        """About how long a call takes of a function whose calls take long; None for others."""
+        sampled = None if self._module is None else SampledFunction.of(self._module, self._held.target)
+        if sampled is None:
+            return None
+        tensors = self._tensors(0, [])
+        seal_with_threads()
+        try:
+            latency_s = sampled.seconds(tensors)
+        except RuntimeError:  # it shows again where its outputs are wanted
+            return None
+        return latency_s if latency_s >= LONG_S else None
+
+    def figures(self, estimate_s: float | None) -> ReferenceFigures:
+        """By which limits are set to what is built and run for the same function."""
+        if not self._is_as_written and self._module is not None:
+            self._build_s = _build_s(self._module, self._held.target)
+        return ReferenceFigures(build_s=max(self._build_s, 1e-6), latency_s=estimate_s or self._least_s)
 
     def seconds_as_written(self) -> float | None:
         """About how long a call takes of the function without the new order of its loops; None where that is long."""
@@ -110,20 +142,24 @@ class _Form:
         if self._least_s > _BEARABLE_S or self._module is None:
             return None
         function = build_in_place(self._module, self._held.target)[ENTRY]
-        outputs: list[GuardedTensor] = []
-        pairs = zip(self._arguments, self._held.inputs(0), strict=True)
-        tensors = [self._tensor(argument, array, outputs) for argument, array in pairs]
+        tensors = self._tensors(0, [])
         first_s = _seconds_of(function, tensors)
         return first_s if first_s > _BRIEF_S else min(first_s, _seconds_of(function, tensors))
 
     def _built(self, module: tvm.IRModule) -> Any:
         faster = with_faster_loops(module)
+        began_s = time.process_time()
         try:
             built = build_in_place(faster, self._held.target)[ENTRY]
         except _NOT_BUILT:
             return build_in_place(module, self._held.target)[ENTRY]
+        self._build_s = time.process_time() - began_s
         self._is_as_written = tvm_ffi.structural_equal(faster, module)
         return built
+
+    def _tensors(self, set_number: int, outputs: list[GuardedTensor]) -> list[Any]:
+        pairs = zip(self._arguments, self._held.inputs(set_number), strict=True)
+        return [self._tensor(argument, array, outputs) for argument, array in pairs]
 
     def _tensor(self, argument: Argument, array: InputArray | None, outputs: list[GuardedTensor]) -> Any:
         if array is not None and self.double and is_floating(argument.tensor.dtype):
@@ -134,6 +170,13 @@ class _Form:
         output = GuardedTensor(argument.tensor, array)
         outputs.append(output)
         return output.tensor
+
+
+def _build_s(module: tvm.IRModule, target: Any) -> float:
+    """What it takes of the processor to make machine code of ``module``."""
+    began_s = time.process_time()
+    build_in_place(module, target)[ENTRY]
+    return time.process_time() - began_s
 
 
 def _seconds_of(function: Any, tensors: list[Any]) -> float:

@@ -21,9 +21,9 @@ from tunefarm_workers.compile.compile_messages import (
     COMPILE,
     CandidateWanted,
     CompileBegan,
-    Compiled,
+    CompileFailed,
     CompileMessage,
-    NotCompiled,
+    CompileSucceeded,
     ReferencesWanted,
 )
 from tunefarm_workers.compile.known_tasks import KnownTasks
@@ -122,7 +122,7 @@ class CompileHost(OrderKeeper):
         except Exception as error:  # noqa: BLE001 - it is of no use any more; its owner decides
             self._fail(error)
 
-    def _compiled(self, held: AcceptedOrder, order: CompileMessage) -> Compiled:
+    def _compiled(self, held: AcceptedOrder, order: CompileMessage) -> CompileSucceeded:
         """Make a library and store it. Raises ChildFailed, TaskNotThere, BlobsUnavailable, ForkFailed."""
         build = self._begun(order.wanted)
         began_s = time.monotonic()
@@ -132,7 +132,7 @@ class CompileHost(OrderKeeper):
             build.close()
         build_s = time.monotonic() - began_s
         log.debug("compiled", exploration_id=held.exploration_id, worker=order.worker, build_s=round(build_s, 3))
-        return Compiled(
+        return CompileSucceeded(
             lane_id=self._lane_id,
             order_id=held.ident,
             code_generator=code_generator,
@@ -167,7 +167,7 @@ class CompileHost(OrderKeeper):
         elif failed.may_be_tried_again:  # somebody killed the child, and did not mean what it compiled
             self._answer(held, FailureReason.DEVICE_LOST, failed.failure.message)
         else:
-            self._held.end(held, NotCompiled(lane_id=self._lane_id, order_id=held.ident, failure=failed.failure))
+            self._held.end(held, CompileFailed(lane_id=self._lane_id, order_id=held.ident, failure=failed.failure))
 
     def _fail(self, error: Exception) -> None:
         """Nothing can be compiled here any more; some order may have done it, so nobody is told to send it again."""
@@ -179,4 +179,4 @@ class CompileHost(OrderKeeper):
 
     def _answer(self, held: AcceptedOrder, reason: FailureReason, message: str) -> None:
         failure = TrialFailure(reason=reason, message=message[:4000])
-        self._held.end(held, NotCompiled(lane_id=self._lane_id, order_id=held.ident, failure=failure))
+        self._held.end(held, CompileFailed(lane_id=self._lane_id, order_id=held.ident, failure=failure))

@@ -64,7 +64,7 @@ class CompileBegan(Frozen):
     order_id: str
 
 
-class Compiled(Frozen):
+class CompileSucceeded(Frozen):
     """A library in the blob store. ``shape`` is None for the reference kernels; ``build_s`` is time by the clock."""
 
     kind: Literal["compiled"] = "compiled"
@@ -76,7 +76,7 @@ class Compiled(Frozen):
     shape: LibraryShape | None
 
 
-class NotCompiled(Frozen):
+class CompileFailed(Frozen):
     """There is no library, and why."""
 
     kind: Literal["not_compiled"] = "not_compiled"
@@ -86,6 +86,6 @@ class NotCompiled(Frozen):
 
 
 CompileReply = Annotated[
-    CompileBegan | Compiled | NotCompiled | Holding | Returned | TaskMissing, Field(discriminator="kind")
+    CompileBegan | CompileSucceeded | CompileFailed | Holding | Returned | TaskMissing, Field(discriminator="kind")
 ]
 compile_reply: Final[TypeAdapter[CompileReply]] = TypeAdapter(CompileReply)

@@ -7,11 +7,12 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.device import Device, ReferenceKernelTimes
 from tunefarm_search.tvm.loading import LOAD_TVM
+from tunefarm_workers.broker.broker_client import connect
 from tunefarm_workers.broker.order_host import HostedLane
 from tunefarm_workers.compile.compile_host import CompileHost
-from tunefarm_workers.compile.compile_link import PoolSign
 from tunefarm_workers.compile.compile_messages import compile_queue
 from tunefarm_workers.compile.compile_settings import CompileSettings
+from tunefarm_workers.compile.pool_sign import PoolSign
 from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint, own_processor
 from tunefarm_workers.device.device_identity import classified
 from tunefarm_workers.device.host_name import host_name
@@ -35,7 +36,8 @@ def open_lane(context: LaneContext) -> HostedLane:
     facts = host_facts(context.zygote, farm_settings.child_limits(), toolchain)
     compiler = LocalCompiler(context.zygote, context.scratch, farm_settings, toolchain)
     context.parts.callback(compiler.close)
-    sign = PoolSign(context.settings.broker(), settings.pool)
+    broker = context.settings.broker()
+    sign = PoolSign(connect(broker), broker, settings.pool)
     host = CompileHost(
         compiler,
         facts.code_generator,

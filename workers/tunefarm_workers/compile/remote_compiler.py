@@ -12,24 +12,29 @@ import structlog
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.farm_message import Cancellation
+from tunefarm_schemas.farm.order_link import READ_AT_ONCE, OrderLink, ReplyReader
 from tunefarm_schemas.tuning.measurement import MeasureTask
 from tunefarm_workers.broker.blobs import Blobs, BlobsUnavailable
-from tunefarm_workers.broker.broker_client import BROKER_ERRORS
-from tunefarm_workers.compile.compile_link import READ_AT_ONCE, CompileLink, CompileReplies
+from tunefarm_workers.broker.broker_client import BROKER_ERRORS, connect
 from tunefarm_workers.compile.compile_messages import (
+    COMPILE,
     CandidateWanted,
-    Compiled,
+    CompileFailed,
     CompileMessage,
-    NotCompiled,
+    CompileSucceeded,
     ReferencesWanted,
+    compile_queue,
+    compile_reply,
 )
 from tunefarm_workers.compile.compile_orders import (
-    CandidateOrder,
+    CandidateBuild,
+    CompileEntry,
     CompileOrder,
     CompileOrders,
-    Patience,
     no_lane,
 )
+from tunefarm_workers.compile.pool_sign import PoolSign
 from tunefarm_workers.compile.remote_build import RemoteBuild
 from tunefarm_workers.compile.stored_tasks import StoredTasks
 from tunefarm_workers.conversation.messages import Broken
@@ -54,15 +59,17 @@ class RemoteCompiler:
 
     is_here = False
 
-    def __init__(self, broker: Broker, pool: str, blobs: Blobs, worker: str, patience: Patience | None = None) -> None:
+    def __init__(self, broker: Broker, pool: str, blobs: Blobs, worker: str) -> None:
         """``blobs`` are those that the lanes of ``pool`` use as well; ``worker`` is what people call this one."""
         self._pool = pool
         self._blobs = blobs
         self._worker = worker
         self._farm_id = f"compile-{uuid4().hex}"
-        self._orders = CompileOrders(pool, patience or Patience())
-        self._link = CompileLink(broker, pool, self._farm_id)
-        self._replies = CompileReplies(broker, self._farm_id)
+        self._orders = CompileOrders(pool)
+        client = connect(broker)
+        self._link = OrderLink(client, broker, compile_queue(pool), self._farm_id)
+        self._sign = PoolSign(client, broker, pool)
+        self._reader = ReplyReader(connect(broker), broker, self._farm_id, compile_reply)
         self._code_generator = ""
         self._tasks = StoredTasks(blobs)
         self._withdrawn: deque[str] = deque()
@@ -86,7 +93,7 @@ class RemoteCompiler:
 
     def candidate(self, order: MeasureTask, trace: str | None) -> RemoteBuild:
         """Have ``trace`` compiled for the task ``order``."""
-        return self._ask(CandidateOrder(order, trace))
+        return self._ask(CandidateBuild(order, trace))
 
     def references(self, target: str, threads: int) -> RemoteBuild:
         """Have the reference kernels compiled. What compiles them has to compile all else."""
@@ -108,7 +115,7 @@ class RemoteCompiler:
         for order in self._orders.drop_all():
             order.build.answer(())
 
-    def _ask(self, wanted: CandidateOrder | ReferencesWanted) -> RemoteBuild:
+    def _ask(self, wanted: CandidateBuild | ReferencesWanted) -> RemoteBuild:
         build = RemoteBuild(uuid4().hex, self._orders.taken_s, self._withdraw)
         if self._fault or self._closing.is_set():
             build.answer(())
@@ -149,7 +156,7 @@ class RemoteCompiler:
                 self._closing.wait(pause_s)
                 pause_s = min(2 * pause_s, MAX_AGAIN_S)
         with suppress(*BROKER_ERRORS):
-            self._link.cancel([*self._withdrawn, *self._orders.ids()])
+            self._cancel([*self._withdrawn, *self._orders.ids()])
             self._link.withdraw()
         self._link.close()
 
@@ -157,18 +164,21 @@ class RemoteCompiler:
         if self._was_away or time.monotonic() >= self._next_show_s:
             self._look_around()
         if canceled := [self._withdrawn.popleft() for _ in range(len(self._withdrawn))]:
-            self._link.cancel(canceled)
+            self._cancel(canceled)
         if read := [self._read.popleft() for _ in range(len(self._read))]:
             self._link.drop_replies(read)
-        if orders := self._orders.unsent():
-            self._send(orders)
+        if unsent := self._orders.unsent():
+            self._send(unsent)
+
+    def _cancel(self, order_ids: Sequence[str]) -> None:
+        self._link.cancel(Cancellation(farm_id=self._farm_id, order_ids=tuple(order_ids)))
 
     def _look_around(self) -> None:
         """Show that this requester lives, and see how what it sent is doing."""
         began_s = time.monotonic()
         remembered = self._link.show()
         queue_is_empty = self._link.queue_length() == 0
-        somebody_compiles = self._link.somebody_compiles()
+        somebody_compiles = self._sign.is_shown()
         now_s = time.monotonic()
         self._next_show_s = now_s + SHOW_S
         if self._was_away or now_s - began_s > LATE_S or began_s - self._looked_s > SHOW_S + LATE_S:
@@ -177,7 +187,7 @@ class RemoteCompiler:
         self._looked_s = now_s
         if not remembered and self._has_shown:
             log.warning("the broker lost its memory; what waits to be compiled is sent again")
-            self._replies.start_over()
+            self._reader.start_over()
             self._orders.send_again()
         self._has_shown = True
         if somebody_compiles:
@@ -186,37 +196,37 @@ class RemoteCompiler:
         for ended in self._orders.look(now_s, queue_is_empty=queue_is_empty, somebody_compiles=somebody_compiles):
             self._answer(*ended)
 
-    def _send(self, orders: Sequence[CompileOrder]) -> None:
+    def _send(self, entries: Sequence[CompileEntry]) -> None:
         try:
-            messages = [self._message(order) for order in orders]
+            messages = [self._message(entry) for entry in entries]
         except BlobsUnavailable as away:
             log.warning("nothing is compiled elsewhere: the blob store is away", reason=str(away))
             self._blobs_trouble, self._blobs_away_until_s = str(away), time.monotonic() + BLOB_REST_S
             return
         # Noted first, for an answer may come before this thread goes on.
-        self._orders.were_sent(orders, time.monotonic())
+        self._orders.were_sent(entries, time.monotonic())
         try:
-            self._link.send(messages)
+            self._link.send([(COMPILE, message) for message in messages])
         except BROKER_ERRORS:
-            self._orders.were_not_sent(orders)
+            self._orders.were_not_sent(entries)
             raise
 
-    def _message(self, order: CompileOrder) -> CompileMessage:
+    def _message(self, entry: CompileEntry) -> CompileMessage:
         """Raises BlobsUnavailable."""
         wanted: CandidateWanted | ReferencesWanted
-        if isinstance(order.wanted, CandidateOrder):
-            task = order.wanted.task
-            digest = self._tasks.digest_of(task, store_again=order.losses > 0)
-            wanted = CandidateWanted(exploration_id=task.exploration_id, task_digest=digest, trace=order.wanted.trace)
+        if isinstance(entry.order.wanted, CandidateBuild):
+            task, trace = entry.order.wanted.task, entry.order.wanted.trace
+            digest = self._tasks.digest_of(task, store_again=entry.resends > 0)
+            wanted = CandidateWanted(exploration_id=task.exploration_id, task_digest=digest, trace=trace)
         else:
-            wanted = order.wanted
-        return CompileMessage(farm_id=self._farm_id, order_id=order.build.order_id, worker=self._worker, wanted=wanted)
+            wanted = entry.order.wanted
+        return CompileMessage(farm_id=self._farm_id, order_id=entry.ident, worker=self._worker, wanted=wanted)
 
     def _listen(self) -> None:
         """The listening thread."""
         while not self._closing.is_set():
             try:
-                arrived = self._replies.read(LISTEN_S)
+                arrived = self._reader.read(LISTEN_S)
             except BROKER_ERRORS:
                 self._was_away = True
                 self._closing.wait(AGAIN_S)
@@ -230,20 +240,20 @@ class RemoteCompiler:
                 self._read.append(entry)
             if len(arrived) == READ_AT_ONCE or self._orders.unsent():
                 self._work.set()
-        self._replies.close()
+        self._reader.close()
 
-    def _answer(self, order: CompileOrder, outcome: Compiled | NotCompiled | TrialFailure) -> None:
-        if isinstance(outcome, Compiled):
+    def _answer(self, order: CompileOrder, outcome: CompileSucceeded | CompileFailed | TrialFailure) -> None:
+        if isinstance(outcome, CompileSucceeded):
             # A library may be larger than what the channel takes before somebody reads, so a thread of its own waits.
             threading.Thread(target=self._hand_over, args=(order, outcome), name="library", daemon=True).start()
             return
-        failure = outcome.failure if isinstance(outcome, NotCompiled) else outcome
+        failure = outcome.failure if isinstance(outcome, CompileFailed) else outcome
         order.build.answer([_broken(failure)])
 
-    def _hand_over(self, order: CompileOrder, compiled: Compiled) -> None:
+    def _hand_over(self, order: CompileOrder, compiled: CompileSucceeded) -> None:
         order.build.answer(self._messages(order, compiled))
 
-    def _messages(self, order: CompileOrder, compiled: Compiled) -> Sequence[bytes]:
+    def _messages(self, order: CompileOrder, compiled: CompileSucceeded) -> Sequence[bytes]:
         """What a child of this host would say."""
         if isinstance(order.wanted, ReferencesWanted):
             self._code_generator = compiled.code_generator

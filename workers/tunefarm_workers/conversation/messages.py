@@ -133,33 +133,54 @@ class ReferenceBroken(Frozen):
     message: str
 
 
+class ReferenceFigures(Frozen):
+    """What the untuned function as written took of the processor to build, and about what a call of it takes."""
+
+    kind: Literal["figures"] = "figures"
+    build_s: PositiveFloat
+    latency_s: PositiveFloat
+
+
 class ReferenceTimed(Frozen):
-    """About how long the untuned function takes, timed once beside other work. The child's last word."""
+    """About how long the untuned function takes.
+
+    It is timed once beside other work, as the child's last word, or estimated, of a long function, as its first.
+    """
 
     kind: Literal["timed"] = "timed"
     latency_s: PositiveFloat
 
 
-FromReference = Annotated[ReferenceStep | ReferenceBroken | ReferenceTimed, Field(discriminator="kind")]
+FromReference = Annotated[
+    ReferenceStep | ReferenceBroken | ReferenceFigures | ReferenceTimed, Field(discriminator="kind")
+]
 
 
 class ComparisonPlan(Frozen):
     """Schedules to be timed in turn in one process.
 
     Side by side they are compiled sooner; one after the other, it shows which of them took the process down.
+    Where calls of the untuned function take long, it is computed only where its output has the elements that
+    ``samples`` names for each set of inputs.
     """
 
     traces: tuple[str | None, ...] = Field(repr=False)
     cold_cache: bool
     side_by_side: bool
+    samples: tuple[tuple[int, ...], ...] = ()
 
 
 class Compiled(Frozen):
-    """One schedule of a comparison is built, and its outputs on all sets of inputs were sent."""
+    """One schedule of a comparison is built, and its outputs on all sets of inputs were sent.
+
+    With ``leading``, of the output only the samples of the plan were computed, each with all elements that are the same
+    in so many leading dimensions; its times are estimates.
+    """
 
     kind: Literal["compiled"] = "compiled"
     index: int
     failure: Broken | None
+    leading: int | None = Field(default=None, ge=1)
 
 
 class RoundOrder(Frozen):
@@ -222,7 +243,9 @@ class InputsOrder(Frozen):
 
 from_host: TypeAdapter[HostReady | HostRefused] = TypeAdapter(FromHost)
 from_candidate: TypeAdapter[Built | Warm | Ran | Checked | Broken] = TypeAdapter(FromCandidate)
-from_reference: TypeAdapter[ReferenceStep | ReferenceBroken | ReferenceTimed] = TypeAdapter(FromReference)
+from_reference: TypeAdapter[ReferenceStep | ReferenceBroken | ReferenceFigures | ReferenceTimed] = TypeAdapter(
+    FromReference
+)
 from_comparison: TypeAdapter[Compiled | Round] = TypeAdapter(FromComparison)
 from_linker: TypeAdapter[Linked | Broken] = TypeAdapter(FromLinker)
 

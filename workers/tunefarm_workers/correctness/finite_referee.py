@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from tunefarm_workers.correctness.output_samples import OutputSamples
 from tunefarm_workers.correctness.referee import Doubt
 from tunefarm_workers.correctness.tolerance import Array, all_finite
 
@@ -29,6 +30,12 @@ class FiniteReferee:
     def judge(self, outputs: Iterable[tuple[int, Sequence[Array]]]) -> float:
         """0 when every output is finite, else infinity. ``outputs`` pairs numbers of sets of inputs with outputs."""
         return max(self.error_of(own) for _, own in outputs)
+
+    def judge_samples(
+        self, samples: OutputSamples, leading: int, outputs: Iterable[tuple[int, Sequence[Array]]]
+    ) -> float:
+        """The same, of what was computed of the only output."""
+        return self.judge((number, [samples.pick(number, leading, own[0])]) for number, own in outputs)
 
     def error_of(self, outputs: Sequence[Array]) -> float:
         """0 when every output is finite, else infinity."""

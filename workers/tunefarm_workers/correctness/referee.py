@@ -13,6 +13,7 @@ from tunefarm_workers.conversation.argument import Argument
 from tunefarm_workers.conversation.child_death import was_killed
 from tunefarm_workers.conversation.messages import (
     ReferenceBroken,
+    ReferenceFigures,
     ReferenceOrder,
     ReferenceStep,
     ReferenceTimed,
@@ -21,6 +22,7 @@ from tunefarm_workers.conversation.messages import (
 from tunefarm_workers.correctness.element_type import is_floating
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import FIRST_SLOT, LAST_SLOT, OutputLayout, reference_slot
+from tunefarm_workers.correctness.output_samples import OutputSamples
 from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.correctness.tolerance import Array, OutputReference, all_finite, worst_error
 
@@ -63,12 +65,19 @@ class Referee:
     """
 
     def __init__(
-        self, server: ForkServer, arguments: tuple[Argument, ...], limits: Limits, on_progress: Callable[[], None]
+        self,
+        server: ForkServer,
+        arguments: tuple[Argument, ...],
+        limits: Limits,
+        on_progress: Callable[[], None],
+        on_figures: Callable[[ReferenceFigures], None] = lambda _: None,
     ) -> None:
+        """``on_figures`` hears what the function took to build and to run, as soon as that is known."""
         tensors = tuple(argument.tensor for argument in arguments)
         self._server = server
         self._limits = limits
         self._on_progress = on_progress
+        self._on_figures = on_figures
         self._own = OutputLayout.of(tensors)
         self._double = OutputLayout.of(tensors, double=True)
         self._repeatable = not any(argument.tensor.is_output and argument.holds_input for argument in arguments)
@@ -79,6 +88,8 @@ class Referee:
         self.doubt_text = ""
         self.untuned_about_s: float | None = None
         """About how long the untuned function takes; None until it was timed, or where that would take too long."""
+        self.disputed: dict[int, set[int]] = {}
+        """For each set of inputs, elements of the only output at which something was found wrong."""
         self._timing_is_over = False
         self._silent_since_s: float | None = None
         self._kills = 0
@@ -122,6 +133,9 @@ class Referee:
                 self._done(step)
         except ValueError:
             self._doubt(Doubt.FAILED, "its process sent nonsense")
+            return
+        if isinstance(step, ReferenceFigures):
+            self._on_figures(step)
             return
         if isinstance(step, ReferenceTimed):
             self.untuned_about_s = step.latency_s
@@ -186,7 +200,26 @@ class Referee:
 
         ``outputs`` pairs numbers of sets of inputs with the outputs on them.
         """
-        return max(worst_error(self._references[number], own) for number, own in outputs)
+        worst = 0.0
+        for number, own in outputs:
+            error = worst_error(self._references[number], own)
+            if error > 1.0 and len(own) == 1:
+                self.disputed.setdefault(number, set()).add(self._references[number][0].worst_element(own[0]))
+            worst = max(worst, error)
+        return worst
+
+    def judge_samples(
+        self, samples: OutputSamples, leading: int, outputs: Iterable[tuple[int, Sequence[Array]]]
+    ) -> float:
+        """The same of the only output where it was computed at ``samples``."""
+
+        def error_of(number: int, output: Array) -> float:
+            def pick(array: Array) -> Array:
+                return samples.pick(number, leading, array)
+
+            return self._references[number][0].among(pick).error(pick(output))
+
+        return max(error_of(number, own[0]) for number, own in outputs)
 
     def difference_from(self, other: "Referee") -> float:
         """How far what another run of the same function gave is from what this one did, in units of what is allowed."""

@@ -4,7 +4,7 @@ One wrong output may be a bad schedule. It may as well be a reference that was d
 memory of the child that computed it, or by failing hardware. Then every right schedule would be found wrong.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from tunefarm_sandbox.channel.channel import Channel
@@ -18,6 +18,7 @@ from tunefarm_workers.conversation.event_loop import ChildConversation
 from tunefarm_workers.conversation.messages import ComparisonPlan, Compiled, from_comparison
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import OutputLayout
+from tunefarm_workers.correctness.output_samples import OutputSamples
 from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.correctness.referee import Referee
 
@@ -35,14 +36,18 @@ class Listener(Protocol):
 class UntunedRun:
     """A conversation with a child that runs the untuned function the way candidates run."""
 
-    def __init__(self, server: ForkServer, layout: OutputLayout, limits: Limits) -> None:
-        """Fork the child. Raises ``ForkFailed``."""
+    def __init__(
+        self, server: ForkServer, layout: OutputLayout, limits: Limits, disputed: Mapping[int, Collection[int]]
+    ) -> None:
+        """Fork the child. Of a long function it computes elements that are ``disputed``. Raises ``ForkFailed``."""
+        self._samples = OutputSamples.drawn(layout, disputed)
+        self._leading: int | None = None
         self.outputs = OutputIntake([layout] * INPUT_SETS)
         self.is_over = False
         self.has_outputs = False
         self.broke_rules = False
         """Whether it wrote outside of its outputs."""
-        plan = ComparisonPlan(traces=(None,), cold_cache=False, side_by_side=False)
+        plan = ComparisonPlan(traces=(None,), cold_cache=False, side_by_side=False, samples=self._samples.elements)
         self.child: Child = server.fork(
             "tunefarm_workers.child.comparison_child:run",
             plan.model_dump_json().encode(),
@@ -68,11 +73,19 @@ class UntunedRun:
         if isinstance(said, Compiled):
             sent = all(self.outputs.holds(number) for number in range(INPUT_SETS))
             self.has_outputs = said.failure is None and sent
+            self._leading = said.leading
             self.broke_rules = said.failure is not None and said.failure.reason is FailureReason.WRONG_RESULT
 
     def ended(self) -> None:
         """The child is gone before all was said."""
         self.is_over = True
+
+    def error_by(self, referee: Referee) -> float:
+        """The error of its outputs, in units of what is allowed."""
+        outputs = ((number, self.outputs.arrays(number)) for number in range(INPUT_SETS))
+        if self._leading is None:
+            return referee.judge(outputs)
+        return referee.judge_samples(self._samples, self._leading, outputs)
 
 
 class ReferenceConfirmation:
@@ -99,7 +112,7 @@ class ReferenceConfirmation:
         self._again = Referee(server, arguments, limits, self._reference_spoke)
         try:
             layout = OutputLayout.of(tuple(argument.tensor for argument in arguments))
-            self._untuned = UntunedRun(server, layout, limits)
+            self._untuned = UntunedRun(server, layout, limits, first.disputed)
         except ForkFailed:
             self._again.close()
             raise
@@ -154,7 +167,7 @@ class ReferenceConfirmation:
             return "the untuned function, run as a candidate, writes outside of its outputs."
         if not self._untuned.has_outputs:
             return ""
-        error = self._first.judge((number, self._untuned.outputs.arrays(number)) for number in range(INPUT_SETS))
+        error = self._untuned.error_by(self._first)
         if error > 1.0:
             return f"the untuned function itself, run as a candidate, is off by {error:.3g} times what is allowed."
         return ""

@@ -1,6 +1,6 @@
 """How far a result may be from the truth."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,17 @@ class OutputReference:
             if error < unit**_CREDIBLE_ERROR_ROOT:
                 return cls(values=double, scale=scale, limit=max(_ALLOWANCE * error, floor))
         return cls(values=plain, scale=_scale(plain), limit=_UNKNOWN_ALLOWANCE * floor)
+
+    def among(self, pick: Callable[[Array], Array]) -> "OutputReference":
+        """The truth about the elements that ``pick`` takes of such an output."""
+        scale = pick(self.scale) if self.scale.shape == self.values.shape else self.scale
+        return OutputReference(values=pick(self.values), scale=scale, limit=self.limit)
+
+    def worst_element(self, output: Array) -> int:
+        """The number, rows first, of the element that is furthest from the truth."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            away = np.abs(output.astype(np.float64) - self.values.astype(np.float64)) / self.scale
+        return int(np.argmax(np.nan_to_num(away, nan=np.inf)))
 
     def error(self, output: Array) -> float:
         """The largest error of ``output`` in units of the limit; infinite where a number is missing."""

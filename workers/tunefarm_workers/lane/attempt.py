@@ -28,6 +28,10 @@ _MUCH = 0.25
 """The share of its time for which a candidate queued for a core that makes a time-out its host's fault."""
 
 
+_MAX_QUEUEING = 3
+"""Waiting for a core lengthens what a build may take to no more than so many times."""
+
+
 class Stage(Enum):
     """Where an attempt is."""
 
@@ -248,11 +252,13 @@ class Attempt:
     def _check_build(self, wall_s: float) -> None:
         deadlines = self.task.deadlines
         used_s = processor_time_s(self.child.pid) or 0.0
+        queueing_s = min(queueing_time_s(self.child.pid), (_MAX_QUEUEING - 1) * deadlines.build_wall_s)
         if used_s > deadlines.build_cpu_s and not self.channel.has_news:  # what is done uses the processor for more
             message = f"Building used {used_s:.2f} s of the processor; {deadlines.build_cpu_s:.2f} s are allowed."
             is_proven = True
-        elif wall_s > deadlines.build_wall_s:
+        elif wall_s - queueing_s > deadlines.build_wall_s:
             message = f"Building took {wall_s:.2f} s; {deadlines.build_wall_s:.2f} s are allowed."
+            message += f" It waited {queueing_s:.2f} s for a core."
             is_proven = False
         else:
             return

@@ -19,6 +19,7 @@ from tunefarm_workers.conversation.event_loop import ChildConversation
 from tunefarm_workers.conversation.messages import ComparisonPlan, Compiled, Round, RoundOrder, from_comparison
 from tunefarm_workers.correctness.element_type import size_in_bytes
 from tunefarm_workers.correctness.inputs import INPUT_SETS
+from tunefarm_workers.correctness.output_samples import OutputSamples
 from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.threads.thread_watch import CoresOfThreads, ThreadWatch
@@ -219,6 +220,7 @@ class RunningComparison:
         self.computes = True
         self._outputs = OutputIntake([self.task.layout] * INPUT_SETS * len(self._entrants))
         self._errors: dict[int, float] = {}
+        self._leading: dict[int, int] = {}  # of what was computed at samples only
         # The limits are those of one schedule; each further one has tensors of its own.
         tensors_bytes = sum(size_in_bytes(argument.tensor) for argument in self.task.arguments)
         limits = self._limits.with_more_memory((len(self._entrants) - 1) * tensors_bytes)
@@ -226,10 +228,12 @@ class RunningComparison:
         each_s = 2 * self._deadline_s + _PATIENCE * self._order.seconds_each
         limits = limits.with_processor_time(self.task.order.num_cores * each_s * max(len(self._entrants), 1))
         traces = [self._order.traces[index] for index in self._entrants]
+        self._drawn = OutputSamples.drawn(self.task.layout)
         plan = ComparisonPlan(
             traces=tuple(None if trace is None else trace.text for trace in traces),
             cold_cache=PROTOCOLS[self.task.order.protocol_id].cold_cache,
             side_by_side=self._side_by_side,
+            samples=self._drawn.elements,
         )
         return self.task.server.fork(
             "tunefarm_workers.child.comparison_child:run",
@@ -252,7 +256,9 @@ class RunningComparison:
         elif not all(self._outputs.holds(slot) for slot, _ in self._slots(self._compiled - 1)):
             failure = TrialFailure(reason=FailureReason.CRASH, message="The child did not send all of its outputs.")
             self._results[index] = Failed(failure=failure)
-        elif self.task.referee.knows(INPUT_SETS):
+        if said.leading is not None and self._order.traces[index] is None:
+            self._leading[index] = said.leading
+        if said.failure is None and self.task.referee.knows(INPUT_SETS):
             self._judge()  # now, so that not all outputs of all schedules are kept
         if self._compiled == len(self._entrants):
             self._next_round()
@@ -269,7 +275,12 @@ class RunningComparison:
                 continue
             slots = self._slots(place)
             own = [(number, self._outputs.arrays(slot)) for slot, number in slots]
-            self._errors[index] = self.task.referee.judge(own)
+            leading = self._leading.get(index)
+            self._errors[index] = (
+                self.task.referee.judge(own)
+                if leading is None
+                else self.task.referee.judge_samples(self._drawn, leading, own)
+            )
             for slot, _ in slots:
                 self._outputs.drop(slot)
 
@@ -334,7 +345,7 @@ class RunningComparison:
             samples = ()
             for one_round in sorted(self._rounds[index], key=median):
                 samples = samples if len(samples) >= _MIN_SAMPLES else samples + one_round
-        return Timing(latency_s=median(samples), samples_s=samples)
+        return Timing(latency_s=median(samples), samples_s=samples, is_estimate=index in self._leading)
 
     def _believed(self, timing: Timing) -> Timing | Failed:
         """``timing``, or why no kernel of this function can have it."""

@@ -1,4 +1,4 @@
-"""Limits on time that follow from what builds and kernels of a task have taken so far."""
+"""Limits on time that follow from what the untuned function, and builds and kernels of its task, have taken so far."""
 
 from collections import deque
 from statistics import median
@@ -9,9 +9,13 @@ _FIRST_BUILD_S = 4.0
 _MIN_BUILD_S = 1.0
 """A busy host once let a build of 0.1 s use more than 0.6 s of the processor: caches and pages were others'."""
 _BUILD_FACTOR = 6.0
+_UNTUNED_BUILD_FACTOR = 25.0
+"""Schedules that are worth anything have some times the code of the function as it is written."""
 _WALL_FACTOR = 5.0
 _FIRST_RUN_S = 20.0
 _MIN_RUN_S = 1.0
+_MIN_FIRST_RUN_S = 4.0
+"""Before anything is known to be faster than the untuned function, also a slow kernel is timed whole."""
 _MIN_COLD_RUN_S = 4.0
 """Caches are flushed before every call, which takes longer than most kernels."""
 _RUN_FACTOR = 60.0
@@ -25,13 +29,26 @@ class Deadlines:
     """Adaptive deadlines of one task, in seconds."""
 
     def __init__(
-        self, *, first_build_s: float = _FIRST_BUILD_S, first_run_s: float = _FIRST_RUN_S, cold_cache: bool = False
+        self,
+        *,
+        first_build_s: float = _FIRST_BUILD_S,
+        first_run_s: float = _FIRST_RUN_S,
+        cold_cache: bool = False,
+        measures_here: bool = True,
     ) -> None:
+        """Where it is not measured on this host, what the untuned function takes here says nothing."""
+        self._measures_here = measures_here
         self._first_build_s = first_build_s
         self._least_run_s = _MIN_COLD_RUN_S if cold_cache else _MIN_RUN_S
         self._first_run_s = max(first_run_s, self._least_run_s)
         self._builds_s: deque[float] = deque(maxlen=_REMEMBERED)
         self._input_set_s = 0.0
+        self._untuned_build_s = self._untuned_s = 0.0
+
+    def untuned(self, build_cpu_s: float, latency_s: float) -> None:
+        """Learn what the untuned function took of the processor to build, and about what a call of it takes."""
+        if self._measures_here:
+            self._untuned_build_s, self._untuned_s = build_cpu_s, latency_s
 
     def fed(self, input_set_s: float) -> None:
         """Learn how long it takes to make one set of inputs."""
@@ -44,9 +61,10 @@ class Deadlines:
     @property
     def build_cpu_s(self) -> float:
         """Processor time that a build may take; being held still or waiting for a core costs nothing."""
-        if len(self._builds_s) < _KNOWN_ENOUGH:
+        if not self._untuned_build_s and len(self._builds_s) < _KNOWN_ENOUGH:
             return self._first_build_s
-        return min(self._first_build_s, max(_MIN_BUILD_S, _BUILD_FACTOR * median(self._builds_s)))
+        own_s = _BUILD_FACTOR * median(self._builds_s) if len(self._builds_s) >= _KNOWN_ENOUGH else 0.0
+        return min(self._first_build_s, max(_MIN_BUILD_S, _UNTUNED_BUILD_FACTOR * self._untuned_build_s, own_s))
 
     def lifetime_cpu_s(self, threads: int, input_sets: int) -> float:
         """Processor time after which the kernel itself ends a candidate, should its supervisor not be there to do so.
@@ -68,6 +86,9 @@ class Deadlines:
     def run_s(self, incumbent_s: float | None, input_sets: int = 0) -> float:
         """Time by the clock for all calls of one kernel, and for making ``input_sets`` sets of inputs for them."""
         feeding_s = _INPUT_FACTOR * input_sets * self._input_set_s
-        if incumbent_s is None:
+        if incumbent_s is not None:
+            return min(self._first_run_s, max(self._least_run_s, _RUN_FACTOR * incumbent_s)) + feeding_s
+        if not self._untuned_s:
             return self._first_run_s + feeding_s
-        return min(self._first_run_s, max(self._least_run_s, _RUN_FACTOR * incumbent_s)) + feeding_s
+        least_s = max(self._least_run_s, _MIN_FIRST_RUN_S)
+        return min(self._first_run_s, max(least_s, _RUN_FACTOR * self._untuned_s)) + feeding_s

@@ -96,7 +96,13 @@ class OpenTask:
             return FiniteReferee(lambda: on_progress(self), may_doubt=may_doubt)
         # Far more than the function may take before it is given up; the kernel ends what nobody is there to end.
         limits = limits.with_processor_time(self.order.num_cores * _REFERENCE_CPU_S)
-        return Referee(self.server, self.arguments, limits, lambda: on_progress(self))
+        return Referee(
+            self.server,
+            self.arguments,
+            limits,
+            lambda: on_progress(self),
+            lambda figures: self.deadlines.untuned(figures.build_s, figures.latency_s),
+        )
 
     def host_order(self) -> HostOrder:
         """What the host holds ready."""

@@ -21,8 +21,10 @@ def opened_task(
     order: MeasureTask,
     on_progress: Callable[[OpenTask], None],
     distribution: Distribution,
+    *,
+    measures_here: bool = True,
 ) -> OpenTask:
-    """A new host and referee for ``order``.
+    """A new host and referee for ``order``, whose candidates are measured on this host or by another device.
 
     Raises:
         BadInput: when the module cannot be read or fed.
@@ -32,6 +34,7 @@ def opened_task(
         first_build_s=settings.first_build_s,
         first_run_s=settings.first_run_s,
         cold_cache=PROTOCOLS[order.protocol_id].cold_cache,
+        measures_here=measures_here,
     )
     lost = 0
     while True:

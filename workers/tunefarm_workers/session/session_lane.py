@@ -212,7 +212,7 @@ class SessionLane:
     def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
         """The task's host and referee, on this host's own processor whatever the device is."""
         here = order.model_copy(update={"target": self._host_target, "num_cores": usable_processors(), "abi": "stable"})
-        opened = opened_task(self._zygote, self._settings, here, self._referee_spoke, distribution)
+        opened = opened_task(self._zygote, self._settings, here, self._referee_spoke, distribution, measures_here=False)
         if isinstance(opened.referee, Referee):
             self.loop.listen(opened.referee)
         return opened

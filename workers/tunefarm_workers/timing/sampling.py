@@ -16,19 +16,22 @@ _MAX_CALLS = 20_000
 _CALM = 1.15
 """How far the median of undisturbed samples lies above the least of them."""
 _MORE_ROUNDS = 2
+_SLOW_S = 0.5
+"""Samples that take so long together are not taken anew: of what lasts a moment, they hold the better part."""
 
 
 def calm_samples(seconds_per_call: SecondsPerCall, estimate_s: float) -> Sequence[float]:
     """All samples that the whole protocol takes of a kernel that takes about ``estimate_s`` a call.
 
     At least nine of a millisecond each, or fewer calls if they are slow. Samples that scatter were disturbed by
-    somebody else on the host. Then they are taken anew, at most twice, and the calmest ones count.
+    somebody else on the host. Then they are taken anew, at most twice and not of a slow kernel, and the calmest ones
+    count.
     """
     estimate_s = min(estimate_s, seconds_per_call(calls_for(PROBE_S, estimate_s)))
     calls = calls_for(_SAMPLE_S, estimate_s)
     best = _samples(seconds_per_call, calls)
     for _ in range(_MORE_ROUNDS):
-        if is_calm(best):
+        if is_calm(best) or calls * sum(best) > _SLOW_S:
             break
         best = min(best, _samples(seconds_per_call, calls), key=middle)
     return best

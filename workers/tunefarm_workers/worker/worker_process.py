@@ -38,7 +38,7 @@ _ADMISSION_POLL_S: Final = 0.2
 log = structlog.get_logger()
 
 
-class Refused(Exception):
+class LaneRefused(Exception):
     """Raised when the farm does not want this worker. The message says why."""
 
 
@@ -75,7 +75,7 @@ class WorkerProcess:
         Raises:
             BadInput: a setting cannot be used.
             ForkFailed: the device cannot be measured on.
-            Refused: the farm wants other versions.
+            LaneRefused: the farm wants other versions.
         """
         broker = self._settings.broker()
         cores = self._settings.cores()
@@ -130,7 +130,7 @@ class WorkerProcess:
         return open_lane(LaneContext(self._settings, zygote, self._scratch, self._blobs, send, lane_id, parts))
 
     def _await_admission(self, life: LaneLife, voice: LaneVoice) -> bool:
-        """Wait until a registrar lets the lane in; False when stopped meanwhile. Raises Refused."""
+        """Wait until a registrar lets the lane in; False when stopped meanwhile. Raises LaneRefused."""
         told = ""
         self._say("waiting for a tuner to admit this lane")
         while not life.admitted.wait(_ADMISSION_POLL_S):
@@ -141,7 +141,7 @@ class WorkerProcess:
                 log.error("the farm refuses this lane", reason=told)
                 voice.hurry()
                 if not self._keep_trying:
-                    raise Refused(told)
+                    raise LaneRefused(told)
                 self._say(f"refused: {told}; trying again")
         voice.hurry()
         return not self._stopping.is_set()

@@ -46,7 +46,7 @@ def rehash(as_json: AsJson = False) -> int:
     from tunefarm.startup.zygote import start_intake_zygote
 
     with Machine(zygote=start_intake_zygote()) as machine:
-        done = rehash_workloads(machine.store, machine.zygote)
+        done = rehash_workloads(machine.store.workloads, machine.zygote)
     if as_json:
         print_json(done.model_dump(mode="json"))
     else:
@@ -63,7 +63,7 @@ def check(as_json: AsJson = False) -> int:
     from tunefarm.local.machine import Machine
 
     with Machine() as machine:
-        found = machine.store.check()
+        found = machine.store.inspection.check()
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
@@ -80,7 +80,7 @@ def gc(as_json: AsJson = False) -> int:
     from tunefarm.local.machine import Machine
 
     with Machine() as machine:
-        done = machine.store.gc()
+        done = machine.store.garbage.collect()
     if as_json:
         print_json(done.model_dump(mode="json"))
     else:
@@ -98,7 +98,7 @@ def stats(
     from tunefarm.local.machine import Machine
 
     with Machine() as machine:
-        counts = machine.store.statistics(tenant)
+        counts = machine.store.inspection.statistics(tenant)
     if as_json:
         print_json(counts.model_dump(mode="json"))
         return ExitCode.FINE

@@ -247,7 +247,7 @@ def _row(record: TuningRecord, name: str) -> tuple[str, ...]:
         record.record_id,
         name,
         latency_text(record.latency_s),
-        ratio_text(record.untuned_latency_s, record.latency_s),
+        ("about " if record.untuned_is_estimate else "") + ratio_text(record.untuned_latency_s, record.latency_s),
         record.status.value,
         record.key.abi,
         record.source,

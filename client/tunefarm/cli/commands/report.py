@@ -36,7 +36,7 @@ def report(
         job = latest_job(machine.known_store, job_id)
         figures = job_report(machine.store, job, partial(schedule_view, machine))
         if job.outcome is JobOutcome.SUCCEEDED:
-            figures = figures.model_copy(update={"numpy_latency_s": numpy_latency_s(machine.store, job)})
+            figures = figures.model_copy(update={"numpy_latency_s": numpy_latency_s(machine.store.targets, job)})
         prepare_matplotlib(private_folder(machine.settings, "matplotlib"))
     if as_json:
         print_json(figures.model_dump(mode="json"))

@@ -43,7 +43,7 @@ def create(
         raise BadInput("NAME", "a name or a tenant is empty or too long.", "Use 1 to 100 characters.")
     expires_at = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
     with _store(create=True) as store:
-        made, text = store.create_token(tenant, name, tuple(scope or USERS_SCOPES), expires_at)
+        made, text = store.tokens.create(tenant, name, tuple(scope or USERS_SCOPES), expires_at)
     if as_json:
         print_json({"token": text, **made.model_dump(mode="json")})
     else:
@@ -59,7 +59,7 @@ def list_tokens(
 ) -> int:
     """List a tenant's tokens. Their secrets are not stored and cannot be shown."""
     with _store(create=False) as store:
-        found = store.tokens(tenant)
+        found = store.tokens.of_tenant(tenant)
     if as_json:
         print_json([one.model_dump(mode="json") for one in found])
     else:
@@ -75,7 +75,7 @@ def revoke(
 ) -> int:
     """Revoke a token permanently, with immediate effect."""
     with _store(create=False) as store:
-        store.revoke_token(tenant, token_id)
+        store.tokens.revoke(tenant, token_id)
     say(f"{token_id} is revoked")
     tell_next(f"tunefarm token list --tenant {shlex.quote(tenant)}")
     return ExitCode.FINE

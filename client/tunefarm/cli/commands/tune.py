@@ -187,7 +187,7 @@ def _numpy_latency_s(machine: "Machine", job: Job, summary: "JobSummary") -> flo
         return None
     if all(task.answered_from_store for task in summary.tasks):
         return None  # nothing was measured, and timing NumPy would dominate the command's duration
-    return numpy_latency_s(machine.store, job)
+    return numpy_latency_s(machine.store.targets, job)
 
 
 def _write_outputs(

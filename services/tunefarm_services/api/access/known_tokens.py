@@ -9,7 +9,7 @@ from typing import Final
 from anyio import to_thread
 
 from tunefarm_schemas.token import Token
-from tunefarm_services.store import Store
+from tunefarm_services.store.tenants.token_repository import TokenRepository
 
 IN_USE_S: Final = 5.0
 """A token that nobody has sent for so long is forgotten."""
@@ -33,9 +33,9 @@ class KnownTokens:
     changed elsewhere works here for ``trust_s`` longer at most. Used on the event loop only, but for ``forget``.
     """
 
-    def __init__(self, store: Store, trust_s: float) -> None:
+    def __init__(self, tokens: TokenRepository, trust_s: float) -> None:
         """``trust_s`` is in seconds; with 0 every request asks."""
-        self._store = store
+        self._tokens = tokens
         self._trust_s = trust_s
         self._known: dict[str, _Known] = {}
         self._valid_s: dict[str, float] = {}
@@ -57,7 +57,7 @@ class KnownTokens:
         used_s = {each: self._known[each].used_s for each in asked if each in self._known} | {text: now_s}
         # Whoever comes meanwhile with one of them asks for that one alone.
         self._forget(asked)
-        found = await to_thread.run_sync(self._store.authenticate_all, asked)
+        found = await to_thread.run_sync(self._tokens.authenticate_all, asked)
         self._remember_validity(asked, found, now_s)
         if self._trust_s > 0:
             self._known |= {each: _Known(token, now_s, used_s[each], changes) for each, token in found.items()}

@@ -66,7 +66,7 @@ def create_app(
         intake: reads modules; a zygote of its own when None. Started and ended with the app.
         metrics: figures of the process; its own when None.
     """
-    tokens = KnownTokens(store, settings.token_trust_s)
+    tokens = KnownTokens(store.tokens, settings.token_trust_s)
     parts = Parts(store, settings, intake or ZygoteIntake(settings), metrics or Metrics("api"), tokens)
     app = FastAPI(
         title="tunefarm",
@@ -80,7 +80,7 @@ def create_app(
             Middleware(RequestLog, metrics=parts.metrics),
             Middleware(Authentication, tokens=tokens, rates=RequestRates(), settings=settings),
             Middleware(RequestBody, settings=settings),
-            Middleware(Idempotency, store=store),
+            Middleware(Idempotency, keys=store.idempotency_keys),
         ],
         redirect_slashes=False,
     )

@@ -19,8 +19,8 @@ from tunefarm_services.api.access.caller import STATE_KEY
 from tunefarm_services.api.http.problem_handlers import problem_of
 from tunefarm_services.api.middleware.request_body import BODY_KEY
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
-from tunefarm_services.store import Store, StoreError
-from tunefarm_services.store.tenants.idempotency_rows import CLAIM_LASTS_S
+from tunefarm_services.store import StoreError
+from tunefarm_services.store.tenants.idempotency_key_repository import CLAIM_LASTS_S, IdempotencyKeyRepository
 from tunefarm_services.store.tenants.key_claim import Answered, Claimed, InProgress, KeyClaim, Mismatch
 
 KEY_STATE: Final = "tunefarm_idempotency_key"
@@ -38,9 +38,9 @@ _KEPT_HEADERS: Final = ("content-type", "location", "etag")
 class Idempotency:
     """Answers a repeated POST from the store. Only what succeeded, or failed for good, is kept."""
 
-    def __init__(self, app: ASGIApp, store: Store) -> None:
+    def __init__(self, app: ASGIApp, keys: IdempotencyKeyRepository) -> None:
         self._app = app
-        self._store = store
+        self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -73,7 +73,7 @@ class Idempotency:
             raise ApiProblem(ProblemKind.BAD_INPUT, detail, field="Idempotency-Key")
         parts = [scope["method"].encode(), scope["path"].encode(), scope["query_string"], scope[BODY_KEY]]
         request_digest = digest(b"\0".join(parts))
-        claim: KeyClaim = await to_thread.run_sync(self._store.claim_key, token.tenant, key, request_digest)
+        claim: KeyClaim = await to_thread.run_sync(self._keys.claim, token.tenant, key, request_digest)
         match claim:
             case Claimed():
                 return None
@@ -111,7 +111,7 @@ class Idempotency:
             await self._app(scope, receive, keeping)
         except BaseException:
             with CancelScope(shield=True), contextlib.suppress(StoreError, PoolExhausted):
-                await to_thread.run_sync(self._store.forget_key, token.tenant, key)
+                await to_thread.run_sync(self._keys.forget, token.tenant, key)
             raise
         finally:
             renewing.cancel()
@@ -121,18 +121,18 @@ class Idempotency:
         while True:
             await asyncio.sleep(RENEWED_EVERY_S)
             with contextlib.suppress(StoreError, PoolExhausted):
-                await to_thread.run_sync(self._store.renew_key, token.tenant, key)
+                await to_thread.run_sync(self._keys.renew, token.tenant, key)
 
     async def _keep(self, token: Token, key: str, path: str, start: Message, body: bytes) -> None:
         status = int(start["status"])
         try:
             if not _is_final(status):
-                await to_thread.run_sync(self._store.forget_key, token.tenant, key)
+                await to_thread.run_sync(self._keys.forget, token.tenant, key)
                 return
             headers = Headers(raw=list(start["headers"]))
             kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
             told = _without_secret(body) if SECRETS.fullmatch(path) and status < 300 else body
-            await to_thread.run_sync(self._store.answer_key, token.tenant, key, status, kept, told)
+            await to_thread.run_sync(self._keys.answer, token.tenant, key, status, kept, told)
         except (StoreError, PoolExhausted):
             # What was asked for is done; a repeat within seconds is told to wait, and one later makes jobs only once.
             return

@@ -35,7 +35,8 @@ def best_records(parts: Parts, tenant: str, body: BestBody, question: Question) 
         workload_id, target = answer.workloads[0].workload.workload_id, answer.target
     places = _places(parts.store, tenant, workload_id, target, body)
     found = [
-        parts.store.best_record(tenant, _key(workload_id, target, place, body), limit=body.limit) for place in places
+        parts.store.best_records.matches(tenant, _key(workload_id, target, place, body), limit=body.limit)
+        for place in places
     ]
     return _merged(found, body.limit)
 
@@ -70,10 +71,10 @@ def _places(store: Store, tenant: str, workload_id: str, target: Target, body: B
     kinds = KINDS_FOR_TARGET.get(target.kind, ())
     of_lanes = {
         (lane.device.device_class.device_class_id, lane.code_generator)
-        for lane in store.lanes(body.device_class_id)
+        for lane in store.lanes.find(body.device_class_id)
         if lane.kind in kinds
     }
-    of_records = set(store.record_places(tenant, workload_id, target.target_id, body.device_class_id))
+    of_records = set(store.best_records.places(tenant, workload_id, target.target_id, body.device_class_id))
     for places in (of_lanes, of_records):
         wanted = {place for place in places if body.code_generator in (None, place[1])}
         if wanted and len({device_class_id for device_class_id, _ in wanted}) == 1:

@@ -16,7 +16,7 @@ from tunefarm_services.api.operations.parts import Parts
 from tunefarm_services.exchange.claims import claim, kept
 from tunefarm_services.exchange.database_export import FIX, holds, left_out
 from tunefarm_services.exchange.database_import import take_in
-from tunefarm_services.store import Store
+from tunefarm_services.store.records.record_repository import RecordRepository
 
 MAX_EXPORTED: Final = 10_000
 PAGE: Final = 500
@@ -62,16 +62,17 @@ def export_database(parts: Parts, tenant: str, body: ExportBody) -> ExportedData
         NotFound: a record that is named is not there.
         BadInput: one has an ABI that TVM's database cannot describe, or there are too many.
     """
-    records, others = _named(parts.store, tenant, body) if body.record_ids else _all(parts.store, tenant, body)
+    chosen = _named if body.record_ids else _all
+    records, others = chosen(parts.store.records, tenant, body)
     workloads: dict[str, Workload] = {}
     targets: dict[str, Target] = {}
     entries = []
     for record in records:
         key = record.key
         if key.workload_id not in workloads:
-            workloads[key.workload_id] = parts.store.workload(tenant, key.workload_id)
+            workloads[key.workload_id] = parts.store.workloads.get(tenant, key.workload_id)
         if key.target_id not in targets:
-            targets[key.target_id] = parts.store.target(key.target_id, tenant=tenant)
+            targets[key.target_id] = parts.store.targets.get(key.target_id, tenant=tenant)
         entries.append(
             DatabaseEntry(
                 workload_id=key.workload_id,
@@ -87,8 +88,8 @@ def export_database(parts: Parts, tenant: str, body: ExportBody) -> ExportedData
     return ExportedDatabase(workloads=text.workloads, records=text.records, exported=len(entries), left_out=missing)
 
 
-def _named(store: Store, tenant: str, body: ExportBody) -> tuple[list[TuningRecord], list[TuningRecord]]:
-    records = [store.record(tenant, record_id) for record_id in dict.fromkeys(body.record_ids)]
+def _named(stored: RecordRepository, tenant: str, body: ExportBody) -> tuple[list[TuningRecord], list[TuningRecord]]:
+    records = [stored.get(tenant, record_id) for record_id in dict.fromkeys(body.record_ids)]
     packed = [record for record in records if not holds(record)]
     if packed:
         problem = f"{packed[0].record_id} has the packed ABI, which TVM's database cannot describe."
@@ -96,7 +97,7 @@ def _named(store: Store, tenant: str, body: ExportBody) -> tuple[list[TuningReco
     return records, []
 
 
-def _all(store: Store, tenant: str, body: ExportBody) -> tuple[list[TuningRecord], list[TuningRecord]]:
+def _all(stored: RecordRepository, tenant: str, body: ExportBody) -> tuple[list[TuningRecord], list[TuningRecord]]:
     """What is exported, and what is left out."""
     found: list[TuningRecord] = []
     others: list[TuningRecord] = []
@@ -104,7 +105,7 @@ def _all(store: Store, tenant: str, body: ExportBody) -> tuple[list[TuningRecord
         is_asked_for = status is RecordStatus.VERIFIED or body.include_claimed
         after: str | None = None
         while True:
-            page = store.records_page(
+            page = stored.page(
                 tenant,
                 workload_id=body.workload_id,
                 target_id=body.target_id,

@@ -42,14 +42,14 @@ def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> tup
         seed_traces=[trace_text(each) for each in body.seed_traces],
     )
     assert answer.target is not None
-    lanes = parts.store.lanes()
+    lanes = parts.store.lanes.find()
     if body.deadline_s is None and (reason := unfit(lanes, answer.target, body.device_class_id)) is not None:
         raise reason  # it would wait without end
-    parts.store.put_target(tenant, answer.target)
+    parts.store.targets.put(tenant, answer.target)
     for workload in {each.workload.workload_id: each.workload for each in answer.workloads}.values():
-        parts.store.put_workload(tenant, workload)
+        parts.store.workloads.put(tenant, workload)
     spec = _spec(body, answer, answer.target, parts.settings.callees.get(tenant, ()))
-    job = parts.store.create_job(tenant, spec, key=key)
+    job = parts.store.jobs.create(tenant, spec, key=key)
     return job, (*answer.notes, *notes_on(job, lanes, answer.target, answer.notes))
 
 
@@ -128,7 +128,7 @@ def _require_no_examples(specs: Sequence[InputSpec]) -> None:
 
 def _require_room(parts: Parts, tenant: str) -> None:
     states = (JobState.QUEUED, JobState.RUNNING, JobState.PAUSED)
-    unfinished = sum(parts.store.count_jobs(tenant, state) for state in states)
+    unfinished = sum(parts.store.jobs.count(tenant, state) for state in states)
     if unfinished >= parts.settings.open_jobs_per_tenant:
         detail = f"{unfinished} jobs are not finished, which is the most that this tenant may have."
         raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers={"Retry-After": str(RETRY_AFTER_S)})

@@ -8,7 +8,7 @@ from tunefarm_schemas.farm.processor import processor_for
 from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.api.intake.intake_messages import SHARED
-from tunefarm_services.store.jobs.job_rows import deadline_text
+from tunefarm_services.store.jobs.job_repository import deadline_text
 
 WAIT_FIX = "or set deadline_s to wait for one that long."
 

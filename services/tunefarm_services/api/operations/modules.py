@@ -38,10 +38,10 @@ def module_text(parts: Parts, tenant: str, body: ModuleBody) -> ModuleText:
     """
     name = body.name
     if body.workload_id is not None:
-        workload = parts.store.workload(tenant, body.workload_id)
+        workload = parts.store.workloads.get(tenant, body.workload_id)
         text, name = workload.module_json, body.name or workload.name
     elif body.upload_id is not None:
-        text = _decoded(parts.store.upload_bytes(tenant, body.upload_id))
+        text = _decoded(parts.store.uploads.content(tenant, body.upload_id))
     elif isinstance(body.module, str):
         text = body.module
     else:
@@ -66,7 +66,7 @@ def target_question(parts: Parts, tenant: str, given: str | dict[str, object] | 
     if given is None:
         given = parts.settings.default_target
     if isinstance(given, str) and _TARGET_ID.fullmatch(given):
-        return parts.store.target(given, tenant=tenant)
+        return parts.store.targets.get(given, tenant=tenant)
     if isinstance(given, str):
         given = preset_attributes(given) or given
     text = given if isinstance(given, str) else _json_text("target", given)
@@ -136,7 +136,7 @@ def _require_small(field: str, text: str, settings: ApiSettings) -> None:
 def _recognised(parts: Parts, tenant: str, answer: ModuleAnswer) -> ModuleAnswer:
     given = [each.workload for each in answer.workloads]
     with_schedules = bool(answer.sketches or answer.seed_traces)
-    known = recognised(parts.store, tenant, given, parts.intake.same, with_schedules=with_schedules)
+    known = recognised(parts.store.workloads, tenant, given, parts.intake.same, with_schedules=with_schedules)
     workloads = tuple(
         UnderstoodWorkload(workload=workload, weight=each.weight)
         for each, workload in zip(answer.workloads, known, strict=True)

@@ -33,7 +33,7 @@ def list_artifacts(
 ) -> Response:
     """Manifests of all artifacts, or of those of a record."""
     paging = Paging("artifacts", page_size, page_token, {"record_id": record_id})
-    found = parts.store.artifacts_page(caller.tenant, record_id=record_id, after=paging.after, limit=page_size + 1)
+    found = parts.store.artifacts.page(caller.tenant, record_id=record_id, after=paging.after, limit=page_size + 1)
     return answer(paging.page(found, lambda manifest: manifest.artifact_id, lambda manifest: manifest))
 
 
@@ -44,7 +44,7 @@ def list_artifacts(
 )
 def get(request: Request, artifact_id: Id, caller: ArtifactsReader, parts: PartsOf) -> Response:
     """What an artifact is: its function, its arguments, its latency, and the digest of its library."""
-    return answer_tagged(request, parts.store.artifact(caller.tenant, artifact_id)[0])
+    return answer_tagged(request, parts.store.artifacts.get(caller.tenant, artifact_id)[0])
 
 
 @router.get(
@@ -66,7 +66,7 @@ def get_library(
     range_text: Annotated[str | None, Header(alias="Range", max_length=100)] = None,
 ) -> Response:
     """The compiled library. Its ETag begins its SHA-256; a download that broke off goes on with Range."""
-    manifest, library = parts.store.artifact(caller.tenant, artifact_id)
+    manifest, library = parts.store.artifacts.get(caller.tenant, artifact_id)
     etag = etag_of(manifest.library_digest)
     if has_already(request, etag):
         return not_modified(etag)

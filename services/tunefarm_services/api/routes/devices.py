@@ -31,7 +31,7 @@ def list_devices(
     paging = Paging("devices", page_size, page_token, {"device_class_id": device_class_id})
     found = [
         DeviceView.of(lanes, with_names=_sees_names(caller))
-        for device_id, lanes in by_device(parts.store.lanes(device_class_id)).items()
+        for device_id, lanes in by_device(parts.store.lanes.find(device_class_id)).items()
         if paging.after is None or device_id > paging.after
     ]
     return answer(paging.page(found, lambda view: view.device_id, lambda view: view))
@@ -53,11 +53,11 @@ def list_workers(
 ) -> Response:
     """Lanes of workers with their health; names of hosts are shown to ``devices:admin`` only."""
     paging = Paging("workers", page_size, page_token, {"device_class_id": device_class_id})
-    requests = parts.store.lane_requests()
+    requests = parts.store.lanes.requests()
     found = sorted(
         (
             WorkerView.of(lane, requests.get(lane.lane_id, LaneRequest.NONE), with_names=_sees_names(caller))
-            for lane in parts.store.lanes(device_class_id)
+            for lane in parts.store.lanes.find(device_class_id)
         ),
         key=lambda view: view.worker_id,
     )
@@ -127,32 +127,32 @@ def maintain_worker(worker_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Resp
 def _ask_device(parts: Parts, caller: Caller, device_id: str, wanted: LaneRequest) -> Response:
     lanes = _lanes_of(parts, device_id)
     for lane in lanes:
-        parts.store.request_lane(lane.lane_id, wanted)
+        parts.store.lanes.request(lane.lane_id, wanted)
     return answer(DeviceView.of(_lanes_of(parts, device_id), with_names=_sees_names(caller)))
 
 
 def _ask_worker(parts: Parts, caller: Caller, worker_id: str, wanted: LaneRequest) -> Response:
     lane = _lane(parts, worker_id)
-    parts.store.request_lane(lane.lane_id, wanted)
+    parts.store.lanes.request(lane.lane_id, wanted)
     return answer(_view(parts, caller, lane))
 
 
 def _lanes_of(parts: Parts, device_id: str) -> list[Lane]:
-    found = by_device(parts.store.lanes()).get(device_id)
+    found = by_device(parts.store.lanes.find()).get(device_id)
     if not found:
         raise NotFound("device", device_id)
     return found
 
 
 def _lane(parts: Parts, worker_id: str) -> Lane:
-    for lane in parts.store.lanes():
+    for lane in parts.store.lanes.find():
         if worker_id_of(lane) == worker_id:
             return lane
     raise NotFound("worker", worker_id)
 
 
 def _view(parts: Parts, caller: Caller, lane: Lane) -> WorkerView:
-    requested = parts.store.lane_requests().get(lane.lane_id, LaneRequest.NONE)
+    requested = parts.store.lanes.requests().get(lane.lane_id, LaneRequest.NONE)
     return WorkerView.of(lane, requested, with_names=_sees_names(caller))
 
 

@@ -67,7 +67,7 @@ async def stream(
     up again at any time, on any process of the service.
     """
     begin = _number(last_event_id) if last_event_id else after
-    await to_thread.run_sync(parts.store.job, caller.tenant, job_id)
+    await to_thread.run_sync(parts.store.jobs.get, caller.tenant, job_id)
     following = JobStream(parts, caller.tenant, job_id, begin, bearer_text(request.headers))
     return CountedStream(following, parts, caller.tenant)
 
@@ -82,9 +82,9 @@ def list_events(
 ) -> Response:
     """Events in order: of a job, or of the tenant, such as retractions."""
     if job_id is not None:
-        parts.store.job(caller.tenant, job_id)
+        parts.store.jobs.get(caller.tenant, job_id)
     paging = Paging("events", page_size, page_token, {"job_id": job_id})
-    found = parts.store.events(caller.tenant, job_id or TENANT_STREAM, paging.number_after() or 0, page_size + 1)
+    found = parts.store.events.of_job(caller.tenant, job_id or TENANT_STREAM, paging.number_after() or 0, page_size + 1)
     return answer(paging.page(found, lambda event: str(event.sequence), lambda event: event))
 
 
@@ -171,7 +171,7 @@ class JobStream:
         """Events behind the place; none while the store cannot be asked."""
 
         def ask() -> list[Event]:
-            return self._parts.store.events(self._tenant, self._job_id, self._after, BATCH)
+            return self._parts.store.events.of_job(self._tenant, self._job_id, self._after, BATCH)
 
         try:
             return await to_thread.run_sync(ask, limiter=self._parts.stream_limiter)
@@ -180,7 +180,7 @@ class JobStream:
 
     async def _is_finished(self) -> bool:
         def ask() -> bool:
-            return self._parts.store.job(self._tenant, self._job_id).state is JobState.FINISHED
+            return self._parts.store.jobs.get(self._tenant, self._job_id).state is JobState.FINISHED
 
         try:
             return await to_thread.run_sync(ask, limiter=self._parts.stream_limiter)

@@ -32,7 +32,7 @@ def list_tasks(
 ) -> Response:
     """Tasks of a job in its order, with what has been spent on each and its best latency."""
     paging = Paging("job-tasks", page_size, page_token, {"job_id": job_id})
-    job = parts.store.job(caller.tenant, job_id)
+    job = parts.store.jobs.get(caller.tenant, job_id)
     by_task = {(e.key.workload_id, e.key.target_id): e for e in _explorations(parts, caller.tenant, job_id)}
     views = [
         TaskView.of(position, task, by_task.get((task.workload_id, task.target_id)))
@@ -88,7 +88,7 @@ def list_records(
     found: dict[str, TuningRecord] = {}
     for exploration in _explorations(parts, caller.tenant, job_id):
         key = RecordKey(**{name: getattr(exploration.key, name) for name in RecordKey.model_fields})
-        for match in parts.store.best_record(caller.tenant, key, limit=1):
+        for match in parts.store.best_records.matches(caller.tenant, key, limit=1):
             if match.match is MatchKind.EXACT:
                 found[match.record.record_id] = match.record
     return answer(paging.page_of_all(list(found.values()), lambda record: record))
@@ -106,7 +106,7 @@ def list_trials(
     """Trials of one exploration by number."""
     filters = {"exploration_id": exploration_id, "failed_only": failed_only}
     paging = Paging("trials", page_size, page_token, filters)
-    found = parts.store.trials_page(
+    found = parts.store.trials.page(
         caller.tenant, exploration_id, paging.number_after(), page_size + 1, failed_only=failed_only
     )
     return answer(paging.page(found, lambda trial: str(trial.candidate.number), _trial_view))
@@ -118,8 +118,8 @@ def _trial_view(trial: StoredTrial) -> TrialView:
 
 def _explorations(parts: Parts, tenant: str, job_id: str) -> list[Exploration]:
     """Explorations of a job by id. Raises NotFound."""
-    parts.store.job(tenant, job_id)
-    found = parts.store.explorations_of_job(tenant, job_id)
+    parts.store.jobs.get(tenant, job_id)
+    found = parts.store.explorations.of_job(tenant, job_id)
     return sorted(found, key=lambda exploration: exploration.exploration_id)
 
 
@@ -146,7 +146,7 @@ def _pages(
     parts: Parts, tenant: str, exploration_id: str, after: int | None, limit: int, failed_only: bool
 ) -> Iterator[StoredTrial]:
     while True:
-        trials = parts.store.trials_page(tenant, exploration_id, after, limit, failed_only=failed_only)
+        trials = parts.store.trials.page(tenant, exploration_id, after, limit, failed_only=failed_only)
         yield from trials
         if len(trials) < limit:
             return

@@ -74,7 +74,7 @@ def list_jobs(
     named = {"created_after": after_text, "id_prefix": id_prefix}
     filters = {"state": state, "kind": kind, "label": sorted(labels.items()) or None, **named}
     paging = Paging("jobs", page_size, page_token, filters)
-    found = parts.store.jobs(caller.tenant, state, labels, page_size + 1, paging.after, kind=kind, **named)
+    found = parts.store.jobs.page(caller.tenant, state, labels, page_size + 1, paging.after, kind=kind, **named)
     return answer(paging.page(found, lambda job: job.job_id, lambda job: job))
 
 
@@ -85,32 +85,32 @@ def list_jobs(
 )
 def get(request: Request, job_id: Id, caller: JobsReader, parts: PartsOf) -> Response:
     """One job."""
-    return answer_tagged(request, parts.store.job(caller.tenant, job_id))
+    return answer_tagged(request, parts.store.jobs.get(caller.tenant, job_id))
 
 
 @router.delete("/{job_id}", status_code=204, responses=responses(ProblemKind.NOT_FOUND, ProblemKind.CONFLICT))
 def delete(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
     """Forget a job that nobody works on. What was measured for it stays."""
-    parts.store.delete_job(caller.tenant, job_id)
+    parts.store.jobs.delete(caller.tenant, job_id)
     return Response(status_code=204)
 
 
 @router.post("/{job_id}:cancel", response_model=Job, responses=_OF_A_REQUEST)
 def cancel(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
     """End a job, keeping all that was measured. A job that is worked on ends within two seconds."""
-    return answer(parts.store.request_cancel(caller.tenant, job_id))
+    return answer(parts.store.job_requests.cancel(caller.tenant, job_id))
 
 
 @router.post("/{job_id}:pause", response_model=Job, responses=_OF_A_REQUEST)
 def pause(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
     """Let a job rest until it is resumed."""
-    return answer(parts.store.request_pause(caller.tenant, job_id))
+    return answer(parts.store.job_requests.pause(caller.tenant, job_id))
 
 
 @router.post("/{job_id}:resume", response_model=Job, responses=_OF_A_REQUEST)
 def resume(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
     """Let a paused job go on."""
-    return answer(parts.store.request_resume(caller.tenant, job_id))
+    return answer(parts.store.job_requests.resume(caller.tenant, job_id))
 
 
 @router.post("/{job_id}:finish", response_model=Job, responses=_OF_A_REQUEST)
@@ -119,7 +119,7 @@ def finish(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
 
     The job ends as failed where nothing was measured before.
     """
-    return answer(parts.store.request_finish(caller.tenant, job_id))
+    return answer(parts.store.job_requests.finish(caller.tenant, job_id))
 
 
 def _labels(texts: list[str]) -> dict[str, str]:

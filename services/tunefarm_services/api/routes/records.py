@@ -60,7 +60,7 @@ def list_records(
         "id_prefix": id_prefix,
     }
     paging = Paging("records", page_size, page_token, {**filters, "status": status})
-    found = parts.store.records_page(caller.tenant, **filters, status=status, after=paging.after, limit=page_size + 1)
+    found = parts.store.records.page(caller.tenant, **filters, status=status, after=paging.after, limit=page_size + 1)
     return answer(paging.page(found, lambda record: record.record_id, lambda record: record))
 
 
@@ -157,10 +157,10 @@ async def export_records(body: ExportBody, caller: RecordsReader, parts: PartsOf
 )
 def get(request: Request, record_id: Id, caller: RecordsReader, parts: PartsOf) -> Response:
     """One record."""
-    return answer_tagged(request, parts.store.record(caller.tenant, record_id))
+    return answer_tagged(request, parts.store.records.get(caller.tenant, record_id))
 
 
 @router.post("/records/{record_id}:retract", response_model=TuningRecord, responses=responses(ProblemKind.NOT_FOUND))
 def retract(record_id: Id, body: RetractBody, caller: RecordsWriter, parts: PartsOf) -> Response:
     """Take a record back. It stays, with the reason, and answers no query any more."""
-    return answer(parts.store.retract(caller.tenant, record_id, body.reason))
+    return answer(parts.store.records.retract(caller.tenant, record_id, body.reason))

@@ -27,7 +27,7 @@ def list_targets(
 ) -> Response:
     """Targets that the tenant's jobs and records are for, by id."""
     paging = Paging("targets", page_size, page_token)
-    found = parts.store.targets_page(caller.tenant, paging.after, page_size + 1)
+    found = parts.store.targets.page(caller.tenant, paging.after, page_size + 1)
     return answer(paging.page(found, lambda target: target.target_id, TargetView.of))
 
 
@@ -50,7 +50,7 @@ async def validate(body: TargetBody, caller: AnyCaller, parts: PartsOf) -> Respo
 )
 def get(request: Request, target_id: Id, caller: AnyCaller, parts: PartsOf) -> Response:
     """One target."""
-    return answer_tagged(request, TargetView.of(parts.store.target(target_id, tenant=caller.tenant)))
+    return answer_tagged(request, TargetView.of(parts.store.targets.get(target_id, tenant=caller.tenant)))
 
 
 def _checked(parts: Parts, caller: Caller, body: TargetBody) -> CheckedTarget:

@@ -32,7 +32,7 @@ def create(body: TokenBody, caller: TokensAdmin, parts: PartsOf) -> Response:
     """Make a token. Its text is told once. It cannot have a scope that the caller lacks."""
     _require_scopes(caller, body.scopes)
     expires_at = None if body.expires_at is None else body.expires_at.isoformat()
-    token, text = parts.store.create_token(caller.tenant, body.name, tuple(body.scopes), expires_at)
+    token, text = parts.store.tokens.create(caller.tenant, body.name, tuple(body.scopes), expires_at)
     return answer(NewToken(token=token, text=text), 201, Location=f"/v1/tokens/{token.token_id}")
 
 
@@ -42,7 +42,7 @@ def list_tokens(
 ) -> Response:
     """Tokens of the tenant, without their secrets."""
     paging = Paging("tokens", page_size, page_token)
-    found = sorted(parts.store.tokens(caller.tenant), key=lambda token: token.token_id)
+    found = sorted(parts.store.tokens.of_tenant(caller.tenant), key=lambda token: token.token_id)
     behind = [token for token in found if paging.after is None or token.token_id > paging.after]
     return answer(paging.page(behind, lambda token: token.token_id, lambda token: token))
 
@@ -76,19 +76,19 @@ def delete(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
 def rotate(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
     """Give a token a new secret, told once; the old one stops working at once."""
     _require_scopes(caller, _token(parts, caller, token_id).scopes)
-    token, text = parts.store.rotate_token(caller.tenant, token_id)
+    token, text = parts.store.tokens.rotate(caller.tenant, token_id)
     parts.tokens.forget()
     return answer(NewToken(token=token, text=text))
 
 
 def _revoked(parts: Parts, caller: Caller, token_id: str) -> Token:
-    token = parts.store.revoke_token(caller.tenant, token_id)
+    token = parts.store.tokens.revoke(caller.tenant, token_id)
     parts.tokens.forget()
     return token
 
 
 def _token(parts: Parts, caller: Caller, token_id: str) -> Token:
-    for token in parts.store.tokens(caller.tenant):
+    for token in parts.store.tokens.of_tenant(caller.tenant):
         if token.token_id == token_id:
             return token
     raise NotFound("token", token_id)

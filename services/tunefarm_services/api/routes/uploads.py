@@ -41,7 +41,7 @@ def create(body: UploadBody, caller: JobsWriter, parts: PartsOf) -> Response:
     if body.size_bytes > parts.settings.upload_bytes:
         detail = f"An upload may have {parts.settings.upload_bytes} bytes."
         raise ApiProblem(ProblemKind.TOO_LARGE, detail, field="size_bytes")
-    uploads = parts.store.uploads(caller.tenant)
+    uploads = parts.store.uploads.of_tenant(caller.tenant)
     declared_bytes = sum(upload.size_bytes for upload in uploads)
     if len(uploads) >= MAX_UPLOADS:
         detail = f"The tenant has {len(uploads)} uploads. Delete one that is no longer needed."
@@ -49,7 +49,7 @@ def create(body: UploadBody, caller: JobsWriter, parts: PartsOf) -> Response:
     if declared_bytes + body.size_bytes > parts.settings.tenant_upload_bytes:
         detail = f"The tenant's uploads have {declared_bytes} bytes together. Delete one that is no longer needed."
         raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers={"Retry-After": str(_QUOTA_RETRY_S)})
-    upload = parts.store.create_upload(caller.tenant, body.size_bytes, body.digest)
+    upload = parts.store.uploads.create(caller.tenant, body.size_bytes, body.digest)
     return answer(upload, 201, Location=f"/v1/uploads/{upload.upload_id}", Upload_Offset="0")
 
 
@@ -59,7 +59,7 @@ def list_uploads(
 ) -> Response:
     """Uploads of the tenant."""
     paging = Paging("uploads", page_size, page_token)
-    found = sorted(parts.store.uploads(caller.tenant), key=lambda upload: upload.upload_id)
+    found = sorted(parts.store.uploads.of_tenant(caller.tenant), key=lambda upload: upload.upload_id)
     behind = [upload for upload in found if paging.after is None or upload.upload_id > paging.after]
     return answer(paging.page(behind, lambda upload: upload.upload_id, lambda upload: upload))
 
@@ -92,7 +92,7 @@ async def append(
     data = await request.body()
     least_bytes = parts.settings.upload_least_piece_bytes
     place = (caller.tenant, upload_id, upload_offset)
-    upload = await to_thread.run_sync(parts.store.append_upload, *place, data, least_bytes)
+    upload = await to_thread.run_sync(parts.store.uploads.append, *place, data, least_bytes)
     return Response(status_code=204, headers=_headers(upload))
 
 
@@ -104,20 +104,22 @@ async def append(
 )
 def head(upload_id: Id, caller: JobsReader, parts: PartsOf) -> Response:
     """Where an upload goes on: Upload-Offset, and Upload-Length for the whole."""
-    return Response(headers={**_headers(parts.store.upload(caller.tenant, upload_id)), "Cache-Control": "no-store"})
+    return Response(
+        headers={**_headers(parts.store.uploads.get(caller.tenant, upload_id)), "Cache-Control": "no-store"}
+    )
 
 
 @router.get("/{upload_id}", response_model=Upload, responses=responses(ProblemKind.NOT_FOUND, s200={"headers": OFFSET}))
 def get(upload_id: Id, caller: JobsReader, parts: PartsOf) -> Response:
     """One upload."""
-    upload = parts.store.upload(caller.tenant, upload_id)
+    upload = parts.store.uploads.get(caller.tenant, upload_id)
     return answer(upload, 200, **_headers(upload), Cache_Control="no-store")
 
 
 @router.delete("/{upload_id}", status_code=204, responses=responses(ProblemKind.NOT_FOUND))
 def delete(upload_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
     """Forget an upload. Jobs that were made from it stay."""
-    parts.store.delete_upload(caller.tenant, upload_id)
+    parts.store.uploads.delete(caller.tenant, upload_id)
     return Response(status_code=204)
 
 

@@ -42,7 +42,7 @@ def get(
     day = None if since_day is None else since_day.isoformat()
     paging = Paging("usage", page_size, page_token, {"since_day": day, "all_tenants": all_tenants})
     if not all_tenants:
-        return answer(paging.page_of_all(parts.store.usage(caller.tenant, day), lambda each: each))
+        return answer(paging.page_of_all(parts.store.usage.of_tenant(caller.tenant, day), lambda each: each))
     if caller.tenant not in parts.settings.operator_tenants:
         raise ApiProblem(ProblemKind.FORBIDDEN, "Only the operator's tokens may see the use of every tenant.")
-    return answer(paging.page_of_all(parts.store.usage_all(day), lambda each: each))
+    return answer(paging.page_of_all(parts.store.usage.of_all_tenants(day), lambda each: each))

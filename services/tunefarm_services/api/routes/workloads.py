@@ -49,9 +49,9 @@ def list_workloads(
     """Workloads by id, or those with a structural hash; a hash alone does not make two the same."""
     paging = Paging("workloads", page_size, page_token, {"hash": structural_hash, "version": tvm_version})
     if structural_hash is not None:
-        found = parts.store.workloads_with_hash(caller.tenant, structural_hash, tvm_version or "")
+        found = parts.store.workloads.with_hash(caller.tenant, structural_hash, tvm_version or "")
         return answer(Page[WorkloadView](items=tuple(WorkloadView.of(each) for each in found)))
-    stored = parts.store.workloads_page(caller.tenant, paging.after, page_size + 1)
+    stored = parts.store.workloads.page(caller.tenant, paging.after, page_size + 1)
     return answer(paging.page(stored, lambda each: each.workload_id, WorkloadView.of))
 
 
@@ -62,7 +62,7 @@ def list_workloads(
 )
 def get(request: Request, workload_id: Id, caller: RecordsReader, parts: PartsOf) -> Response:
     """One workload, without its module."""
-    return answer_tagged(request, WorkloadView.of(parts.store.workload(caller.tenant, workload_id)))
+    return answer_tagged(request, WorkloadView.of(parts.store.workloads.get(caller.tenant, workload_id)))
 
 
 @router.get(
@@ -75,7 +75,7 @@ def get(request: Request, workload_id: Id, caller: RecordsReader, parts: PartsOf
 )
 def get_module(request: Request, workload_id: Id, caller: RecordsReader, parts: PartsOf) -> Response:
     """The module of a workload, as ``tvm.ir.load_json`` reads it. Its ETag is the workload's id."""
-    workload = parts.store.workload(caller.tenant, workload_id)
+    workload = parts.store.workloads.get(caller.tenant, workload_id)
     etag = etag_of(workload.workload_id)
     if has_already(request, etag):
         return not_modified(etag)
@@ -85,4 +85,4 @@ def get_module(request: Request, workload_id: Id, caller: RecordsReader, parts: 
 
 def _stored(parts: Parts, caller: Caller, body: ModuleBody) -> list[Workload]:
     understanding = understood(parts, caller.tenant, [body], None)
-    return [parts.store.put_workload(caller.tenant, each.workload) for each in understanding.workloads]
+    return [parts.store.workloads.put(caller.tenant, each.workload) for each in understanding.workloads]

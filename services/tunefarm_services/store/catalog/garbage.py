@@ -7,10 +7,11 @@ from typing import Final
 
 from sqlalchemy import Connection, select, union_all
 
-from tunefarm_services.store.blob_store import StoredBlob
-from tunefarm_services.store.catalog.input_example_rows import example_references
+from tunefarm_services.store.blob_store import BlobStore, StoredBlob
+from tunefarm_services.store.catalog.input_example_repository import example_references
+from tunefarm_services.store.database.database import Database
+from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.database.rows import Rows
 from tunefarm_services.store.stored import GarbageReport
 from tunefarm_services.store.tables import ArtifactTable, ModelSnapshotTable, UploadPieceTable, WorkloadTable
 
@@ -24,10 +25,10 @@ _REFERENCES: Final = (
 )
 
 
-class Garbage(Rows):
-    """Removing what a deleted job or a killed writer left behind."""
+class GarbageCollector(Repository):
+    """Removes the blobs that a deleted job or a killed writer left behind."""
 
-    def gc(self, older_than_s: float = 0.0) -> GarbageReport:
+    def collect(self, older_than_s: float = 0.0) -> GarbageReport:
         """Remove every blob that no row of any tenant refers to. Raises StoreUnavailable.
 
         Where hosts pass each other blobs that get their rows later, ``older_than_s`` leaves alone those put within so
@@ -38,26 +39,28 @@ class Garbage(Rows):
         """
         before_s = time.time() - older_than_s
         blobs = [blob for blob in self._blobs.stored() if older_than_s <= 0 or blob.stored_s < before_s]
-        gone = self._remove_unreferenced(blobs)
+        gone = remove_unreferenced(self._database, self._blobs, blobs)
         freed_bytes = sum(blob.size_bytes for blob in gone)
         return GarbageReport(removed=len(gone), freed_bytes=freed_bytes, kept=len(blobs) - len(gone))
 
-    def _remove_unreferenced(self, blobs: Iterable[StoredBlob]) -> list[StoredBlob]:
-        """Few at a time, for no other writer gets in meanwhile."""
-        waiting, gone = iter(blobs), list[StoredBlob]()
-        while some := list(islice(waiting, _AT_ONCE)):
-            gone += self._remove_few(some)
-        return gone
 
-    @retried
-    def _remove_few(self, blobs: Sequence[StoredBlob]) -> list[StoredBlob]:
-        with self._database.writing() as connection:
-            self._database.lock_blobs(connection, exclusive=True)
-            referenced = referenced_among(connection, [blob.blob_digest for blob in blobs])
-            gone = [blob for blob in blobs if blob.blob_digest not in referenced]
-            for blob in gone:
-                self._blobs.remove(blob.blob_digest)
-            return gone
+def remove_unreferenced(database: Database, blobs: BlobStore, found: Iterable[StoredBlob]) -> list[StoredBlob]:
+    """Remove those of ``found`` that no row refers to. Few at a time, for no other writer gets in meanwhile."""
+    waiting, gone = iter(found), list[StoredBlob]()
+    while some := list(islice(waiting, _AT_ONCE)):
+        gone += _remove_few(database, blobs, some)
+    return gone
+
+
+@retried
+def _remove_few(database: Database, blobs: BlobStore, found: Sequence[StoredBlob]) -> list[StoredBlob]:
+    with database.writing() as connection:
+        database.lock_blobs(connection, exclusive=True)
+        referenced = referenced_among(connection, [blob.blob_digest for blob in found])
+        gone = [blob for blob in found if blob.blob_digest not in referenced]
+        for blob in gone:
+            blobs.remove(blob.blob_digest)
+        return gone
 
 
 def referenced_among(connection: Connection, digests: Sequence[str]) -> set[str]:

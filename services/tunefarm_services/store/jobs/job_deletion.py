@@ -4,9 +4,6 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, delete, exists, select
 
-from tunefarm_services.store.blob_store import StoredBlob
-from tunefarm_services.store.catalog.garbage import Garbage
-from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.jobs.fence import IS_FREE
 from tunefarm_services.store.store_error import JobBusy, NotFound
 from tunefarm_services.store.tables import (
@@ -27,33 +24,16 @@ _IS_FREE: Final = (
 )
 
 
-class JobDeletion(Garbage):
-    """Deleting jobs."""
+def delete_rows(connection: Connection, tenant: str, job_id: str, now_s: float) -> list[str]:
+    """Remove a job's rows and those of workloads on which nothing stands any more; the ids of these.
 
-    def delete_job(self, tenant: str, job_id: str) -> None:
-        """Remove a job, its events, and the modules that nothing else needs.
-
-        Trials, records and artifacts stay, and so does every module that they or another job stand on. Raises
-        NotFound, and JobBusy while someone works on the job.
-        """
-        forgotten = self._delete_job_rows(tenant, job_id)
-        # After the commit: a row must never outlive its blob.
-        if forgotten:
-            self._remove_unreferenced([StoredBlob(workload_id, 0) for workload_id in forgotten])
-
-    @retried
-    def _delete_job_rows(self, tenant: str, job_id: str) -> list[str]:
-        with self._database.writing() as connection:
-            values = {"tenant": tenant, "job_id": job_id, "now_s": self._database.now_s(connection)}
-            is_free = connection.execute(_IS_FREE, values).scalar()
-            if is_free is None:
-                raise NotFound("job", job_id)
-            if not is_free:
-                raise JobBusy(job_id)
-            return _delete(connection, tenant, job_id)
-
-
-def _delete(connection: Connection, tenant: str, job_id: str) -> list[str]:
+    Raises NotFound, and JobBusy while someone works on the job.
+    """
+    is_free = connection.execute(_IS_FREE, {"tenant": tenant, "job_id": job_id, "now_s": now_s}).scalar()
+    if is_free is None:
+        raise NotFound("job", job_id)
+    if not is_free:
+        raise JobBusy(job_id)
     of_job = select(TaskTable.workload_id).where(TaskTable.tenant == tenant, TaskTable.job_id == job_id)
     workload_ids = sorted(set(connection.execute(of_job).scalars()))
     connection.execute(delete(EventTable).where(EventTable.tenant == tenant, EventTable.job_id == job_id))

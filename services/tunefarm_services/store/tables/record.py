@@ -1,13 +1,13 @@
 """Tuning records, and the fastest verified one of every key."""
 
-from sqlalchemy import Double, ForeignKeyConstraint, Index, Text, text
+from sqlalchemy import Boolean, Double, ForeignKeyConstraint, Index, Text, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tunefarm_services.store.tables.metadata import Table
 
 
 class RecordTable(Table):
-    """One row for each tuning record. Rows are never deleted: a wrong record is retracted."""
+    """One row for each tuning record. Repository are never deleted: a wrong record is retracted."""
 
     __tablename__ = "tuning_records"
     __table_args__ = (
@@ -44,6 +44,7 @@ class RecordTable(Table):
     exploration_id: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[str] = mapped_column(Text)
     foreign_load: Mapped[float | None] = mapped_column(Double)
+    untuned_is_estimate: Mapped[bool] = mapped_column(Boolean, server_default=false())
 
 
 class BestRecordTable(Table):

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, and_, bindparam, not_, select, update
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.measurement import Failed, Measurement, Purpose, Stages, TrialState
-from tunefarm_services.store.database.rows import AnyRow
+from tunefarm_services.store.database.repository import AnyRow
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.tables import DispatchTable, ExplorationTable, TrialTable
 from tunefarm_services.store.trials.measured_trial import store_measurement

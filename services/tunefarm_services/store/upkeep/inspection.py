@@ -6,7 +6,7 @@ from sqlalchemy import Connection, and_, func, or_, select, text
 
 from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_services.store.catalog.garbage import all_references
-from tunefarm_services.store.database.rows import Rows
+from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.schema_revision import NEEDED
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing
 from tunefarm_services.store.stored import IntegrityReport, StoreStatistics
@@ -63,7 +63,7 @@ _WRONG_BEST: Final = (
 )
 
 
-class Inspection(Rows):
+class Inspection(Repository):
     """Reports for whoever runs the store."""
 
     def statistics(self, tenant: str | None = None) -> StoreStatistics:

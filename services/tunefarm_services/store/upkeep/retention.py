@@ -10,7 +10,8 @@ from tunefarm_schemas.farm.lane import LaneState
 from tunefarm_schemas.tuning.job import JobState
 from tunefarm_schemas.tuning.measurement import Purpose
 from tunefarm_schemas.tuning.record import RecordStatus
-from tunefarm_services.store.catalog.upload_rows import UploadRows
+from tunefarm_services.store.catalog.upload_repository import UploadRepository
+from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.stored import TENANT_STREAM, RetentionPolicy, RetentionReport
@@ -104,10 +105,10 @@ _OLD_UPLOADS: Final = select(UploadTable.tenant, UploadTable.upload_id).where(
 _GONE: Final = [LaneState.LOST.value, LaneState.DRAINED.value, LaneState.REFUSED.value]
 
 
-class Retention(UploadRows):
+class Retention(Repository):
     """Removing what a policy no longer wants, a little at a time, beside everyone who works."""
 
-    def apply_retention(self, policy: RetentionPolicy) -> RetentionReport:
+    def apply(self, policy: RetentionPolicy) -> RetentionReport:
         """Remove what is older than ``policy`` keeps, of all tenants, and say how much that was.
 
         Records, artifacts, jobs and what explorations have spent and found stay, and so do the trials on which a
@@ -176,10 +177,10 @@ class Retention(UploadRows):
     def _forget_uploads(self, before: str) -> int:
         with self._database.reading() as connection:
             old = connection.execute(_OLD_UPLOADS, {"before": before}).all()
-        removed = 0
+        removed, uploads = 0, UploadRepository(self._database, self._blobs)
         for tenant, upload_id in old:
             try:
-                self.delete_upload(tenant, upload_id)
+                uploads.delete(tenant, upload_id)
             except NotFound:
                 # Its owner was quicker.
                 continue

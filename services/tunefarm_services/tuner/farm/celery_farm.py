@@ -12,7 +12,9 @@ import structlog
 from tunefarm_sandbox.channel.measurement_outbox import MeasurementOutbox
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm.broker import Broker
-from tunefarm_schemas.farm.farm_message import queue_name
+from tunefarm_schemas.farm.farm_message import queue_name, reply
+from tunefarm_schemas.farm.order_ledger import RedeliveryPolicy
+from tunefarm_schemas.farm.order_link import READ_AT_ONCE, OrderLink, ReplyReader
 from tunefarm_schemas.tuning.device import Device
 from tunefarm_schemas.tuning.measurement import (
     Comparison,
@@ -25,11 +27,10 @@ from tunefarm_schemas.tuning.measurement import (
     MeasureTask,
 )
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.tuner.farm.celery_farm_link import BROKER_ERRORS, READ_AT_ONCE, OrderSender, ReplyReader
+from tunefarm_services.tuner.farm.broker_client import BROKER_ERRORS, connect
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
 from tunefarm_services.tuner.farm.celery_farm_state import FarmState
 from tunefarm_services.tuner.farm.dispatching import ATTEMPTS
-from tunefarm_services.tuner.farm.outstanding_orders import Patience
 
 TEND_S: Final = 0.25
 GATHER_S: Final = 0.002
@@ -64,7 +65,7 @@ class CeleryFarm:
         blobs: BlobStore,
         *,
         job_id: str = "",
-        patience: Patience | None = None,
+        policy: RedeliveryPolicy | None = None,
     ) -> None:
         """``blobs`` is the store that the lanes read as well. Raises BadInput when the URL is not understood."""
         broker = Broker.at(broker) if isinstance(broker, str) else broker
@@ -73,10 +74,10 @@ class CeleryFarm:
         self._pool = pool
         self._outbox = MeasurementOutbox()
         self._crash: Exception | None = None
-        self._state = FarmState(blobs, self._outbox, patience or Patience(), job_id)
+        self._state = FarmState(blobs, self._outbox, policy or RedeliveryPolicy(), job_id)
         queue = queue_name(pool.device_class_id, pool.code_generator)
-        self._sender = OrderSender(broker, queue, self.farm_id)
-        self._reader = ReplyReader(broker, self.farm_id)
+        self._link = OrderLink(connect(broker), broker, queue, self.farm_id)
+        self._reader = ReplyReader(connect(broker), broker, self.farm_id, reply)
         self._work = threading.Event()
         self._closing = threading.Event()
         self._was_away = False
@@ -229,23 +230,26 @@ class CeleryFarm:
             self._show()
         cancellations = self._state.cancellations
         while cancellations:
-            self._sender.cancel(cancellations[0])
+            self._link.cancel(cancellations[0])
             cancellations.popleft()
         entries = self._state.done_entries
         if done := [entries.popleft() for _ in range(len(entries))]:
-            self._sender.drop_replies(done)
+            self._link.drop_replies(done)
         messages = self._state.next_messages(self._pool.room(), AT_ONCE)
         if messages:
-            self._sender.send([(task, argument) for _, task, argument in messages])
-            self._state.were_sent(outstanding for outstanding, _, _ in messages)
+            try:
+                self._link.send([(task, argument) for _, task, argument in messages])
+            except BROKER_ERRORS:
+                self._state.were_not_sent([entry for entry, _, _ in messages])
+                raise
         if len(messages) == AT_ONCE:
             self._work.set()
 
     def _show(self) -> None:
         """Show that this farm lives, and see how what it sent is doing."""
         began_s = time.monotonic()
-        remembered = self._sender.show(self._state.canceled_epoch)
-        queue_is_empty = self._sender.queue_length() == 0
+        remembered = self._link.show(self._state.canceled_epoch)
+        queue_is_empty = self._link.queue_length() == 0
         now_s = time.monotonic()
         self._next_show_s = now_s + SHOW_S
         if self._was_away or now_s - began_s > SLOW_BROKER_S:
@@ -261,11 +265,11 @@ class CeleryFarm:
     def _leave(self) -> None:
         try:
             while self._state.cancellations:
-                self._sender.cancel(self._state.cancellations.popleft())
-            self._sender.withdraw()
+                self._link.cancel(self._state.cancellations.popleft())
+            self._link.withdraw()
         except BROKER_ERRORS as error:
             log.info("left without the broker", reason=str(error))
-        self._sender.close()
+        self._link.close()
 
     def _listen(self) -> None:
         """The listening thread."""

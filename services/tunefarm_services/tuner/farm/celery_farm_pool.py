@@ -40,7 +40,7 @@ class LanePool:
     def of_store(cls, store: Store, device: Device, code_generator: str) -> Self:
         """The pool with the lanes that ``store`` knows."""
         class_id = device.device_class.device_class_id
-        return cls(device, code_generator, lambda: store.lanes(class_id))
+        return cls(device, code_generator, lambda: store.lanes.find(class_id))
 
     @property
     def device_class_id(self) -> str:

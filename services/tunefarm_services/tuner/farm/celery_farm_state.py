@@ -3,8 +3,9 @@
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
@@ -31,6 +32,7 @@ from tunefarm_schemas.farm.farm_message import (
     TaskMissing,
     Unverifiable,
 )
+from tunefarm_schemas.farm.order_ledger import LedgerEntry, Lost, OrderLedger, RedeliveryPolicy
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.measurement import (
     Comparison,
@@ -46,7 +48,6 @@ from tunefarm_schemas.tuning.measurement import (
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing, StoreUnavailable
 from tunefarm_services.tuner.farm.dispatching import ATTEMPTS
-from tunefarm_services.tuner.farm.outstanding_orders import OutstandingOrder, OutstandingOrders, Patience
 
 CANCEL_S: Final = 1.2
 """So long lanes have to answer for what was canceled, before it counts as canceled without them."""
@@ -55,19 +56,32 @@ _DELIVERED_KEPT: Final = 1024
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True)
+class FarmOrder:
+    """What is wanted of a lane: an attempt, or a comparison or an export with the future that gets its answer."""
+
+    task_digest: str
+    epoch: int
+    dispatch: Dispatch | None = None
+    question: ComparisonOrder | ExportOrder | None = None
+    answer: "Future[Any] | None" = None
+
+
+FarmEntry = LedgerEntry[FarmOrder]
+
+
 class FarmState:
     """May be used from several threads; nothing here waits for the broker."""
 
-    def __init__(self, blobs: BlobStore, outbox: MeasurementOutbox, patience: Patience, job_id: str) -> None:
+    def __init__(self, blobs: BlobStore, outbox: MeasurementOutbox, policy: RedeliveryPolicy, job_id: str) -> None:
         self.farm_id = uuid4().hex
         self.canceled_epoch = 0
         self.cancellations: deque[Cancellation] = deque()
         self.done_entries: deque[bytes] = deque()
         self._blobs = blobs
         self._outbox = outbox
-        self._patience = patience
         self._job_id = job_id
-        self._outstanding = OutstandingOrders(patience)
+        self._ledger: OrderLedger[FarmOrder] = OrderLedger(policy)
         self._tasks: dict[str, tuple[str, bytes]] = {}
         self._incumbents_s: dict[str, float] = {}
         self._delivered: OrderedDict[str, Measurement] = OrderedDict()
@@ -95,23 +109,22 @@ class FarmState:
         """Have one attempt sent."""
         with self._lock:
             task_digest, _ = self._tasks[dispatch.candidate.exploration_id]
-            self._outstanding.add(
-                OutstandingOrder(dispatch.dispatch_id, task_digest, dispatch=dispatch, epoch=self._epoch)
-            )
+            order = FarmOrder(task_digest, self._epoch, dispatch=dispatch)
+            self._ledger.add(dispatch.dispatch_id, order, is_bounded=True)
 
-    def ask(self, order: ComparisonOrder | ExportOrder) -> "tuple[str, Future[Any]]":
+    def ask(self, question: ComparisonOrder | ExportOrder) -> "tuple[str, Future[Any]]":
         """Have a comparison or an export sent: its id, and what will hold the answer, a BadInput or a Failed."""
         answer: Future[Any] = Future()
         ident = uuid4().hex
         with self._lock:
-            task_digest, _ = self._tasks[order.exploration_id]
-            self._outstanding.add(OutstandingOrder(ident, task_digest, order=order, answer=answer, epoch=self._epoch))
+            task_digest, _ = self._tasks[question.exploration_id]
+            self._ledger.add(ident, FarmOrder(task_digest, self._epoch, question=question, answer=answer))
         return ident, answer
 
     def abandon(self, ident: str) -> None:
         """An order is not wanted any more."""
         with self._lock:
-            self._outstanding.end(ident, time.monotonic())
+            self._ledger.end(ident)
             self.cancellations.append(Cancellation(farm_id=self.farm_id, order_ids=(ident,)))
 
     def set_incumbent(self, exploration_id: str, latency_s: float) -> None:
@@ -131,10 +144,10 @@ class FarmState:
             self.canceled_epoch += 1
             self.cancellations.append(Cancellation(farm_id=self.farm_id, epoch=self.canceled_epoch))
             by_s = time.monotonic() + CANCEL_S
-            for outstanding in self._outstanding.all():
-                if outstanding.dispatch is not None:
+            for entry in self._ledger.entries():
+                if entry.order.dispatch is not None:
                     # What no lane ever saw needs nobody's answer.
-                    self._cancel_by_s[outstanding.ident] = by_s if outstanding.sent_s is not None else 0.0
+                    self._cancel_by_s[entry.ident] = by_s if entry.sent_s is not None else 0.0
         self.give_up_canceled()
 
     def take_suspects(self) -> list[Measurement]:
@@ -149,52 +162,49 @@ class FarmState:
         with self._lock:
             for ident in [ident for ident, by_s in self._cancel_by_s.items() if now_s >= by_s]:
                 del self._cancel_by_s[ident]
-                outstanding = self._outstanding.end(ident, now_s)
-                if outstanding is not None:
-                    self._fail(outstanding, FailureReason.CANCELED, "It was canceled.")
+                entry = self._ledger.end(ident)
+                if entry is not None:
+                    self._fail(entry.order, FailureReason.CANCELED, "It was canceled.")
 
     # What the sending thread asks.
 
-    def next_messages(self, room: int, most: int) -> list[tuple[OutstandingOrder, str, Frozen]]:
-        """The next to send while lanes have ``room`` for so many, ``most`` of them: each with its task's name."""
-        with self._lock:
-            sent = self._outstanding.sent
-            found = []
-            for outstanding in self._outstanding.next_to_send(most) if room else ():
-                if outstanding.dispatch is not None:
-                    if sent >= room:
-                        break
-                    sent += 1
-                found.append((outstanding, *self._message(outstanding)))
-            return found
+    def next_messages(self, room: int, most: int) -> list[tuple[FarmEntry, str, Frozen]]:
+        """The next to send while lanes have ``room`` for so many, ``most`` of them: each with its task's name.
 
-    def were_sent(self, orders: Iterable[OutstandingOrder]) -> None:
-        """They are in the queue."""
+        They count as sent, for an answer may come before the sender goes on.
+        """
         now_s = time.monotonic()
         with self._lock:
-            for outstanding in orders:
-                if self._outstanding.get(outstanding.ident) is outstanding:
-                    self._outstanding.was_sent(outstanding, now_s)
+            found = []
+            for entry in self._ledger.next_to_send(most) if room else ():
+                if entry.order.dispatch is not None and self._ledger.sent >= room:
+                    break
+                self._ledger.was_sent(entry, now_s)
+                found.append((entry, *self._message(entry)))
+            return found
+
+    def were_not_sent(self, entries: Sequence[FarmEntry]) -> None:
+        """They may or may not be in the queue: they are sent again, and a lane takes a repeat for what it is."""
+        with self._lock:
+            self._ledger.send_unaccepted(entries)
 
     def excuse(self) -> None:
         """The broker was away, so nobody's silence proves anything."""
         with self._lock:
-            self._outstanding.excuse(time.monotonic())
+            self._ledger.excuse(time.monotonic())
 
     def send_again(self) -> None:
         """The broker lost its memory: send what no lane told of."""
         with self._lock:
-            for ident in reversed(self._outstanding.unclaimed()):
-                self._outstanding.send_again(ident, counted=False)
+            self._ledger.send_unaccepted()
 
     def look_for_lost(self, *, queue_is_empty: bool) -> None:
         """Call lost what was silent for too long, up to the moment until which everything was heard."""
         with self._lock:
-            for outstanding, why in self._outstanding.lost(self._heard_until_s, queue_is_empty=queue_is_empty):
-                self._lose(outstanding, why)
+            self._lose(self._ledger.find_lost(self._heard_until_s, queue_is_empty=queue_is_empty))
 
     def __len__(self) -> int:
-        return len(self._outstanding)
+        return len(self._ledger)
 
     # What lanes reply.
 
@@ -226,38 +236,38 @@ class FarmState:
     def _epoch(self) -> int:
         return self.canceled_epoch + 1
 
-    def _message(self, outstanding: OutstandingOrder) -> tuple[str, Frozen]:
+    def _message(self, entry: FarmEntry) -> tuple[str, Frozen]:
         # Their parts were validated when they were made.
+        order = entry.order
         common: dict[str, Any] = {
             "farm_id": self.farm_id,
-            "epoch": outstanding.epoch,
+            "epoch": order.epoch,
             "job_id": self._job_id,
-            "task_digest": outstanding.task_digest,
+            "task_digest": order.task_digest,
         }
-        if outstanding.dispatch is not None:
-            incumbent_s = self._incumbents_s.get(outstanding.dispatch.candidate.exploration_id)
-            return MEASURE, MeasureMessage.model_construct(
-                **common, incumbent_s=incumbent_s, dispatch=outstanding.dispatch
-            )
-        order: dict[str, Any] = {"order_id": outstanding.ident, "order": outstanding.order}
-        if isinstance(outstanding.order, ComparisonOrder):
-            return COMPARE, CompareMessage.model_construct(**common, **order)
-        return EXPORT, ExportMessage.model_construct(**common, **order)
+        if order.dispatch is not None:
+            incumbent_s = self._incumbents_s.get(order.dispatch.candidate.exploration_id)
+            return MEASURE, MeasureMessage.model_construct(**common, incumbent_s=incumbent_s, dispatch=order.dispatch)
+        question: dict[str, Any] = {"order_id": entry.ident, "order": order.question}
+        if isinstance(order.question, ComparisonOrder):
+            return COMPARE, CompareMessage.model_construct(**common, **question)
+        return EXPORT, ExportMessage.model_construct(**common, **question)
 
     def _take(self, measurement: Measurement) -> bool:
         """Whether it is the result of something that is under way, and so is on its way to the caller."""
-        outstanding = self._outstanding.get(measurement.dispatch_id)
-        if outstanding is None or outstanding.dispatch is None or not _answers(outstanding.dispatch, measurement):
+        ident = measurement.dispatch_id
+        entry = self._ledger.get(ident)
+        if entry is None or entry.order.dispatch is None or not _answers(entry.order.dispatch, measurement):
             log.info(
                 "a result is dropped: doubled, late or not asked for",
-                dispatch_id=measurement.dispatch_id[:64],
+                dispatch_id=ident[:64],
                 exploration_id=measurement.exploration_id[:64],
                 candidate=measurement.candidate_number,
             )
             return False
-        self._outstanding.end(outstanding.ident, time.monotonic(), came_back=True)
-        self._cancel_by_s.pop(outstanding.ident, None)
-        self._delivered[outstanding.ident] = measurement
+        self._ledger.answered(ident, time.monotonic())
+        self._cancel_by_s.pop(ident, None)
+        self._delivered[ident] = measurement
         if len(self._delivered) > _DELIVERED_KEPT:
             self._delivered.popitem(last=False)
         self._outbox.put(measurement)
@@ -266,31 +276,25 @@ class FarmState:
     def _hear_of_orders(self, message: Holding | Returned | TaskMissing) -> None:
         match message:
             case Holding(lane_id=lane_id, instance=instance, ids=ids):
-                for ident in self._outstanding.held(lane_id, instance, ids, time.monotonic()):
-                    outstanding = self._outstanding.get(ident)
-                    if outstanding is not None and outstanding.instance != instance:
-                        self._lose(outstanding, "The process of its lane died and was started again.")
-                    else:  # it answered, and the broker lost the answer
-                        self._again_or_lost(ident, "Its result was lost on the way.")
-            case Returned(ids=ids):
-                for ident in reversed(ids):
-                    self._outstanding.send_again(ident, counted=False)
+                self._lose(self._ledger.holds(lane_id, instance, ids, time.monotonic()))
+            case Returned(lane_id=lane_id, ids=ids):
+                self._lose(self._ledger.returned(ids, lane_id))
             case TaskMissing(ids=ids):
                 self._put_task_again(message.task_digest)
                 for ident in ids:
-                    self._again_or_lost(ident, "No lane finds its task in the blob store.")
+                    self._lose(self._ledger.lose(ident, "No lane finds its task in the blob store."))
 
     def _hear_unverifiable(self, message: Unverifiable) -> None:
         if message.exploration_id not in self._tasks:
             return
         problem = BadInput(message.field, message.problem, message.fix)
         asked = [
-            outstanding
-            for outstanding in self._outstanding.all()
-            if outstanding.order is not None and outstanding.order.exploration_id == message.exploration_id
+            entry.ident
+            for entry in self._ledger.entries()
+            if entry.order.question is not None and entry.order.question.exploration_id == message.exploration_id
         ]
-        for outstanding in asked:
-            self._answer(outstanding.ident, problem)
+        for ident in asked:
+            self._answer(ident, problem)
         if not asked:  # else whoever asked hears of it
             self._outbox.put(problem)
 
@@ -301,7 +305,7 @@ class FarmState:
         try:
             library = self._blobs.get(message.library_digest)
         except (BlobMissing, BlobDamaged, StoreUnavailable) as error:
-            self._again_or_lost(message.order_id, f"Its library did not arrive: {error}")
+            self._lose(self._ledger.lose(message.order_id, f"Its library did not arrive: {error}"))
             return
         exported = Exported(
             library=library,
@@ -322,45 +326,39 @@ class FarmState:
                 except StoreUnavailable as error:
                     log.warning("the blob store is away", reason=str(error))
 
-    def _again_or_lost(self, ident: str, why: str) -> None:
-        outstanding = self._outstanding.get(ident)
-        if outstanding is not None and outstanding.resendings < self._patience.resendings:
-            self._outstanding.send_again(ident)
-        elif outstanding is not None:
-            self._lose(outstanding, why)
+    def _lose(self, lost: Sequence[Lost[FarmOrder]]) -> None:
+        """Call them lost. The caller makes the second attempt; what vanishes twice is taken for the culprit."""
+        for entry, why in lost:
+            dispatch = entry.order.dispatch
+            log.warning("lost", what=entry.ident, lane_id=entry.lane_id, reason=why, **_ids_of(dispatch))
+            self._cancel_by_s.pop(entry.ident, None)
+            if dispatch is not None and dispatch.attempt >= ATTEMPTS:
+                self._fail(entry.order, FailureReason.CRASH, f"It was sent {ATTEMPTS} times, and lost each time. {why}")
+            else:
+                self._fail(entry.order, FailureReason.DEVICE_LOST, why)
 
-    def _lose(self, outstanding: OutstandingOrder, why: str) -> None:
-        """Call it lost. Whoever asked makes the second attempt; what vanishes twice is taken for the culprit."""
-        log.warning("lost", what=outstanding.ident, lane_id=outstanding.lane_id, reason=why, **_ids_of(outstanding))
-        self._outstanding.end(outstanding.ident, time.monotonic())
-        self._cancel_by_s.pop(outstanding.ident, None)
-        if outstanding.dispatch is not None and outstanding.dispatch.attempt >= ATTEMPTS:
-            self._fail(outstanding, FailureReason.CRASH, f"It was sent {ATTEMPTS} times, and lost each time. {why}")
-        else:
-            self._fail(outstanding, FailureReason.DEVICE_LOST, why)
-
-    def _fail(self, outstanding: OutstandingOrder, reason: FailureReason, why: str) -> None:
+    def _fail(self, order: FarmOrder, reason: FailureReason, why: str) -> None:
         failed = Failed(failure=TrialFailure(reason=reason, message=why[:4000]))
-        if outstanding.answer is not None and not outstanding.answer.done():
-            outstanding.answer.set_result(failed)
-        if outstanding.dispatch is not None:
-            self._outbox.put(Measurement.answering(outstanding.dispatch, failed))
+        if order.answer is not None and not order.answer.done():
+            order.answer.set_result(failed)
+        if order.dispatch is not None:
+            self._outbox.put(Measurement.answering(order.dispatch, failed))
 
     def _answer(self, ident: str, answer: Comparison | ExportResult | BadInput) -> None:
-        outstanding = self._outstanding.end(ident, time.monotonic(), came_back=True)
-        if outstanding is None or outstanding.answer is None or outstanding.answer.done():
+        entry = self._ledger.answered(ident, time.monotonic())
+        future = entry.order.answer if entry is not None else None
+        if future is None or future.done():
             return
         if isinstance(answer, BadInput):
-            outstanding.answer.set_exception(answer)
+            future.set_exception(answer)
         else:
-            outstanding.answer.set_result(answer)
+            future.set_result(answer)
 
 
-def _ids_of(outstanding: OutstandingOrder) -> dict[str, object]:
-    if outstanding.dispatch is None:
+def _ids_of(dispatch: Dispatch | None) -> dict[str, object]:
+    if dispatch is None:
         return {}
-    candidate = outstanding.dispatch.candidate
-    return {"exploration_id": candidate.exploration_id, "candidate": candidate.number}
+    return {"exploration_id": dispatch.candidate.exploration_id, "candidate": dispatch.candidate.number}
 
 
 def _answers(dispatch: Dispatch, measurement: Measurement) -> bool:

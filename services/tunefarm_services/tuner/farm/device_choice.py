@@ -32,9 +32,9 @@ def choose_device(store: Store, job: Job) -> ChosenDevice | NoDevice:
     The one that was named; else one where this tenant has searched for the job's workload before, so that what is
     known is used; else the one with the most room. Lanes of the host's own kind go before boards behind a gateway.
     """
-    target = store.target(job.spec.tasks[0].target_id, tenant=job.tenant)
+    target = store.targets.get(job.spec.tasks[0].target_id, tenant=job.tenant)
     named = job.spec.device_class_id
-    offered = [lane for lane in store.lanes(named) if lane.kind in KINDS_FOR_TARGET.get(target.kind, ())]
+    offered = [lane for lane in store.lanes.find(named) if lane.kind in KINDS_FOR_TARGET.get(target.kind, ())]
     able = _able(offered, target)
     fitting = [lane for lane in able if _has_cores(lane, target)]
     live = [lane for lane in fitting if lane.state.takes_work]
@@ -72,7 +72,7 @@ def _known_classes(store: Store, job: Job) -> dict[tuple[str, str], int]:
     """Trials that were spent on the job's first workload, by device class and code generator."""
     task = job.spec.tasks[0]
     spent: dict[tuple[str, str], int] = defaultdict(int)
-    for exploration in store.explorations(job.tenant, task.workload_id):
+    for exploration in store.explorations.of_workload(job.tenant, task.workload_id):
         key = exploration.key
         if key.target_id == task.target_id:
             spent[key.device_class_id, key.code_generator] += exploration.spent.trials

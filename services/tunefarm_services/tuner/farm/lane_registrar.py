@@ -15,7 +15,7 @@ from tunefarm_schemas.farm.farm_message import HEARTBEATS, MESSAGE_VERSION, Hear
 from tunefarm_schemas.farm.lane import Lane, LaneRequest, LaneState
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
-from tunefarm_services.tuner.farm.celery_farm_link import BROKER_ERRORS, connect
+from tunefarm_services.tuner.farm.broker_client import BROKER_ERRORS, connect
 
 LOST_S: Final = 10.0
 """A lane that was silent for so long is lost."""
@@ -72,16 +72,16 @@ class LaneRegistrar:
         has_heard_all = len(texts) <= _AT_ONCE
         if now_s >= self._next_question_s:
             self._next_question_s = now_s + ASK_STORE_S
-            self._requests = self._store.lane_requests()
+            self._requests = self._store.lanes.requests()
         lanes, answers = self._judged(texts)
         if lanes:
-            self._store.put_lanes(lanes)
+            self._store.lanes.put_all(lanes)
         if answers:
             self._tell(client, answers)
         # Right after an outage everybody seems to have been silent, and so does whoever waits unheard.
         if has_heard_all and now_s >= self._next_sweep_s and now_s - self._listening_since_s > self._lost_s:
             self._next_sweep_s = now_s + SWEEP_S
-            for lane in self._store.mark_lost_lanes(self._lost_s):
+            for lane in self._store.lanes.mark_lost(self._lost_s):
                 log.warning("a lane is lost", lane=lane.worker_name, host=lane.host_name)
 
     def _heard(self, client: redis.Redis) -> list[bytes]:

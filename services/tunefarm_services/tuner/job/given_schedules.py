@@ -3,16 +3,22 @@
 from collections.abc import Callable
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Dispatch, Measurement
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.tuning.measurement import (
+    Candidate,
+    CandidateOrigin,
+    Dispatch,
+    Failed,
+    Measurement,
+    Stopped,
+    Timing,
+)
 from tunefarm_services.store.store import Store
-from tunefarm_services.tuner.farm.dispatching import dispatch_of
+from tunefarm_services.tuner.farm.dispatching import ATTEMPTS, dispatch_of
 from tunefarm_services.tuner.farm.ports import Farm
-from tunefarm_services.tuner.job.given_results import result_of, take_results
 from tunefarm_services.tuner.job.job_run import JobRun
-from tunefarm_services.tuner.job.job_watch import JobWatch
-from tunefarm_services.tuner.job.search_orders import unfinished_attempts
+from tunefarm_services.tuner.job.search_orders import load_trials, unfinished_attempts
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
-from tunefarm_services.tuner.search.search_session import SearchSession
 from tunefarm_services.tuner.verify.ranking import UNTUNED
 
 
@@ -22,19 +28,16 @@ class GivenSchedules:
     As many are sent at once as keep the farm busy. What was measured before an interruption is not measured again.
     """
 
-    def __init__(
-        self, store: Store, farm: Farm, job_run: JobRun, watch: JobWatch, on_measured: Callable[[Measurement], None]
-    ) -> None:
+    def __init__(self, store: Store, farm: Farm, job_run: JobRun, on_measured: Callable[[Measurement], None]) -> None:
         """``on_measured`` hears of each measurement once it is stored."""
         self._store = store
         self._farm = farm
         self._job_run = job_run
-        self._watch = watch
         self._on_measured = on_measured
 
     def measure(self) -> bool:
         """Measure what is not measured yet; False when the job was stopped meanwhile."""
-        unfinished = unfinished_attempts(self._store, self._job_run, self._watch.keep_lease)
+        unfinished = unfinished_attempts(self._store, self._job_run)
         second = {dispatch.candidate.exploration_id: dispatch for dispatch in unfinished}
         waiting = [
             run for run in self._job_run.by_id().values() if not result_of(run) and not self._was_lost(run, second)
@@ -47,7 +50,7 @@ class GivenSchedules:
             if not self._measure_batch(batch, second):
                 return False
         take_results(self._store, self._job_run)
-        return self._watch.goes_on("verifying")
+        return self._job_run.goes_on("verifying")
 
     def _was_lost(self, run: ExplorationRun, second: dict[str, Dispatch]) -> bool:
         """Whether both attempts were sent already and the last one never came back."""
@@ -55,7 +58,9 @@ class GivenSchedules:
 
     def _measure_batch(self, runs: list[ExplorationRun], second: dict[str, Dispatch]) -> bool:
         dispatches = [second.get(run.exploration_id) or self._first_attempt(run) for run in runs if self._opened(run)]
-        session = self._session()
+        session = self._job_run.begin_session(
+            self._store, self._farm, lambda: self._job_run.goes_on("searching"), self._on_measured
+        )
         is_whole = session.run(dispatches)
         if not is_whole:
             session.abandon()
@@ -82,20 +87,48 @@ class GivenSchedules:
             origin=CandidateOrigin.SEED,
         )
         dispatch = dispatch_of(candidate, fence=self._job_run.lease.fence)
-        self._store.put_trials(self._job_run.lease, [candidate], [dispatch])
+        self._store.trials.put(self._job_run.lease, [candidate], [dispatch])
         run.proposed(candidate.number, candidate.trace)
         return dispatch
 
-    def _session(self) -> SearchSession:
-        return self._job_run.take_session(
-            SearchSession(
-                store=self._store,
-                farm=self._farm,
-                lease=self._job_run.lease,
-                search=None,
-                runs=self._job_run.by_id(),
-                elapsed_s=self._job_run.elapsed_s,
-                on_tick=lambda: self._watch.goes_on("searching"),
-                on_measured=self._on_measured,
-            )
-        )
+
+def take_results(store: Store, job_run: JobRun) -> None:
+    """Show what the store holds, whichever run it was measured in."""
+    opened = job_run.by_id()
+    for run in job_run.explorations:
+        load_trials(store, job_run.lease, run)
+        run.forget_earlier_runs()  # what is measured as it is has one trial, whichever run made it
+        # Of two tasks with the same module only one was opened.
+        run.failures = opened[run.exploration_id].failures
+        run.first_failure_message = opened[run.exploration_id].first_failure_message
+        result = result_of(run)
+        if result is not None:
+            _show(run, result)
+
+
+def without_time(job_run: JobRun) -> str:
+    """How many gave no time, if any."""
+    asked = len(job_run.job.spec.tasks)
+    failed = asked - sum(run.best_latency_s is not None for run in job_run.explorations)
+    return f"{failed} of {asked} gave no time" if failed else ""
+
+
+def result_of(run: ExplorationRun) -> Timing | Stopped | Failed | None:
+    """What measuring gave, in whichever run of the job; None while there is nothing but what was called off or lost."""
+    for known in run.known:
+        result = known.measurement.result
+        if not isinstance(result, Failed):
+            return result
+        is_lost = result.failure.reason is FailureReason.DEVICE_LOST and known.measurement.attempt < ATTEMPTS
+        if not is_lost and result.failure.reason is not FailureReason.CANCELED:
+            return result
+    return None
+
+
+def _show(run: ExplorationRun, result: Timing | Stopped | Failed) -> None:
+    run.trials_done = 1
+    if isinstance(result, Timing):
+        run.samples_s = result.samples_s
+    elif isinstance(result, Failed) and not run.first_failure_message:
+        run.failures[result.failure.reason.value] = 1
+        run.first_failure_message = result.failure.message

@@ -40,14 +40,14 @@ class JobReporter:
         if time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + EVENT_S
-        what = (progress.stage, progress.task_name, progress.trials_done, progress.best_latency_s)
+        what = (progress.stage, progress.task_name, progress.trials_done, progress.best_latency_s, progress.doing)
         if what != self._told:
             self._told = what
-            self._store.append_event(self._lease, "progress", progress.model_dump(mode="json"))
+            self._store.events.append(self._lease, "progress", progress.model_dump(mode="json"))
         self.book()
 
     def book(self) -> None:
         """Add to the tenant's account what was used since the last time. Raises FenceLost."""
         if self._seconds > 0 or self._trials > 0:
-            self._store.add_usage(self._lease, self._device_class_id, self._seconds, self._trials)
+            self._store.usage.add(self._lease, self._device_class_id, self._seconds, self._trials)
             self._seconds, self._trials = 0.0, 0

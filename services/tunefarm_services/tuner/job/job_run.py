@@ -2,18 +2,23 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tunefarm_sandbox.fork_server.fork_server import Child
 from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, StopReason, Strategy
-from tunefarm_services.store.jobs.job_rows import FINISHED, deadline_of, deadline_text
+from tunefarm_schemas.tuning.measurement import Measurement
+from tunefarm_services.store.jobs.job_repository import FINISHED, deadline_of, deadline_text
 from tunefarm_services.store.jobs.lease import Lease
-from tunefarm_services.tuner.job.schedule_times import is_of_job, run_best, seed_times, store_best
+from tunefarm_services.store.store import Store
+from tunefarm_services.tuner.farm.ports import Farm
+from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 from tunefarm_services.tuner.search.model_accuracy import recent_accuracy
 from tunefarm_services.tuner.search.search_session import SearchSession
-from tunefarm_services.tuner.summary import JobSummary, Progress, Stage, TaskSummary
-from tunefarm_services.tuner.verify.verifier import Finished
+from tunefarm_services.tuner.summary import Progress, Stage
+from tunefarm_services.tuner.verify.stored_answer import Finished
+from tunefarm_services.tuner.verify.verifying_steps import VerifyingStep
 
 
 def seconds_to_deadline(job: Job) -> float | None:
@@ -28,12 +33,21 @@ def until_deadline(job: Job, reason: str) -> str:
     return reason if deadline is None else f"{reason}, until its deadline at {deadline}"
 
 
+@dataclass(frozen=True)
+class Ending:
+    """What ends a job. ``answered`` when nothing had to be measured."""
+
+    outcome: JobOutcome
+    message: str
+    answered: bool = False
+
+
 @dataclass
 class JobRun:
     """Mutable state of a job in one supervisor. ``origin_s`` is the wall clock from which elapsed time counts."""
 
     job: Job
-    lease: Lease
+    watch: JobWatch
     explorations: list[ExplorationRun]
     origin_s: float
     session: SearchSession | None = None
@@ -43,12 +57,20 @@ class JobRun:
     search_started_s: float = 0.0
     verify_s: float = 0.0
     finished: dict[str, Finished] = field(default_factory=dict)
+    step: VerifyingStep | None = None
+    """What verifying does, once it does."""
+    _step_began_s: float = 0.0
     _earlier_device_s: float = 0.0
     _made_s: float = field(default_factory=time.monotonic)
     _elapsed_before_s: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._elapsed_before_s = max(time.time() - self.origin_s, 0.0)
+
+    @property
+    def lease(self) -> Lease:
+        """Under which the job is held."""
+        return self.watch.lease
 
     def begin_again(self) -> None:
         """Forget what a run through an interruption knew beyond the store."""
@@ -61,11 +83,45 @@ class JobRun:
         self.strategy = strategy
         self.trials_allowed = self.trials_done() + effort.trials
 
-    def take_session(self, session: SearchSession) -> SearchSession:
-        """Make ``session`` the present one."""
+    def begin_session(
+        self,
+        store: Store,
+        farm: Farm,
+        on_tick: Callable[[], bool],
+        on_measured: Callable[[Measurement], None],
+        search: Child | None = None,
+    ) -> SearchSession:
+        """A session over the explorations, the present one from now on. Its arguments are as ``SearchSession`` says."""
         self._earlier_device_s = self.device_seconds()
-        self.session = session
-        return session
+        self.session = SearchSession(
+            store=store,
+            farm=farm,
+            lease=self.lease,
+            search=search,
+            runs=self.by_id(),
+            elapsed_s=self.elapsed_s,
+            on_tick=on_tick,
+            on_measured=on_measured,
+        )
+        return self.session
+
+    def goes_on(self, stage: Stage) -> bool:
+        """Renew the lease, look for requests, report; False when the job has to stop. Raises FenceLost."""
+        return self.watch.goes_on(lambda: self.progress(stage))
+
+    def reason_to_search_no_further(self, device_seconds_left: float | None = None) -> StopReason | None:
+        """Why the search is over although the job goes on to its end; None while it is not.
+
+        ``device_seconds_left`` is what the present session may spend; None where nothing bounds it.
+        """
+        if self.watch.has_to_finish:
+            return StopReason.REQUESTED
+        if self.deadline_passed():
+            return StopReason.DEADLINE
+        session = self.session
+        if device_seconds_left is not None and session is not None and session.device_seconds >= device_seconds_left:
+            return StopReason.DEVICE_SECONDS
+        return None
 
     def device_seconds(self) -> float:
         """Seconds that candidates of this run held a lane."""
@@ -117,13 +173,26 @@ class JobRun:
             trials_budget=earlier + budget,
             best_latency_s=latest.best_latency_s,
             untuned_latency_s=latest.untuned_to_show_s,
-            untuned_is_rough=latest.untuned_latency_s is None and latest.untuned_to_show_s is not None,
+            untuned_is_rough=latest.untuned_is_estimate
+            or (latest.untuned_latency_s is None and latest.untuned_to_show_s is not None),
             trials_per_s=rate,
-            seconds_left=self._seconds_left((budget - done) / rate) if rate > 0 and stage == "searching" else None,
+            seconds_left=self._left_s(stage, (budget - done) / rate if rate > 0 else None),
+            doing=self.step.text if self.step is not None and stage == "verifying" else "",
             failures=dict(self.failures()),
             device_seconds=self.device_seconds(),
             model_rank_accuracy=None if accuracy is None else accuracy.share,
         )
+
+    def enters(self, step: VerifyingStep) -> None:
+        """Note what verifying does from now on."""
+        self.step, self._step_began_s = step, time.monotonic()
+
+    def _left_s(self, stage: Stage, trials_s: float | None) -> float | None:
+        """Until the search, or verifying, ends; None where that is not known, or it took longer than was expected."""
+        if stage == "verifying" and self.step is not None:
+            left_s = self.step.seconds - (time.monotonic() - self._step_began_s)
+            return left_s if left_s > 0 else None
+        return None if trials_s is None or stage != "searching" else self._seconds_left(trials_s)
 
     def _trials_allowed(self) -> int:
         if self.trials_allowed is not None:
@@ -140,47 +209,6 @@ class JobRun:
         if to_deadline_s is not None:
             bounds_s.append(to_deadline_s)
         return max(min(bounds_s), 0.0)
-
-    def summary(self, outcome: JobOutcome | None, message: str, *, answered: bool = False) -> JobSummary:
-        """How the job ended; ``answered`` when nothing had to be measured."""
-        seconds = {"total": self.elapsed_s(), "start": self.search_started_s, "verify": self.verify_s}
-        if self.session is not None:
-            seconds |= self.session.stage_seconds
-            seconds["first_measured"] = self.session.first_measured_s or 0.0
-            report = self.session.report
-            seconds["search"] = report.evolve_s + report.train_s + report.apply_s if report is not None else 0.0
-        tasks = tuple(self._task_summary(run, answered) for run in self.explorations)
-        return JobSummary(job_id=self.job.job_id, outcome=outcome, message=message, tasks=tasks, seconds=seconds)
-
-    def _task_summary(self, run: ExplorationRun, answered: bool) -> TaskSummary:
-        end = self.finished.get(run.exploration_id)
-        record = end.record if end is not None else None
-        interrupted = StopReason.INTERRUPTED if end is None else None
-        is_others = end is not None and record is not None and not end.is_new and not is_of_job(run, record)
-        own_best = run_best(run) if is_others else None
-        return TaskSummary(
-            name=run.task.name,
-            exploration_id=run.exploration_id,
-            best_latency_s=record.latency_s if record is not None else run.best_latency_s,
-            untuned_latency_s=run.untuned_latency_s,
-            interval_s=record.interval_s if record is not None else None,
-            record_id=record.record_id if record is not None else None,
-            artifact_id=end.artifact_id if end is not None else None,
-            trials=run.trials_of_job,
-            trials_in_run=run.trials_done,
-            trials_in_store=run.trials_in_store,
-            stop_reason=run.stop_reason or run.exploration.spent.stop_reason or interrupted,
-            improvements=tuple(run.improvements),
-            failures=dict(run.failures_of_job),
-            first_failure_message=run.first_failure_message,
-            answered_from_store=answered,
-            was_busy=record is not None and record.was_busy,
-            samples_s=run.samples_s,
-            run_best=own_best,
-            store_best=store_best(run, record) if own_best is not None and record is not None else None,
-            seeds=seed_times(run, self.job.spec.seed_traces),
-            model_accuracy=tuple(run.model_accuracy),
-        )
 
     def by_id(self) -> Mapping[str, ExplorationRun]:
         """The explorations under their ids."""
@@ -209,6 +237,8 @@ class JobRun:
             return f"The fastest kernel could not be verified: {lost.message} {kept}"
         if self._was_asked_to_finish and all(run.was_left_untried for run in self.explorations):
             return f"{FINISHED} before anything was measured. Ask for the same again to search."
+        if ends and self.has_found():
+            return f"The fastest kernel could not be verified: {ends[0].message}"
         first = next((run.first_failure_message for run in self.explorations if run.first_failure_message), "")
         counted = ", ".join(f"{reason} {count}" for reason, count in self.failures().most_common())
         if self.strategy == "replay" and not counted:

@@ -4,38 +4,17 @@ import threading
 import time
 from collections.abc import Callable
 
-from tunefarm_schemas.tuning.job import JobOutcome, JobState, StopReason
+from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import FenceLost
 from tunefarm_services.store.stored import JobRequest
-from tunefarm_services.tuner.job.job_run import JobRun
-from tunefarm_services.tuner.summary import Progress, Stage
+from tunefarm_services.tuner.summary import Progress
 
 LEASE_S = 15.0
 RENEW_S = 4.0
 ASK_STORE_S = 0.5
 REPORT_S = 0.25
-
-
-class LeaseKeeper:
-    """Renews a job's lease when that is due."""
-
-    def __init__(self, store: Store, lease: Lease) -> None:
-        self._store = store
-        self._lease = lease
-        self._due_s = time.monotonic() + RENEW_S
-
-    def keep(self) -> None:
-        """Called now and then by whatever may take long. Raises FenceLost."""
-        if time.monotonic() >= self._due_s:
-            self.renew()
-
-    def renew(self) -> None:
-        """Hold the job for a while from now on. Raises FenceLost."""
-        self._due_s = time.monotonic() + RENEW_S
-        if self._store.renew(self._lease, LEASE_S) is None:
-            raise FenceLost(f"job {self._lease.job_id}", self._lease.fence)
 
 
 class StopRequests:
@@ -71,24 +50,32 @@ class JobWatch:
     def __init__(
         self,
         store: Store,
-        job_run: JobRun,
-        keeper: LeaseKeeper,
-        stop_requests: StopRequests,
-        on_progress: Callable[[Progress], None],
+        lease: Lease,
+        stop_requests: StopRequests | None = None,
+        on_progress: Callable[[Progress], None] = lambda _: None,
     ) -> None:
-        self.keep_lease = keeper.keep
-        self.renew_lease = keeper.renew
+        self.lease = lease
         self._store = store
-        self._job_run = job_run
-        self._stop_requests = stop_requests
+        self._stop_requests = stop_requests or StopRequests()
         self._on_progress = on_progress
+        self._renewal_due_s = time.monotonic() + RENEW_S
         self._next_question_s = self._next_report_s = 0.0
+        self._asked_to_finish = False
         self.halt: JobState | None = None
         """The state that the job was asked to enter, or was brought into; None while it goes on."""
-        self.is_to_finish = False
-        """Whether the store says that the job was asked to finish with what it has found."""
 
-    def goes_on(self, stage: Stage) -> bool:
+    def keep_lease(self) -> None:
+        """Renew the lease if that is due: called now and then by whatever may take long. Raises FenceLost."""
+        if time.monotonic() >= self._renewal_due_s:
+            self.renew_lease()
+
+    def renew_lease(self) -> None:
+        """Hold the job for a while from now on. Raises FenceLost."""
+        self._renewal_due_s = time.monotonic() + RENEW_S
+        if self._store.leases.renew(self.lease, LEASE_S) is None:
+            raise FenceLost(f"job {self.lease.job_id}", self.lease.fence)
+
+    def goes_on(self, progress: Callable[[], Progress]) -> bool:
         """Renew the lease, look for requests, report; False when the job has to stop. Raises FenceLost."""
         now_s = time.monotonic()
         self.keep_lease()
@@ -97,7 +84,7 @@ class JobWatch:
             self._obey()
         if now_s >= self._next_report_s:
             self._next_report_s = now_s + REPORT_S
-            self._on_progress(self._job_run.progress(stage))
+            self._on_progress(progress())
         return not self.has_to_stop
 
     @property
@@ -106,31 +93,21 @@ class JobWatch:
         return self._stop_requests.stop_asked.is_set() or self.halt is not None
 
     @property
+    def has_to_finish(self) -> bool:
+        """Whether the search was told to end with what it has found."""
+        return self._asked_to_finish or self._stop_requests.is_to_finish
+
+    @property
     def state_to_leave(self) -> JobState:
         """What becomes of the job when its run is told to end before the job has."""
         return self.halt or (JobState.PAUSED if self._stop_requests.is_to_pause else JobState.QUEUED)
 
-    def reason_to_search_no_further(self, device_seconds_left: float | None) -> StopReason | None:
-        """Why the search is over although the job goes on to its end; None while it is not.
-
-        ``device_seconds_left`` is what this search may spend; what it has spent stands in the run's session.
-        """
-        if self.is_to_finish or self._stop_requests.is_to_finish:
-            return StopReason.REQUESTED
-        if self._job_run.deadline_passed():
-            return StopReason.DEADLINE
-        session = self._job_run.session
-        if device_seconds_left is not None and session is not None and session.device_seconds >= device_seconds_left:
-            return StopReason.DEVICE_SECONDS
-        return None
-
     def _obey(self) -> None:
-        lease = self._job_run.lease
-        asked = self._store.requested(lease.tenant, lease.job_id)
-        self.is_to_finish = asked is JobRequest.FINISH
+        asked = self._store.job_requests.pending(self.lease.tenant, self.lease.job_id)
+        self._asked_to_finish = asked is JobRequest.FINISH
         match asked:
             case JobRequest.CANCEL:
                 self.halt = JobState.FINISHED
-                self._store.set_job_state(lease, JobState.FINISHED, JobOutcome.CANCELED, "canceled on request")
+                self._store.jobs.set_state(self.lease, JobState.FINISHED, JobOutcome.CANCELED, "canceled on request")
             case JobRequest.PAUSE:
                 self.halt = JobState.PAUSED

@@ -2,21 +2,18 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Final
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState, StopReason
+from tunefarm_schemas.tuning.job import Job, JobOutcome, StopReason
 from tunefarm_schemas.tuning.record import RecordKey
-from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
-from tunefarm_services.tuner.job.given_results import take_results, without_time
-from tunefarm_services.tuner.job.job_run import JobRun
-from tunefarm_services.tuner.job.place import Place
-from tunefarm_services.tuner.job.search_orders import load_trials, open_exploration, open_given
+from tunefarm_services.tuner.job.given_schedules import take_results, without_time
+from tunefarm_services.tuner.job.job_run import Ending, JobRun
+from tunefarm_services.tuner.job.job_watch import JobWatch
+from tunefarm_services.tuner.job.search_orders import Place, load_trials, opened_explorations
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
-from tunefarm_services.tuner.summary import JobSummary
-from tunefarm_services.tuner.verify.verifier import Finished, exact_record, stored_answer
+from tunefarm_services.tuner.verify.stored_answer import Finished, exact_record, stored_answer
 
 ANSWERED: Final = "answered from the store"
 WAITING: Final = "waits for another job that works on the same exploration"
@@ -24,13 +21,13 @@ _MAX_TEXT: Final = 4000
 
 
 class OverdueJob:
-    """Needs no farm. ``keep_lease`` is called before each task, of which there may be hundreds."""
+    """Needs no farm."""
 
-    def __init__(self, store: Store, keep_lease: Callable[[], None]) -> None:
+    def __init__(self, store: Store, watch: JobWatch) -> None:
         self._store = store
-        self._keep_lease = keep_lease
+        self._watch = watch
 
-    def opened(self, lease: Lease, job: Job) -> JobRun:
+    def opened(self, job: Job) -> JobRun:
         """A job that has no farm, with its explorations in the place where most is stored; with none where nothing is.
 
         Raises FenceLost, NotFound, StoreUnavailable.
@@ -38,27 +35,19 @@ class OverdueJob:
         explorations: list[ExplorationRun] = []
         place = self._place(job)
         if place is not None:
-            opened = open_given if job.spec.kind == "measure" else open_exploration
-            for task in job.spec.tasks:
-                self._keep_lease()
-                explorations.append(opened(self._store, place, lease, job, task))
-        return JobRun(job, lease, explorations, time.time())
+            watch = self._watch
+            explorations = opened_explorations(self._store, place, watch.lease, job, watch.keep_lease)
+        return JobRun(job, self._watch, explorations, time.time())
 
-    def end(self, job_run: JobRun, waited_for: str) -> JobSummary:
-        """Finish the job. ``waited_for`` tells people why nothing was measured. Raises FenceLost, StoreUnavailable."""
+    def ending(self, job_run: JobRun, waited_for: str) -> Ending:
+        """How the job ends; ``waited_for`` says why nothing was measured. Raises FenceLost, StoreUnavailable."""
         why = f"The deadline passed while the job waited ({waited_for})."[:_MAX_TEXT]
         job_run.stopped_by(StopReason.DEADLINE)
-        is_given = job_run.job.spec.kind == "measure"
-        is_answered = not is_given and self._take_answers(job_run, why)
-        if is_given:
-            outcome, message = JobOutcome.SUCCEEDED, self._given(job_run, why)
-        elif is_answered:
-            outcome, message = JobOutcome.SUCCEEDED, ANSWERED
-        else:
-            outcome, message = JobOutcome.FAILED, job_run.why_nothing(why)
-        summary = job_run.summary(outcome, message, answered=is_answered)
-        self._store.set_job_state(job_run.lease, JobState.FINISHED, outcome, message)
-        return summary
+        if job_run.job.spec.kind == "measure":
+            return Ending(JobOutcome.SUCCEEDED, self._given(job_run, why))
+        if self._take_answers(job_run, why):
+            return Ending(JobOutcome.SUCCEEDED, ANSWERED, answered=True)
+        return Ending(JobOutcome.FAILED, job_run.why_nothing(why))
 
     def _given(self, job_run: JobRun, why: str) -> str:
         """Take what was measured before; a message where that is not all."""
@@ -72,7 +61,7 @@ class OverdueJob:
     def _take_answers(self, job_run: JobRun, why: str) -> bool:
         """Take verified records for this job's; whether each exploration has one. Trials alone prove nothing."""
         for run in job_run.explorations:
-            self._keep_lease()
+            self._watch.keep_lease()
             load_trials(self._store, job_run.lease, run)
             answer = stored_answer(self._store, run)
             if answer is not None and _may_be_taken(answer, run, job_run.job):
@@ -87,12 +76,14 @@ class OverdueJob:
         """Where the most tasks have records, and then where this job has tried the most; None where neither is."""
         spec, first = job.spec, job.spec.tasks[0]
         own: Counter[Place] = Counter()
-        for exploration in self._store.explorations_of_job(job.tenant, job.job_id):
+        for exploration in self._store.explorations.of_job(job.tenant, job.job_id):
             key = exploration.key
             own[Place(key.device_class_id, key.code_generator)] += exploration.spent.trials
         places = set(own)
         if spec.kind == "tune" and not spec.fresh:
-            found = self._store.record_places(job.tenant, first.workload_id, first.target_id, spec.device_class_id)
+            found = self._store.best_records.places(
+                job.tenant, first.workload_id, first.target_id, spec.device_class_id
+            )
             places |= {Place(*each) for each in found}
         answered = {place: self._answered(job, place) for place in places}
         useful = [place for place in places if answered[place] or place in own]
@@ -102,7 +93,7 @@ class OverdueJob:
         """How many of the job's tasks have a record there."""
         found = 0
         for task in job.spec.tasks:
-            self._keep_lease()
+            self._watch.keep_lease()
             key = RecordKey(
                 workload_id=task.workload_id,
                 target_id=task.target_id,

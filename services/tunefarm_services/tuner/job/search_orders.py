@@ -1,6 +1,8 @@
 """What a search child is told at its start, gathered from the store."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
 
 import structlog
 
@@ -14,9 +16,9 @@ from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing
 from tunefarm_services.store.stored import StoredModel
 from tunefarm_services.tuner.farm.dispatching import ATTEMPTS, dispatch_of
+from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.effort_left import only_seeds_are_left
 from tunefarm_services.tuner.job.job_run import JobRun
-from tunefarm_services.tuner.job.place import Place
 from tunefarm_services.tuner.search.exploration_run import AS_GIVEN, ExplorationRun
 from tunefarm_services.tuner.search.search_messages import KnownTrial, SearchOrder, SearchTask
 
@@ -25,20 +27,35 @@ MAX_NEAR_RECORDS, MAX_CLAIMS = 8, 8
 log = structlog.get_logger()
 
 
-def open_exploration(store: Store, place: Place, lease: Lease, job: Job, task: Task) -> ExplorationRun:
-    """The exploration of one task of ``job`` in a place, without its earlier trials."""
-    fresh_for = job.job_id if job.spec.fresh else ""
-    return _run_of(store, place, lease, job, task, space_id=job.spec.space.space_id, fresh_for=fresh_for)
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where measurements can be compared: a device class and the code generator of those who serve it."""
+
+    device_class_id: str
+    code_generator: str
+
+    @classmethod
+    def of(cls, farm: Farm) -> Self:
+        """Where a farm measures."""
+        return cls(farm.device.device_class.device_class_id, farm.code_generator)
 
 
-def open_given(store: Store, place: Place, lease: Lease, job: Job, task: Task) -> ExplorationRun:
-    """The place of one schedule that ``job`` brought along to be measured as it is. It is this job's alone."""
-    return _run_of(store, place, lease, job, task, space_id=AS_GIVEN, fresh_for=job.job_id)
+def opened_explorations(
+    store: Store, place: Place, lease: Lease, job: Job, on_task: Callable[[], None]
+) -> list[ExplorationRun]:
+    """The explorations of the tasks of ``job`` in a place, without their earlier trials.
+
+    ``on_task`` is called before each task, of which there may be hundreds.
+    """
+    explorations = []
+    for task in job.spec.tasks:
+        on_task()
+        explorations.append(_opened(store, place, lease, job, task))
+    return explorations
 
 
-def _run_of(
-    store: Store, place: Place, lease: Lease, job: Job, task: Task, *, space_id: str, fresh_for: str
-) -> ExplorationRun:
+def _opened(store: Store, place: Place, lease: Lease, job: Job, task: Task) -> ExplorationRun:
+    is_given = job.spec.kind == "measure"  # each is a schedule, and its exploration is this job's alone
     key = ExplorationKey(
         tenant=lease.tenant,
         workload_id=task.workload_id,
@@ -46,21 +63,21 @@ def _run_of(
         device_class_id=place.device_class_id,
         code_generator=place.code_generator,
         protocol_id=job.spec.protocol_id,
-        space_id=space_id,
+        space_id=AS_GIVEN if is_given else job.spec.space.space_id,
         abi=job.spec.abi,
-        fresh_for=fresh_for,
+        fresh_for=job.job_id if is_given or job.spec.fresh else "",
     )
-    workload = store.workload(lease.tenant, task.workload_id)
+    workload = store.workloads.get(lease.tenant, task.workload_id)
     names = {argument.name for argument in workload.arguments}
     specs = tuple(spec for spec in job.spec.input_specs if spec.argument in names)
     return ExplorationRun(
         task=task,
         workload=workload,
-        target=store.target(task.target_id, tenant=lease.tenant),
+        target=store.targets.get(task.target_id, tenant=lease.tenant),
         abi=job.spec.abi,
-        exploration=store.open_exploration(lease, key),
+        exploration=store.explorations.open(lease, key),
         input_specs=specs,
-        input_examples=store.input_examples(specs),
+        input_examples=store.input_examples.get(specs),
         callees=job.spec.callees,
     )
 
@@ -68,8 +85,8 @@ def _run_of(
 def load_trials(store: Store, lease: Lease, run: ExplorationRun) -> None:
     """Take what the store knows of the exploration into ``run``, in place of what it knew before."""
     run.forget_known()
-    run.exploration = store.exploration(lease.tenant, run.exploration_id)
-    for trial in store.trials(run.exploration_id, tenant=lease.tenant):
+    run.exploration = store.explorations.get(lease.tenant, run.exploration_id)
+    for trial in store.trials.of_exploration(run.exploration_id, tenant=lease.tenant):
         if trial.measurement is not None:
             known = KnownTrial(candidate=trial.candidate, measurement=trial.measurement)
             run.remember(known, is_of_job=trial.job_id == lease.job_id)
@@ -77,18 +94,13 @@ def load_trials(store: Store, lease: Lease, run: ExplorationRun) -> None:
             run.proposed(trial.candidate.number, trial.candidate.trace)
 
 
-def search_order(
-    store: Store, job_run: JobRun, effort: Effort, queue_depth: int, on_task: Callable[[], None]
-) -> SearchOrder:
-    """The order for a search that may spend ``effort`` and keep ``queue_depth`` candidates in flight.
-
-    ``on_task`` is called before each task, of which there may be hundreds.
-    """
+def search_order(store: Store, job_run: JobRun, effort: Effort, queue_depth: int) -> SearchOrder:
+    """The order for a search that may spend ``effort`` and keep ``queue_depth`` candidates in flight."""
     spec = job_run.job.spec
     seeds_only = only_seeds_are_left(spec, job_run.explorations)
     tasks = []
     for run in job_run.explorations:
-        on_task()
+        job_run.watch.keep_lease()
         tasks.append(_search_task(store, job_run, run, uses_store=not (spec.fresh or seeds_only)))
     return SearchOrder(
         tasks=tuple(tasks),
@@ -124,7 +136,7 @@ def _search_task(store: Store, job_run: JobRun, run: ExplorationRun, *, uses_sto
 def _latest_model(store: Store, key: ExplorationKey) -> StoredModel | None:
     """The model that was saved last. Without it a search learns from the beginning, so none is worth a failure."""
     try:
-        return store.latest_model(key.tenant, key.target_id, key.device_class_id)
+        return store.models.latest(key.tenant, key.target_id, key.device_class_id)
     except (BlobMissing, BlobDamaged) as error:
         log.warning("the saved cost model is not used", reason=str(error))
         return None
@@ -134,30 +146,30 @@ def _claimed_traces(store: Store, run: ExplorationRun) -> list[Trace]:
     """Schedules of this workload for the same kind of target that were imported, published, or found elsewhere."""
     tenant = run.exploration.key.tenant
     traces = []
-    for match in store.best_record(tenant, run.record_key, limit=MAX_CLAIMS):
+    for match in store.best_records.matches(tenant, run.record_key, limit=MAX_CLAIMS):
         is_this_workload = match.match is MatchKind.SAME_WORKLOAD_OTHER_DEVICE
-        if is_this_workload and store.target(match.record.key.target_id, tenant=tenant).kind == run.target.kind:
+        if is_this_workload and store.targets.get(match.record.key.target_id, tenant=tenant).kind == run.target.kind:
             traces.append(match.record.trace)
     return traces
 
 
 def _near_traces(store: Store, tenant: str, key: ExplorationKey) -> list[Trace]:
     """The schedules of workloads of the same family in another shape. The search skips what does not fit."""
-    records = store.near_records(tenant, key.workload_id, key.target_id, key.device_class_id, MAX_NEAR_RECORDS)
+    records = store.best_records.near(tenant, key.workload_id, key.target_id, key.device_class_id, MAX_NEAR_RECORDS)
     return [record.trace for record in records]
 
 
-def unfinished_attempts(store: Store, job_run: JobRun, on_task: Callable[[], None]) -> list[Dispatch]:
-    """Second attempts, stored already, at the trials of a killed run that never came back; ``on_task`` as above."""
+def unfinished_attempts(store: Store, job_run: JobRun) -> list[Dispatch]:
+    """Second attempts, stored already, at the trials of a killed run that never came back."""
     lease = job_run.lease
     again = []
     for run in job_run.by_id().values():
-        on_task()
+        job_run.watch.keep_lease()
         again += [
             dispatch_of(trial.candidate, fence=lease.fence, attempt=trial.dispatch.attempt + 1)
-            for trial in store.trials(run.exploration_id, tenant=lease.tenant)
+            for trial in store.trials.of_exploration(run.exploration_id, tenant=lease.tenant)
             if trial.measurement is None and trial.dispatch.attempt < ATTEMPTS
         ]
     if again:
-        store.put_trials(lease, [], again)
+        store.trials.put(lease, [], again)
     return again

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from statistics import median
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
@@ -43,6 +44,8 @@ class ExplorationRun:
     first_failure_message: str = ""
     trials_done: int = 0
     untuned_latency_s: float | None = None
+    untuned_is_estimate: bool = False
+    """Whether ``untuned_latency_s`` follows from a part of the function's steps."""
     untuned_about_s: float | None = None
     """A rough figure, for as long as the untuned function was not timed beside the tuned ones."""
     stop_reason: StopReason | None = None
@@ -55,6 +58,8 @@ class ExplorationRun:
     model_accuracy: list[ModelAccuracy] = field(default_factory=list)
     compared_s: dict[Trace, float] = field(default_factory=dict)
     """What schedules took side by side, when the end of the search was verified."""
+    builds_s: dict[int, float] = field(default_factory=dict)
+    """What it took in this run to build each candidate."""
     _counted: set[int] = field(default_factory=set)
     _of_earlier_runs: dict[int, TrialFailure | None] = field(default_factory=dict)
     """Trials that earlier runs of the same job made, each with its failure."""
@@ -147,6 +152,7 @@ class ExplorationRun:
             self._counted.add(measurement.candidate_number)
             self._of_earlier_runs.pop(measurement.candidate_number, None)
             self.trials_done += 1
+        self.builds_s[measurement.candidate_number] = measurement.stages.build_s
         if measurement.came_to_an_end or measurement.candidate_number not in self.results:
             self.results[measurement.candidate_number] = result
         if isinstance(result, Failed):
@@ -215,6 +221,19 @@ class ExplorationRun:
     def latencies_of(self, trace: Trace) -> list[float]:
         """What the schedule of ``trace`` took in the search, in seconds; empty where it was not measured there."""
         return [latency_s for number, latency_s in self.latencies_s.items() if self.traces[number] == trace]
+
+    def build_s_of(self, trace: Trace) -> float | None:
+        """What it took in this run to build a schedule; None where it was not built."""
+        return max((build_s for number, build_s in self.builds_s.items() if self.traces[number] == trace), default=None)
+
+    @property
+    def typical_build_s(self) -> float | None:
+        """What it takes to build a schedule; None where none was built in this run."""
+        return median(self.builds_s.values()) if self.builds_s else None
+
+    def note_untuned(self, latency_s: float, *, is_estimate: bool = False) -> None:
+        """Take in what the untuned function takes."""
+        self.untuned_latency_s, self.untuned_is_estimate = latency_s, is_estimate
 
     def _count_earlier(self, number: int, measurement: Measurement) -> None:
         failure = measurement.result.failure if isinstance(measurement.result, Failed) else None

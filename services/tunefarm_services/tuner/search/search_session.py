@@ -180,7 +180,7 @@ class SearchSession:
 
     def _dispatch(self, candidates: Sequence[Candidate]) -> None:
         dispatches = [dispatch_of(candidate, fence=self._lease.fence) for candidate in candidates]
-        self._store.put_trials(self._lease, candidates, dispatches)
+        self._store.trials.put(self._lease, candidates, dispatches)
         for candidate, dispatch in zip(candidates, dispatches, strict=True):
             self._candidates[candidate.exploration_id, candidate.number] = candidate
             self._runs[candidate.exploration_id].proposed(candidate.number, candidate.trace)
@@ -199,7 +199,7 @@ class SearchSession:
             if candidate is not None and suspect.attempt < ATTEMPTS:
                 again.append(dispatch_of(candidate, fence=self._lease.fence, attempt=suspect.attempt + 1))
         if again:
-            self._store.put_trials(self._lease, [], again)
+            self._store.trials.put(self._lease, [], again)
         for dispatch in again:
             self._send_to_farm(dispatch)
 
@@ -213,7 +213,7 @@ class SearchSession:
                 again.append(dispatch_of(candidate, fence=self._lease.fence, attempt=measurement.attempt + 1))
         if not again:
             return fresh
-        self._store.put_trials(self._lease, [], again)
+        self._store.trials.put(self._lease, [], again)
         for dispatch in again:
             self._send_to_farm(dispatch)
         repeated = {(dispatch.candidate.exploration_id, dispatch.candidate.number) for dispatch in again}
@@ -240,7 +240,7 @@ class SearchSession:
             return []
         measurements = [self._runs[each.exploration_id].believed(each) for each in measurements]
         self._uncommitted = measurements  # kept where the store is away
-        fresh = self._store.commit_measurements(self._lease, measurements)
+        fresh = self._store.measurements.commit(self._lease, measurements)
         self._uncommitted = []
         self._farm.acknowledge(measurements)
         for measurement in measurements:
@@ -262,7 +262,7 @@ class SearchSession:
             self.first_measured_s = elapsed_s
         if run.measured(measurement, elapsed_s) and run.best_latency_s is not None:
             self._farm.set_incumbent(run.exploration_id, run.best_latency_s)
-            self._store.append_event(
+            self._store.events.append(
                 self._lease,
                 "improved",
                 {

@@ -25,17 +25,15 @@ from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.job_reporter import JobReporter
 from tunefarm_services.tuner.job.job_run import seconds_to_deadline, until_deadline
-from tunefarm_services.tuner.job.job_watch import LeaseKeeper
+from tunefarm_services.tuner.job.job_search import MAX_DEATHS, end_if_poisoned
+from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.job.overdue_job import WAITING, OverdueJob
-from tunefarm_services.tuner.job.supervisor import SEARCH_DEATHS, ExplorationHeld, Supervisor
+from tunefarm_services.tuner.job.supervisor import ExplorationHeld, Supervisor, close_job
 from tunefarm_services.tuner.service.zygotes import Zygotes
 from tunefarm_services.tuner.summary import JobSummary
 
 FarmSource = Callable[[Lease, Job], Farm | NoDevice]
 """Gives a farm for one job, which is closed when the job is let go. Raises ForkFailed, OSError."""
-
-OnFinished = Callable[[str, str, str], None]
-"""Called with tenant, target id and device class id after a job that searched for them."""
 
 HELD_S: Final = 1.0
 NO_DEVICE_S: Final = 2.0
@@ -67,7 +65,6 @@ class LeasedJob:
         farm_for: FarmSource,
         zygotes: Zygotes,
         telemetry: Telemetry,
-        on_finished: OnFinished,
         *,
         outage_s: float,
         on_search_child: Callable[[Child | None], None],
@@ -78,7 +75,6 @@ class LeasedJob:
         self._zygotes = zygotes
         self._metrics = telemetry.metrics
         self._traces = telemetry.traces
-        self._on_finished = on_finished
         self._outage_s = outage_s
         self._on_search_child = on_search_child
         self._supervisor: Supervisor | None = None
@@ -102,7 +98,7 @@ class LeasedJob:
         ):
             ended = self._attempt()
             with suppress(StoreUnavailable):  # then the lease runs out by itself
-                self._store.release(self.lease)
+                self._store.leases.release(self.lease)
         if ended.outcome is not None:
             self._metrics.jobs_finished.labels(outcome=ended.outcome.value).inc()
             self._metrics.job_seconds.labels(outcome=ended.outcome.value).observe(time.monotonic() - began_s)
@@ -131,34 +127,31 @@ class LeasedJob:
             return self._after_failure()
 
     def _run(self) -> Ended:
-        job = self._store.job(self.lease.tenant, self.lease.job_id)
+        job = self._store.jobs.get(self.lease.tenant, self.lease.job_id)
         farm = self._farm_for(self.lease, job)
         if isinstance(farm, NoDevice):
             return self._without_device(job, farm.reason)
         try:
-            device_class_id = farm.device.device_class.device_class_id
             summary = self._supervise(farm)
         except ExplorationHeld:
             self._say(until_deadline(job, WAITING))
             return self._resting(HELD_S, seconds_to_deadline(job))
         finally:
             farm.close()
-        if summary.outcome is JobOutcome.SUCCEEDED and job.spec.kind == "tune":
-            for target_id in {task.target_id for task in job.spec.tasks}:
-                self._on_finished(job.tenant, target_id, device_class_id)
         log.info("the job was let go", outcome=summary.outcome, message=summary.message)
         return Ended(self.lease.job_id, summary.outcome)
 
     def _without_device(self, job: Job, reason: str) -> Ended:
         """Say what is missing and let the job rest; one whose deadline has passed ends with what is stored."""
         left_s = seconds_to_deadline(job)
-        is_halted = self._store.requested(job.tenant, job.job_id) in (JobRequest.CANCEL, JobRequest.PAUSE)
+        is_halted = self._store.job_requests.pending(job.tenant, job.job_id) in (JobRequest.CANCEL, JobRequest.PAUSE)
         if left_s is None or left_s > 0 or is_halted:
             self._say(until_deadline(job, reason))
             return self._resting(NO_DEVICE_S, left_s)
-        overdue = OverdueJob(self._store, LeaseKeeper(self._store, self.lease).keep)
-        summary = overdue.end(overdue.opened(self.lease, job), reason)
-        self._store.append_event(self.lease, "summary", summary.model_dump(mode="json"))
+        overdue = OverdueJob(self._store, JobWatch(self._store, self.lease))
+        run = overdue.opened(job)
+        summary = close_job(self._store, run, overdue.ending(run, reason))
+        self._store.events.append(self.lease, "summary", summary.model_dump(mode="json"))
         log.info("the job's deadline passed while it waited", outcome=summary.outcome, reason=reason)
         return Ended(self.lease.job_id, summary.outcome)
 
@@ -217,18 +210,18 @@ class LeasedJob:
     def _after_failure(self) -> Ended:
         """Count it like the death of a search child, so that a job that cannot be worked on ends some day."""
         with suppress(FenceLost, StoreUnavailable, NotFound):
-            if self._store.count_search_death(self.lease) >= SEARCH_DEATHS:
-                message = f"poisoned: working on it failed {SEARCH_DEATHS} times inside the tuner; see its log"
-                self._store.set_job_state(self.lease, JobState.FINISHED, JobOutcome.FAILED, message)
+            deaths = self._store.jobs.count_search_death(self.lease)
+            message = f"working on it failed {MAX_DEATHS} times inside the tuner; see its log"
+            if end_if_poisoned(self._store, self.lease, deaths, message):
                 return Ended(self.lease.job_id, JobOutcome.FAILED)
         return self._resting(TROUBLE_S)
 
     def _say(self, message: str) -> None:
         """Show why the job waits, once: each message is an event."""
         with suppress(FenceLost, StoreUnavailable, NotFound):
-            job = self._store.job(self.lease.tenant, self.lease.job_id)
+            job = self._store.jobs.get(self.lease.tenant, self.lease.job_id)
             if job.state is not JobState.FINISHED and (job.state, job.message) != (JobState.QUEUED, message):
-                self._store.set_job_state(self.lease, JobState.QUEUED, message=message)
+                self._store.jobs.set_state(self.lease, JobState.QUEUED, message=message)
 
     def _resting(self, rest_s: float, left_s: float | None = None) -> Ended:
         """``left_s`` is how long it is to the job's deadline, where it has one that has not passed."""

@@ -15,7 +15,7 @@ from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.telemetry.telemetry import Telemetry
 from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.job.job_watch import LEASE_S
-from tunefarm_services.tuner.service.leased_job import Ended, FarmSource, LeasedJob, OnFinished
+from tunefarm_services.tuner.service.leased_job import Ended, FarmSource, LeasedJob
 from tunefarm_services.tuner.service.owner import is_gone, owner_name
 from tunefarm_services.tuner.service.settings import TunerSettings
 from tunefarm_services.tuner.service.tidying import Tidying
@@ -50,17 +50,13 @@ class TunerService:
         settings: TunerSettings,
         *,
         telemetry: Telemetry,
-        on_finished: OnFinished = lambda *_: None,
-        on_idle: Callable[[threading.Event], None] = lambda _: None,
         on_search_child: Callable[[Child | None], None] = lambda _: None,
         local_owners: bool = True,
     ) -> None:
-        """``on_finished`` hears of each target that was tuned for, with its tenant and the device class.
+        """``on_search_child`` hears of search children, as ``Supervisor`` says.
 
-        ``on_idle`` may use a moment in which no job runs; it returns soon once the event that it gets is set.
-
-        ``on_search_child`` hears of search children, as ``Supervisor`` says. With ``local_owners`` the jobs of dead
-        tuners of this host are given back at once instead of when their leases run out.
+        With ``local_owners`` the jobs of dead tuners of this host are given back at once instead of when their leases
+        run out.
         """
         self._store = store
         self._farm_for = farm_for
@@ -68,7 +64,6 @@ class TunerService:
         self._settings = settings
         self._telemetry = telemetry
         self._metrics = telemetry.metrics
-        self._on_finished = on_finished
         self._on_search_child = on_search_child
         self._local_owners = local_owners
         self.owner = owner_name()
@@ -83,9 +78,6 @@ class TunerService:
         self._lock = threading.Lock()
         self._changed = threading.Event()
         self._next_sweep_s = 0.0
-        self._idle = _IdleWork(on_idle)
-        self._idle_is_due = True
-        """Whether a job has ended since idle work was begun the last time."""
 
     def run(self, stop: threading.Event) -> None:
         """Work until ``stop`` is set; then give every job back to the queue with all that was measured."""
@@ -98,22 +90,18 @@ class TunerService:
             while not stop.is_set():
                 self._metrics.tuner_alive.set_to_current_time()
                 try:
-                    found = self._take_jobs()
+                    self._take_jobs()
                     away_s = self._settings.poll_s
                 except StoreUnavailable as error:
                     self._metrics.store_errors.labels(kind="unavailable").inc()
                     log.warning("the store is away", reason=str(error), again_in_s=away_s)
-                    found, away_s = False, min(2 * away_s, MAX_AWAY_S)
+                    away_s = min(2 * away_s, MAX_AWAY_S)
                 except Exception:  # what goes wrong with one job's row must not end those that run
                     log.exception("taking jobs failed", again_in_s=MAX_AWAY_S)
-                    found, away_s = False, MAX_AWAY_S
-                if self._idle_is_due and not found and not self._running:
-                    self._idle_is_due = False
-                    self._idle.begin()
+                    away_s = MAX_AWAY_S
                 self._wait(stop, away_s)
         finally:
             is_over.set()
-            self._idle.end()
             self._stop_all()
             tidying.join(TIDYING_S)
 
@@ -125,32 +113,27 @@ class TunerService:
                 self._changed.clear()
                 return
 
-    def _take_jobs(self) -> bool:
-        """Fill the free places; whether anything was taken."""
+    def _take_jobs(self) -> None:
+        """Fill the free places."""
         self._sweep()
-        found = False
         while self._working() < self._places:
-            lease = self._store.lease_next(self.owner, LEASE_S, passing_over=self._resting())
+            lease = self._store.queue.lease_next(self.owner, LEASE_S, passing_over=self._resting())
             if lease is None:
                 break
-            found = True
-            self._idle.end()
             self._begin(lease, self._farm_for)
-        return self._end_overdue() or found
+        self._end_overdue()
 
-    def _end_overdue(self) -> bool:
-        """Begin to end a job that waited for a place until its deadline; whether there was one.
+    def _end_overdue(self) -> None:
+        """Begin to end a job that waited for a place until its deadline.
 
         It needs no place. One at a time is soon enough, and leaves the machine to those that run.
         """
         with self._lock:
             if self._ending in self._running or self._working() < self._places:
-                return False
-        lease = self._store.lease_overdue(self.owner, LEASE_S, passing_over=self._resting())
-        if lease is None:
-            return False
-        self._ending = self._begin(lease, lambda *_: NoDevice(NO_PLACE))
-        return True
+                return
+        lease = self._store.queue.lease_overdue(self.owner, LEASE_S, passing_over=self._resting())
+        if lease is not None:
+            self._ending = self._begin(lease, lambda *_: NoDevice(NO_PLACE))
 
     def _working(self) -> int:
         """How many places are taken."""
@@ -160,7 +143,7 @@ class TunerService:
         if not self._local_owners or time.monotonic() < self._next_sweep_s:
             return
         self._next_sweep_s = time.monotonic() + SWEEP_S
-        self._store.release_of_the_dead(None, is_gone)
+        self._store.leases.release_of_the_dead(None, is_gone)
 
     def _resting(self) -> list[str]:
         """Jobs that are not to be taken now: those that rest, and those that this tuner has, should a lease run out."""
@@ -178,7 +161,6 @@ class TunerService:
             farm_for,
             self._zygotes,
             self._telemetry,
-            self._on_finished,
             outage_s=self._settings.outage_s,
             on_search_child=self._on_search_child,
         )
@@ -197,7 +179,6 @@ class TunerService:
         finally:
             with self._lock:
                 self._running.pop(job, None)
-                self._idle_is_due = True
                 if ended.rest_s:
                     # Ever longer, so that many that wait for the same leave places for those that need not.
                     longer_s = ended.rest_s * 2 ** min(self._rests[ended.job_id], MAX_DOUBLINGS)
@@ -217,27 +198,3 @@ class TunerService:
         deadline_s = time.monotonic() + STOP_S
         for thread in running.values():
             thread.join(max(deadline_s - time.monotonic(), 0.1))
-
-
-class _IdleWork:
-    """Something to do in a thread while there are no jobs; it is asked to end as soon as there is one."""
-
-    def __init__(self, work: Callable[[threading.Event], None]) -> None:
-        self._work = work
-        self._enough = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def begin(self) -> None:
-        """Begin, unless it runs already."""
-        if self._thread is not None and self._thread.is_alive():
-            return
-        self._enough.clear()
-        self._thread = threading.Thread(target=self._work, args=(self._enough,), name="idle work")
-        self._thread.start()
-
-    def end(self) -> None:
-        """Have it end, without waiting for more than a moment."""
-        self._enough.set()
-        if self._thread is not None:
-            self._thread.join(2.0)
-            self._thread = None

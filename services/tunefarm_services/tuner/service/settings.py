@@ -19,8 +19,6 @@ class TunerSettings(Settings):
     """How often a tuner with a free place looks for work."""
     outage_s: float = Field(default=300.0, ge=0)
     """How long a database that went away is waited for before a job is given up to whoever leases it next."""
-    pooled_models: bool = True
-    """Whether idle tuners train cost models over several explorations."""
     keep_trials_days: float | None = Field(default=None, ge=0)
     """How long the trials of an exploration that nobody works on are kept; for ever when absent. Records stay."""
     keep_events_days: float | None = Field(default=90.0, ge=0)

@@ -51,9 +51,9 @@ class Tidying:
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + EVERY_S
-        report = self._store.apply_retention(self._policy)
+        report = self._store.retention.apply(self._policy)
         if any(report.model_dump().values()):
             log.info("old rows were removed", **report.model_dump())
-        garbage = self._store.gc(older_than_s=UNREFERRED_S)
+        garbage = self._store.garbage.collect(older_than_s=UNREFERRED_S)
         if garbage.removed:
             log.info("blobs were removed that no row refers to", **garbage.model_dump())

@@ -19,6 +19,8 @@ UNTUNED = Trace(text="[[],[]]")
 """The schedule that changes nothing; what ships when tuning found nothing faster."""
 _OUT_OF_REACH = 3.0
 """Where the slowest sample of a schedule is so many times below the fastest of another one, that cannot be as fast."""
+_OUT_OF_REACH_OF_AN_ESTIMATE = 1.5
+"""The same beside an estimate, which no moment and no place of memory made better or worse."""
 _MOSTLY = 2 / 3
 """Of the processes in which a schedule has to be the faster one."""
 _SAYS_NOTHING = frozenset(
@@ -51,8 +53,9 @@ class Ranking:
         own, untuned = self.timings.get(trace), self.timings.get(UNTUNED)
         if trace == UNTUNED or own is None or untuned is None:
             return False
+        factor = _OUT_OF_REACH_OF_AN_ESTIMATE if untuned.is_estimate else _OUT_OF_REACH
         slowest_s, fastest_s = max(own.samples_s, default=own.latency_s), min(untuned.samples_s, default=0.0)
-        return _OUT_OF_REACH * slowest_s >= fastest_s
+        return factor * slowest_s >= fastest_s
 
 
 def require_right_untuned(untuned: Result) -> None:
@@ -101,7 +104,9 @@ def fault_of(standing: TuningRecord, record: TuningRecord, ranking: Ranking) -> 
 
 def beside_untuned(ranking: Ranking) -> str:
     """What the comparison could not say."""
-    failure = ranking.failures.get(UNTUNED)
+    failure, timing = ranking.failures.get(UNTUNED), ranking.timings.get(UNTUNED)
+    if timing is not None and timing.is_estimate:
+        return "; the untuned function's time is an estimate, and it was compared at samples of its output"
     return "" if failure is None else f"; the untuned function could not be timed beside it ({failure.reason.value})"
 
 

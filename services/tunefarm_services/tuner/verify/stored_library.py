@@ -27,7 +27,7 @@ def usable_artifact(
 
     A library that an earlier version linked, with constructors, is none of these.
     """
-    for manifest in store.artifacts(record.tenant, record_id=record.record_id):
+    for manifest in store.artifacts.newest_first(record.tenant, record_id=record.record_id):
         reason = _fault_of(store, record.tenant, manifest, target, callees)
         if reason is None:
             return manifest
@@ -56,7 +56,7 @@ def _fault_of(
     store: Store, tenant: str, manifest: ArtifactManifest, target: Target, callees: Collection[str]
 ) -> str | None:
     try:
-        _, library = store.artifact(tenant, manifest.artifact_id)
+        _, library = store.artifacts.get(tenant, manifest.artifact_id)
     except (BlobMissing, BlobDamaged) as error:
         return str(error)
     return refusal_of(library, rules_of(target.canonical, callees))

@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from uuid import uuid4
 
 from tunefarm_schemas import SCHEMA_VERSION
@@ -19,7 +18,7 @@ from tunefarm_schemas.tuning.measurement import (
     Result,
     Timing,
 )
-from tunefarm_schemas.tuning.record import BUSY, MatchKind, RecordKey, RecordStatus, TuningRecord
+from tunefarm_schemas.tuning.record import BUSY, RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
@@ -37,75 +36,33 @@ from tunefarm_services.tuner.verify.ranking import (
     require_right_untuned,
     stands,
 )
+from tunefarm_services.tuner.verify.stored_answer import Finished, standing_record, stored_answer
 from tunefarm_services.tuner.verify.stored_library import checked_export, usable_artifact
+from tunefarm_services.tuner.verify.verifying_steps import OnStep, comparing, in_processes
 
 FINALISTS, MAX_FINALISTS = 3, 6
 CLOSE = 1.06
 """Within so many times the fastest, which of them is the fastest shows only side by side."""
+SLOW_S = 0.05
+"""Of kernels that take longer, a moment changes little: others than the close ones would be called for nothing."""
 COMPARE_S = 0.1
 """Seconds of timing for each schedule that is compared."""
-MORE_PROCESSES = 8
+PROCESSES, MORE_PROCESSES = 7, 8
 STILL_BUSY = "The record was taken while the host was busy, as it is now: the next job times it again."
 TIMED_ANEW = "The record was taken while the host was busy, and was timed anew."
 REFUSAL_S = 1.0
 """A farm cancels what it had been asked about a function just before it says what is wrong with it."""
 
 
-@dataclass(frozen=True)
-class Finished:
-    """What the end of an exploration left behind, or why it left nothing."""
-
-    record: TuningRecord | None
-    artifact_id: str | None
-    failure: TrialFailure | None = None
-    note: str = ""
-    """What a person is told of it."""
-    is_new: bool = False
-    """Whether the record was written just now."""
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether the record has to be timed anew before it is an answer."""
-        return self.record is not None and self.record.is_doubtful
-
-    @property
-    def may_fare_better(self) -> bool:
-        """Whether nothing was verified for a reason that may be gone later."""
-        return self.failure is not None and self.failure.may_be_tried_again
-
-
-def standing_record(store: Store, run: ExplorationRun) -> TuningRecord | None:
-    """The best verified record for exactly the key of ``run``, if there is one."""
-    return exact_record(store, run.exploration.key.tenant, run.record_key)
-
-
-def exact_record(store: Store, tenant: str, key: RecordKey) -> TuningRecord | None:
-    """The best verified record for exactly this key, if there is one."""
-    for match in store.best_record(tenant, key):
-        if match.match is MatchKind.EXACT:
-            return match.record
-    return None
-
-
-def stored_answer(store: Store, run: ExplorationRun) -> Finished | None:
-    """The standing record and its artifact, where there are both; ``run`` learns what the untuned function took.
-
-    An artifact whose library is damaged, gone or refused is none.
-    """
-    record = standing_record(store, run)
-    artifact = None if record is None else usable_artifact(store, record, run.target, run.callees)
-    if record is None or artifact is None:
-        return None
-    run.untuned_latency_s = record.untuned_latency_s
-    return Finished(record, artifact.artifact_id)
-
-
 class Verifier:
     """Verifies the outcome of explorations and writes their records."""
 
-    def __init__(self, store: Store, farm: Farm, lease: Lease, on_wait: Callable[[], bool]) -> None:
+    def __init__(
+        self, store: Store, farm: Farm, lease: Lease, on_wait: Callable[[], bool], on_step: OnStep = lambda _: None
+    ) -> None:
         """``on_wait`` is called a few times a second while the farm works; False when the job has to stop."""
         self._on_wait = on_wait
+        self._on_step = on_step
         self._store = store
         self._farm = farm
         self._tenant = lease.tenant
@@ -144,7 +101,7 @@ class Verifier:
 
     def note_verified(self, run: ExplorationRun) -> None:
         """Note that of all that was tried until now nothing is left to verify."""
-        self._store.set_verified(self._lease, run.exploration_id)
+        self._store.explorations.set_verified(self._lease, run.exploration_id)
 
     def known(self, run: ExplorationRun) -> Finished | None:
         """The answer of the store for a run that measured nothing new; None where one has to be verified."""
@@ -160,7 +117,7 @@ class Verifier:
         record = self._new_record(
             run, run.fastest(1)[0], run.best_latency_s, None, RecordStatus.CLAIMED, "interrupted before verification"
         )
-        self._store.put_record(self._tenant, self._lease, record)
+        self._store.records.put(self._tenant, self._lease, record)
         return record
 
     def _kept(
@@ -173,6 +130,7 @@ class Verifier:
 
     def _rank(self, run: ExplorationRun, finalists: Sequence[Trace]) -> Ranking:
         order = ComparisonOrder(exploration_id=run.exploration_id, traces=(*finalists, None), seconds_each=COMPARE_S)
+        self._on_step(comparing(run, finalists, PROCESSES))
         results = self._farm.compare(order, self._on_wait).results
         timings: dict[Trace, Timing] = {}
         failures: dict[Trace, TrialFailure] = {}
@@ -184,7 +142,7 @@ class Verifier:
                 timings[trace or UNTUNED] = result
                 run.compared_s[trace or UNTUNED] = result.latency_s
                 if trace is None:
-                    run.untuned_latency_s = result.latency_s
+                    run.note_untuned(result.latency_s, is_estimate=result.is_estimate)
         require_right_untuned(results[-1])
         timed = [(timing.latency_s, trace) for trace, timing in timings.items()]
         return Ranking(sorted(timed, key=lambda pair: pair[0]), failures, timings)
@@ -222,11 +180,11 @@ class Verifier:
         compared_s = run.untuned_latency_s
         if compared_s is None or not isinstance(exported, Exported) or not ranking.may_lose_to_untuned(trace):
             if trace == UNTUNED and isinstance(exported, Exported):
-                run.untuned_latency_s = statistics.median(exported.process_latencies_s)
+                run.note_untuned(statistics.median(exported.process_latencies_s))
             return trace, exported
         took_s = statistics.median(exported.process_latencies_s)
         if exported.untuned_latencies_s:
-            run.untuned_latency_s = statistics.median(exported.untuned_latencies_s)
+            run.note_untuned(statistics.median(exported.untuned_latencies_s))
             if beats_untuned(exported):
                 return trace, exported
         elif took_s < compared_s:
@@ -236,9 +194,9 @@ class Verifier:
             return trace, exported
         latency_s = statistics.median(untuned.process_latencies_s)
         if not exported.untuned_latencies_s and latency_s > took_s:
-            run.untuned_latency_s = latency_s
+            run.note_untuned(latency_s)
             return trace, exported
-        run.untuned_latency_s = latency_s
+        run.note_untuned(latency_s)
         return UNTUNED, untuned
 
     def _export(
@@ -270,6 +228,8 @@ class Verifier:
 
     def _exported(self, run: ExplorationRun, order: ExportOrder) -> ExportResult:
         """What the farm made, where its library and its times may be believed."""
+        what = "the untuned function" if order.trace == UNTUNED else ""
+        self._on_step(in_processes(run, order.likely_s, order.processes, what))
         exported = checked_export(self._farm.export(order, self._on_wait), run.target, run.callees)
         if isinstance(exported, Exported):
             doubt = run.disbelief(min(exported.process_latencies_s, default=float("inf")))
@@ -299,14 +259,14 @@ class Verifier:
             f"{beside_untuned(ranking)}{_busy_text(exported)}",
             exported.foreign_load,
         )
-        self._store.put_record(self._tenant, self._lease, record)
+        self._store.records.put(self._tenant, self._lease, record)
         fault = None if standing is None else fault_of(standing, record, ranking)
         if standing is not None and is_rebuilt:
             fault = f"its library was missing, damaged or refused; built again as record {record.record_id}"
         if standing is not None and fault is not None:  # only once there is another to take
-            self._store.retract(self._tenant, standing.record_id, fault)
+            self._store.records.retract(self._tenant, standing.record_id, fault)
         manifest = self._manifest(run, record, exported)
-        self._store.put_artifact(self._tenant, manifest, exported.library)
+        self._store.artifacts.put(self._tenant, manifest, exported.library)
         note = TIMED_ANEW if standing is not None and standing.is_doubtful else ""
         return Finished(record=record, artifact_id=manifest.artifact_id, note=note, is_new=True)
 
@@ -328,6 +288,7 @@ class Verifier:
             latency_s=latency_s,
             interval_s=interval_s,
             untuned_latency_s=run.untuned_latency_s,
+            untuned_is_estimate=run.untuned_is_estimate,
             status=status,
             status_reason=reason,
             source="tuned",
@@ -387,6 +348,8 @@ def _busy_text(exported: Exported) -> str:
 def _finalists(run: ExplorationRun) -> list[Trace]:
     close_s = CLOSE * (run.best_latency_s or 0.0)
     close = sum(latency_s <= close_s for latency_s in run.latencies_s.values())
+    if close_s > SLOW_S:
+        return run.fastest(min(close, MAX_FINALISTS))
     return run.fastest(min(max(FINALISTS, close), MAX_FINALISTS))
 
 

@@ -1,0 +1,156 @@
+"""Workloads, with their modules as blobs."""
+
+from typing import Final
+
+from pydantic import TypeAdapter
+from sqlalchemy import Connection, bindparam, select, update
+
+from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.frozen import canonical_json, digest
+from tunefarm_schemas.tuning.workload import TensorArgument, Workload
+from tunefarm_services.store.database.insert_once import insert_once
+from tunefarm_services.store.database.repository import AnyRow, Repository
+from tunefarm_services.store.database.retried import retried
+from tunefarm_services.store.store_error import NotFound, StoreConflict
+from tunefarm_services.store.stored import StoredWorkload
+from tunefarm_services.store.tables import WorkloadTable
+
+_ARGUMENTS: Final = TypeAdapter(tuple[TensorArgument, ...])
+_OF_TENANT: Final = select(WorkloadTable).where(WorkloadTable.tenant == bindparam("tenant"))
+_BY_ID: Final = _OF_TENANT.where(WorkloadTable.workload_id == bindparam("workload_id"))
+_BY_HASH: Final = _OF_TENANT.where(
+    WorkloadTable.structural_hash == bindparam("structural_hash"),
+    WorkloadTable.tvm_version == bindparam("tvm_version"),
+).order_by(WorkloadTable.workload_id)
+
+
+class WorkloadRepository(Repository):
+    """What is tuned."""
+
+    @retried
+    def put(self, tenant: str, workload: Workload) -> Workload:
+        """Store a workload once and return it as stored: the first one's name wins.
+
+        Raises ValueError when ``workload_id`` is not the digest of the module, StoreUnavailable.
+        """
+        if digest(workload.module_json) != workload.workload_id:
+            raise ValueError("workload_id is not the digest of module_json")
+        with self._database.writing() as connection:
+            self._database.lock_blobs(connection, exclusive=False)
+            self._blobs.put(workload.module_json.encode())
+            if connection.execute(insert_once(connection, WorkloadTable), _values(tenant, workload)).rowcount:
+                return workload
+            row = connection.execute(_BY_ID, {"tenant": tenant, "workload_id": workload.workload_id}).one()
+            if (row.structural_hash, row.tvm_version) != (workload.structural_hash, workload.tvm_version):
+                raise StoreConflict("workload", workload.workload_id)
+            return _workload(row, workload.module_json)
+
+    def get(self, tenant: str, workload_id: str) -> Workload:
+        """One workload with its module. Raises NotFound, BlobMissing, BlobDamaged."""
+        with self._database.reading() as connection:
+            row = connection.execute(_BY_ID, {"tenant": tenant, "workload_id": workload_id}).one_or_none()
+        if row is None:
+            raise NotFound("workload", workload_id)
+        return self._with_module(row)
+
+    def with_hash(self, tenant: str, structural_hash: str, tvm_version: str) -> list[Workload]:
+        """Workloads that may be the same function; ``structural_equal`` on their modules decides."""
+        values = {"tenant": tenant, "structural_hash": structural_hash, "tvm_version": tvm_version}
+        with self._database.reading() as connection:
+            rows = connection.execute(_BY_HASH, values).all()
+        return [self._with_module(row) for row in rows]
+
+    def page(
+        self, tenant: str, after: str | None = None, limit: int = 100, name: str | None = None
+    ) -> list[StoredWorkload]:
+        """Workloads by id without their modules, at most ``limit``, after the id ``after``, of one name or of all."""
+        query = _OF_TENANT.order_by(WorkloadTable.workload_id).limit(limit)
+        if after is not None:
+            query = query.where(WorkloadTable.workload_id > after)
+        if name is not None:
+            query = query.where(WorkloadTable.name == name)
+        with self._database.reading() as connection:
+            return [_without_module(row) for row in connection.execute(query, {"tenant": tenant})]
+
+    def stored(self, tenant: str, workload_id: str) -> StoredWorkload:
+        """One workload without its module. Raises NotFound."""
+        with self._database.reading() as connection:
+            row = connection.execute(_BY_ID, {"tenant": tenant, "workload_id": workload_id}).one_or_none()
+            if row is None:
+                raise NotFound("workload", workload_id)
+            return _without_module(row)
+
+    def of_other_tvm(self, tvm_version: str) -> list[tuple[str, str]]:
+        """Tenants and ids of all workloads whose hash is that of another version of TVM."""
+        query = select(WorkloadTable.tenant, WorkloadTable.workload_id)
+        query = query.where(WorkloadTable.tvm_version != tvm_version)
+        with self._database.reading() as connection:
+            rows = connection.execute(query.order_by(WorkloadTable.tenant, WorkloadTable.workload_id)).all()
+        return [(row.tenant, row.workload_id) for row in rows]
+
+    @retried
+    def rehash(self, tenant: str, workload_id: str, structural_hash: str, tvm_version: str) -> None:
+        """Replace the hash of a workload by that of another version of TVM. Raises NotFound."""
+        changed = (
+            update(WorkloadTable)
+            .where(WorkloadTable.tenant == tenant, WorkloadTable.workload_id == workload_id)
+            .values(structural_hash=structural_hash, tvm_version=tvm_version)
+        )
+        with self._database.writing() as connection:
+            if not connection.execute(changed).rowcount:
+                raise NotFound("workload", workload_id)
+
+    def _with_module(self, row: AnyRow) -> Workload:
+        module_json = self._blobs.get(row.workload_id).decode()
+        with self._database.understanding():
+            return _workload(row, module_json)
+
+
+def require_workload(connection: Connection, tenant: str, workload_id: str) -> None:
+    """Raise NotFound unless the tenant has stored the workload."""
+    if connection.execute(_BY_ID, {"tenant": tenant, "workload_id": workload_id}).first() is None:
+        raise NotFound("workload", workload_id)
+
+
+def _family(workload: Workload) -> str:
+    """Name, and of each argument rank, type and direction."""
+    arguments = [[len(argument.shape), argument.dtype, argument.is_output] for argument in workload.arguments]
+    return digest(canonical_json([workload.name, arguments]))
+
+
+def _values(tenant: str, workload: Workload) -> dict[str, object]:
+    return {
+        "tenant": tenant,
+        "workload_id": workload.workload_id,
+        "structural_hash": workload.structural_hash,
+        "tvm_version": workload.tvm_version,
+        "name": workload.name,
+        "family": _family(workload),
+        "arguments": _ARGUMENTS.dump_json(workload.arguments).decode(),
+        "floating_point_operations": workload.floating_point_operations,
+        "created_at": utc_now(),
+    }
+
+
+def _workload(row: AnyRow, module_json: str) -> Workload:
+    return Workload(
+        workload_id=row.workload_id,
+        structural_hash=row.structural_hash,
+        tvm_version=row.tvm_version,
+        module_json=module_json,
+        name=row.name,
+        arguments=_ARGUMENTS.validate_json(row.arguments),
+        floating_point_operations=row.floating_point_operations,
+    )
+
+
+def _without_module(row: AnyRow) -> StoredWorkload:
+    return StoredWorkload(
+        workload_id=row.workload_id,
+        structural_hash=row.structural_hash,
+        tvm_version=row.tvm_version,
+        name=row.name,
+        arguments=_ARGUMENTS.validate_json(row.arguments),
+        floating_point_operations=row.floating_point_operations,
+        created_at=row.created_at,
+    )

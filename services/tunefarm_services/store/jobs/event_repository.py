@@ -1,0 +1,79 @@
+"""Events of jobs and tenants."""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, func, insert, select, text, update
+
+from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.frozen import canonical_json
+from tunefarm_schemas.tuning.job import Event
+from tunefarm_services.store.database.repository import Repository
+from tunefarm_services.store.database.retried import retried
+from tunefarm_services.store.jobs.fence import require_fence
+from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.store.stored import TENANT_STREAM
+from tunefarm_services.store.tables import EventTable, JobTable
+
+_NEXT_OF_JOB: Final = (
+    update(JobTable)
+    .where(JobTable.tenant == bindparam("of_tenant"), JobTable.job_id == bindparam("of_job"))
+    .values(last_sequence=JobTable.last_sequence + 1)
+    .returning(JobTable.last_sequence)
+)
+_LAST_OF_TENANT: Final = select(func.coalesce(func.max(EventTable.sequence), 0)).where(
+    EventTable.tenant == bindparam("tenant"), EventTable.job_id == TENANT_STREAM
+)
+_AFTER: Final = (
+    select(EventTable)
+    .where(
+        EventTable.tenant == bindparam("tenant"),
+        EventTable.job_id == bindparam("job_id"),
+        EventTable.sequence > bindparam("after_sequence"),
+    )
+    .order_by(EventTable.sequence)
+)
+
+
+class EventRepository(Repository):
+    """What happened, in the order in which it was committed."""
+
+    @retried
+    def append(self, lease: Lease, kind: str, data: Mapping[str, object]) -> Event:
+        """Add an event to the lease's job; ``data`` is plain JSON. Raises FenceLost."""
+        with self._database.writing() as connection:
+            require_fence(connection, lease)
+            return append_event(connection, lease.tenant, lease.job_id, kind, data)
+
+    def of_job(self, tenant: str, job_id: str, after_sequence: int = 0, limit: int | None = None) -> list[Event]:
+        """The events of a job later than ``after_sequence``, or of the tenant itself for ``TENANT_STREAM``.
+
+        At most ``limit``, the earliest, where one is given.
+        """
+        values = {"tenant": tenant, "job_id": job_id, "after_sequence": after_sequence}
+        with self._database.reading() as connection:
+            rows = connection.execute(_AFTER.limit(limit), values).all()
+        return [
+            Event(sequence=row.sequence, job_id=row.job_id, kind=row.kind, at=row.at, data=json.loads(row.data))
+            for row in rows
+        ]
+
+
+def append_event(connection: Connection, tenant: str, job_id: str, kind: str, data: Mapping[str, object]) -> Event:
+    """Number and insert an event within the caller's transaction."""
+    if job_id == TENANT_STREAM:
+        sequence = _next_of_tenant(connection, tenant)
+    else:
+        sequence = connection.execute(_NEXT_OF_JOB, {"of_tenant": tenant, "of_job": job_id}).scalar_one()
+    event = Event(sequence=sequence, job_id=job_id, kind=kind, at=utc_now(), data=dict(data))
+    values = event.model_dump(exclude={"data"}) | {"tenant": tenant, "data": canonical_json(event.data)}
+    connection.execute(insert(EventTable), values)
+    return event
+
+
+def _next_of_tenant(connection: Connection, tenant: str) -> int:
+    if connection.dialect.name == "postgresql":
+        # No row stands for the tenant that could be locked instead; SQLite has one writer anyway.
+        connection.execute(text("SELECT pg_advisory_xact_lock(7305811, hashtext(:tenant))"), {"tenant": tenant})
+    return int(connection.execute(_LAST_OF_TENANT, {"tenant": tenant}).scalar_one()) + 1

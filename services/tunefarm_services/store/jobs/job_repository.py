@@ -1,0 +1,315 @@
+"""Jobs: asked for, looked at, brought to their end."""
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select, bindparam, exists, func, insert, select, update
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.tuning.input_spec import InputExample
+from tunefarm_schemas.tuning.job import Job, JobKind, JobOutcome, JobSpec, JobState
+from tunefarm_services.store.blob_store import StoredBlob
+from tunefarm_services.store.catalog.garbage import remove_unreferenced
+from tunefarm_services.store.catalog.input_example_repository import require_given
+from tunefarm_services.store.database.repository import PAST_ALL_DIGITS, AnyRow, Repository
+from tunefarm_services.store.database.retried import retried
+from tunefarm_services.store.jobs.event_repository import append_event
+from tunefarm_services.store.jobs.fence import require_fence
+from tunefarm_services.store.jobs.job_deletion import delete_rows
+from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.store.store_error import NotFound
+from tunefarm_services.store.stored import JobRequest
+from tunefarm_services.store.tables import JobLabelTable, JobTable, TargetTable, TaskTable, WorkloadTable
+from tunefarm_services.store.tenants.idempotency_key_repository import job_made_with, note_job
+
+_JOB: Final = select(
+    JobTable.job_id,
+    JobTable.tenant,
+    JobTable.spec,
+    JobTable.state,
+    JobTable.outcome,
+    JobTable.message,
+    JobTable.created_at,
+    JobTable.finished_at,
+)
+_ONE_JOB: Final = _JOB.where(JobTable.tenant == bindparam("tenant"), JobTable.job_id == bindparam("job_id"))
+_ONE_REQUEST: Final = select(JobTable.state, JobTable.request).where(
+    JobTable.tenant == bindparam("tenant"), JobTable.job_id == bindparam("job_id")
+)
+_CHANGE: Final = update(JobTable).where(
+    JobTable.tenant == bindparam("of_tenant"), JobTable.job_id == bindparam("of_job")
+)
+
+
+CANCELED: Final = "canceled on request"
+FINISHED: Final = "finished on request"
+_GO_ON: Final = (JobRequest.RESUME.value, JobRequest.FINISH.value)
+
+
+class JobRepository(Repository):
+    """What users asked for."""
+
+    @retried
+    def create(
+        self, tenant: str, spec: JobSpec, *, examples: Sequence[InputExample] = (), key: str | None = None
+    ) -> Job:
+        """Queue a job, with its first event; ``examples`` holds all that its input specs name.
+
+        With the idempotency ``key`` of a claimed request, the job is made once however often the request is carried
+        out. Raises NotFound for a task whose workload or target is not stored, for an example that is not given, and
+        for a key that is not claimed.
+        """
+        require_given(spec.input_specs, examples)
+        job = Job(
+            job_id=_new_job_id(),
+            tenant=tenant,
+            spec=spec,
+            state=JobState.QUEUED,
+            outcome=None,
+            message="",
+            created_at=utc_now(),
+            finished_at=None,
+        )
+        with self._database.writing() as connection:
+            made = None if key is None else job_made_with(connection, tenant, key)
+            if made is not None:
+                return job_of(connection, tenant, made)
+            _require_tasks(connection, tenant, spec)
+            if examples:
+                self._database.lock_blobs(connection, exclusive=False)
+            for example in examples:
+                self._blobs.put(example.content)
+            _insert(connection, job)
+            if key is not None:
+                note_job(connection, tenant, key, job.job_id)
+            append_event(connection, tenant, job.job_id, "created", {"state": job.state.value})
+        return job
+
+    def get(self, tenant: str, job_id: str) -> Job:
+        """One job. Raises NotFound."""
+        with self._database.reading() as connection:
+            return job_of(connection, tenant, job_id)
+
+    def page(
+        self,
+        tenant: str,
+        state: JobState | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        *,
+        kind: JobKind | None = None,
+        created_after: str | None = None,
+        id_prefix: str | None = None,
+    ) -> list[Job]:
+        """Jobs from the newest on, at most ``limit``, older than the job ``after``, that carry all ``labels``.
+
+        With ``id_prefix`` only those whose ids begin so. ``created_after`` is RFC 3339 with an offset, exact to a
+        millisecond. Raises BadInput for a time that is none.
+        """
+        query = _JOB.where(JobTable.tenant == tenant).order_by(JobTable.job_id.desc()).limit(limit)
+        if state is not None:
+            query = query.where(JobTable.state == state.value)
+        if kind is not None:
+            query = query.where(JobTable.kind == kind)
+        if after is not None:
+            query = query.where(JobTable.job_id < after)
+        if created_after is not None:
+            query = query.where(JobTable.job_id > _id_of_time(created_after))
+        if id_prefix is not None:
+            query = query.where(JobTable.job_id.between(id_prefix, f"{id_prefix}{PAST_ALL_DIGITS}"))
+        return self._jobs(_with_labels(query, labels or {}))
+
+    def count(self, tenant: str, state: JobState | None = None) -> int:
+        """How many jobs a tenant has, in one state or in all."""
+        query = select(func.count()).select_from(JobTable).where(JobTable.tenant == tenant)
+        if state is not None:
+            query = query.where(JobTable.state == state.value)
+        with self._database.reading() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def unfinished(self, tenant: str) -> list[Job]:
+        """Every job that is queued, running or paused, the oldest first."""
+        unfinished = JobTable.state != JobState.FINISHED.value
+        return self._jobs(_JOB.where(JobTable.tenant == tenant, unfinished).order_by(JobTable.job_id))
+
+    @retried
+    def set_state(self, lease: Lease, state: JobState, outcome: JobOutcome | None = None, message: str = "") -> Job:
+        """Say where the lease's job is in its life; exactly a finished job has an outcome. Raises FenceLost.
+
+        A finished job stays as it is. A job that was asked to resume or to finish while it was being paused becomes
+        queued, and one that was asked to be canceled meanwhile ends.
+        """
+        if (state is JobState.FINISHED) != (outcome is not None):
+            raise ValueError("a job has an outcome exactly when it is finished")
+        with self._database.writing() as connection:
+            require_fence(connection, lease)
+            before = connection.execute(_ONE_REQUEST, {"tenant": lease.tenant, "job_id": lease.job_id}).one()
+            if before.state != JobState.FINISHED.value:
+                if state is JobState.PAUSED and before.request in _GO_ON:
+                    state = JobState.QUEUED
+                elif state is JobState.PAUSED and before.request == JobRequest.CANCEL.value:
+                    state, outcome, message = JobState.FINISHED, JobOutcome.CANCELED, CANCELED
+                enter_state(connection, lease.tenant, lease.job_id, state, outcome, message)
+            return job_of(connection, lease.tenant, lease.job_id)
+
+    @retried
+    def count_search_death(self, lease: Lease) -> int:
+        """Count that the job's search child died, and return how often it did. Raises FenceLost."""
+        with self._database.writing() as connection:
+            require_fence(connection, lease)
+            statement = _CHANGE.values(search_deaths=JobTable.search_deaths + 1).returning(JobTable.search_deaths)
+            return connection.execute(statement, {"of_tenant": lease.tenant, "of_job": lease.job_id}).scalar_one()
+
+    def delete(self, tenant: str, job_id: str) -> None:
+        """Remove a job, its events, and the modules that nothing else needs.
+
+        Trials, records and artifacts stay, and so does every module that they or another job stand on. Raises
+        NotFound, and JobBusy while someone works on the job.
+        """
+        forgotten = self._delete_rows(tenant, job_id)
+        # After the commit: a row must never outlive its blob.
+        if forgotten:
+            remove_unreferenced(self._database, self._blobs, [StoredBlob(workload_id, 0) for workload_id in forgotten])
+
+    @retried
+    def _delete_rows(self, tenant: str, job_id: str) -> list[str]:
+        with self._database.writing() as connection:
+            return delete_rows(connection, tenant, job_id, self._database.now_s(connection))
+
+    def _jobs(self, query: Select[*tuple[Any, ...]]) -> list[Job]:
+        with self._database.reading() as connection:
+            return [_job(row) for row in connection.execute(query)]
+
+
+def job_of(connection: Connection, tenant: str, job_id: str) -> Job:
+    """One job, within the caller's transaction. Raises NotFound."""
+    row = connection.execute(_ONE_JOB, {"tenant": tenant, "job_id": job_id}).one_or_none()
+    if row is None:
+        raise NotFound("job", job_id)
+    return _job(row)
+
+
+def do_as_asked(connection: Connection, tenant: str, job_id: str, state: JobState, wanted: JobRequest) -> None:
+    """Do at once what is asked of a job on which nobody works; finishing it is left to whoever takes it next."""
+    if wanted is JobRequest.CANCEL:
+        enter_state(connection, tenant, job_id, JobState.FINISHED, JobOutcome.CANCELED, CANCELED)
+    elif wanted is JobRequest.PAUSE and state is not JobState.PAUSED:
+        enter_state(connection, tenant, job_id, JobState.PAUSED, None, "paused on request")
+    elif wanted is JobRequest.RESUME and state is JobState.PAUSED:
+        enter_state(connection, tenant, job_id, JobState.QUEUED, None, "resumed on request")
+    elif wanted is JobRequest.FINISH:
+        if state is JobState.PAUSED:
+            enter_state(connection, tenant, job_id, JobState.QUEUED, None, "asked to finish")
+        # A device is needed to verify, so the request stands until an owner has done it.
+        connection.execute(_CHANGE.values(request=wanted.value), {"of_tenant": tenant, "of_job": job_id})
+
+
+def enter_state(
+    connection: Connection, tenant: str, job_id: str, state: JobState, outcome: JobOutcome | None, message: str
+) -> None:
+    """Write a job's state with its event; requests that the state fulfils are dropped."""
+    values: dict[str, object] = {
+        "state": state.value,
+        "outcome": None if outcome is None else outcome.value,
+        "message": message.replace("\0", ""),  # which PostgreSQL cannot keep
+        "finished_at": utc_now() if state is JobState.FINISHED else None,
+    }
+    if state in {JobState.PAUSED, JobState.FINISHED}:
+        values["request"] = None
+    connection.execute(_CHANGE.values(values), {"of_tenant": tenant, "of_job": job_id})
+    append_event(connection, tenant, job_id, "state", {key: values[key] for key in ("state", "outcome", "message")})
+
+
+def _require_tasks(connection: Connection, tenant: str, spec: JobSpec) -> None:
+    for task in spec.tasks:
+        workload = exists().where(WorkloadTable.tenant == tenant, WorkloadTable.workload_id == task.workload_id)
+        target = exists().where(TargetTable.tenant == tenant, TargetTable.target_id == task.target_id)
+        has_workload, has_target = connection.execute(select(workload, target)).one()
+        if not has_workload:
+            raise NotFound("workload", task.workload_id)
+        if not has_target:
+            raise NotFound("target", task.target_id)
+
+
+def deadline_of(job: Job) -> float | None:
+    """When the job waits and searches no further, in seconds since the Unix epoch; None where it has no deadline."""
+    if job.spec.deadline_s is None:
+        return None
+    return datetime.fromisoformat(job.created_at).timestamp() + job.spec.deadline_s
+
+
+def deadline_text(job: Job) -> str | None:
+    """The same as RFC 3339 in UTC, for people."""
+    deadline_at = deadline_of(job)
+    return None if deadline_at is None else datetime.fromtimestamp(deadline_at, UTC).isoformat(timespec="seconds")
+
+
+def _insert(connection: Connection, job: Job) -> None:
+    key = {"tenant": job.tenant, "job_id": job.job_id}
+    row = key | {
+        "spec": job.spec.model_dump_json(),
+        "priority": job.spec.priority,
+        "state": job.state.value,
+        "message": job.message,
+        "created_at": job.created_at,
+        "search_deaths": 0,
+        "last_sequence": 0,
+        "fence": 0,
+        "kind": job.spec.kind,
+        "device_class_id": job.spec.device_class_id,
+        "deadline_at": deadline_of(job),
+    }
+    connection.execute(insert(JobTable), row)
+    tasks = [key | {"position": position} | task.model_dump() for position, task in enumerate(job.spec.tasks)]
+    connection.execute(insert(TaskTable), tasks)
+    if job.spec.labels:
+        labels = [key | {"name": name, "value": value} for name, value in job.spec.labels.items()]
+        connection.execute(insert(JobLabelTable), labels)
+
+
+def _with_labels(query: Select[*tuple[Any, ...]], labels: Mapping[str, str]) -> Select[*tuple[Any, ...]]:
+    for name, value in labels.items():
+        query = query.where(
+            exists().where(
+                JobLabelTable.tenant == JobTable.tenant,
+                JobLabelTable.job_id == JobTable.job_id,
+                JobLabelTable.name == name,
+                JobLabelTable.value == value,
+            )
+        )
+    return query
+
+
+def _job(row: AnyRow) -> Job:
+    return Job(
+        job_id=row.job_id,
+        tenant=row.tenant,
+        spec=JobSpec.model_validate_json(row.spec),
+        state=JobState(row.state),
+        outcome=None if row.outcome is None else JobOutcome(row.outcome),
+        message=row.message,
+        created_at=row.created_at,
+        finished_at=row.finished_at,
+    )
+
+
+def _new_job_id() -> str:
+    """Hexadecimal: milliseconds since the epoch, so that ids sort by age, then chance."""
+    return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(5)}"
+
+
+def _id_of_time(text: str) -> str:
+    """An id after all those that were made until this time, and before all later ones."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        problem = f"{text[:50]!r} is not a time."
+        raise BadInput("created_after", problem, "Write RFC 3339, such as 2027-01-02T03:04:05Z.")
+    return f"{max(int(moment.timestamp() * 1000), 0):011x}{PAST_ALL_DIGITS}"

@@ -1,0 +1,187 @@
+"""Tuning records: kept, compared, retracted."""
+
+from functools import cache
+from typing import Final
+
+from sqlalchemy import Connection, Select, bindparam, insert, literal_column, select, update
+
+from tunefarm_schemas.tuning.record import RecordKey, RecordStatus, TuningRecord
+from tunefarm_services.store.catalog.workload_repository import require_workload
+from tunefarm_services.store.database.repository import PAST_ALL_DIGITS, AnyRow, Repository
+from tunefarm_services.store.database.retried import retried
+from tunefarm_services.store.jobs.event_repository import append_event
+from tunefarm_services.store.jobs.fence import require_fence
+from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.store.records.best_of_key import consider, reconsider
+from tunefarm_services.store.store_error import NotFound, StoreConflict
+from tunefarm_services.store.stored import TENANT_STREAM
+from tunefarm_services.store.tables import RecordTable
+
+_BY_ID: Final = select(RecordTable).where(
+    RecordTable.tenant == bindparam("tenant"), RecordTable.record_id == bindparam("record_id")
+)
+_CHANGE: Final = update(RecordTable).where(
+    RecordTable.tenant == bindparam("of_tenant"), RecordTable.record_id == bindparam("of_record")
+)
+_INSERT: Final = insert(RecordTable)
+_PLAIN: Final = tuple(name for name in TuningRecord.model_fields if name not in {"key", "trace", "interval_s"})
+# In exactly the words of the index on the few that are not verified.
+_IS_UNVERIFIED: Final = RecordTable.status != literal_column("'verified'")
+
+
+class RecordRepository(Repository):
+    """Knowledge worth keeping."""
+
+    @retried
+    def put(self, tenant: str, lease: Lease | None, record: TuningRecord) -> TuningRecord:
+        """Store a record, once. A slower one beside a faster one of the same key changes no answer.
+
+        ``lease`` is None for records that no job made, such as imported ones. Raises FenceLost, NotFound for its
+        workload, and StoreConflict when another record has this id.
+        """
+        if record.tenant != tenant or (lease is not None and lease.tenant != tenant):
+            raise ValueError("a record belongs to the tenant who stores it")
+        with self._database.writing() as connection:
+            if lease is not None:
+                require_fence(connection, lease)
+            stored = connection.execute(_BY_ID, {"tenant": tenant, "record_id": record.record_id}).one_or_none()
+            if stored is None:
+                require_workload(connection, tenant, record.key.workload_id)
+                connection.execute(_INSERT, _values(record))
+                consider(connection, record)
+                return record
+            if record_in(stored) != record:
+                raise StoreConflict("record", record.record_id)
+            return record
+
+    def get(self, tenant: str, record_id: str) -> TuningRecord:
+        """One record. Raises NotFound."""
+        with self._database.reading() as connection:
+            return record_of(connection, tenant, record_id)
+
+    def page(
+        self,
+        tenant: str,
+        *,
+        workload_id: str | None = None,
+        target_id: str | None = None,
+        device_class_id: str | None = None,
+        exploration_id: str | None = None,
+        status: RecordStatus | None = None,
+        source: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+        id_prefix: str | None = None,
+    ) -> list[TuningRecord]:
+        """Records by id, at most ``limit``, after the id ``after``, for which all given filters hold.
+
+        With ``id_prefix`` only those whose ids begin so.
+        """
+        filters = {
+            "workload_id": workload_id,
+            "target_id": target_id,
+            "device_class_id": device_class_id,
+            "exploration_id": exploration_id,
+            "status": status,
+            "source": source,
+        }
+        given = {name: str(wanted) for name, wanted in filters.items() if wanted is not None}
+        is_unverified = status is not None and status is not RecordStatus.VERIFIED
+        query = _page_query(
+            frozenset(given), is_unverified=is_unverified, is_behind=after is not None, is_named=id_prefix is not None
+        )
+        values = given | {"tenant": tenant, "after": after, "row_limit": limit}
+        if id_prefix is not None:
+            values |= {"first_id": id_prefix, "last_id": f"{id_prefix}{PAST_ALL_DIGITS}"}
+        with self._database.reading() as connection:
+            return [record_in(row) for row in connection.execute(query, values)]
+
+    @retried
+    def retract(self, tenant: str, record_id: str, reason: str) -> TuningRecord:
+        """Take a record back for ``reason``, with an event of the tenant. Repeating it changes nothing.
+
+        Raises NotFound.
+        """
+        with self._database.writing() as connection:
+            record = record_of(connection, tenant, record_id)
+            if record.status is RecordStatus.RETRACTED:
+                return record
+            values = {"status": RecordStatus.RETRACTED.value, "status_reason": reason}
+            connection.execute(_CHANGE.values(values), {"of_tenant": tenant, "of_record": record_id})
+            if record.status is RecordStatus.VERIFIED:
+                reconsider(connection, record)
+            append_event(connection, tenant, TENANT_STREAM, "retracted", {"record_id": record_id, "reason": reason})
+            return record_of(connection, tenant, record_id)
+
+    @retried
+    def update_interval(
+        self, tenant: str, lease: Lease | None, record_id: str, interval_s: tuple[float, float]
+    ) -> TuningRecord:
+        """Note the spread, low and high in seconds, of the exported artifact's latency over fresh processes.
+
+        Raises FenceLost, NotFound.
+        """
+        low_s, high_s = interval_s
+        if not 0 < low_s <= high_s:
+            raise ValueError("an interval goes from a positive low to a high")
+        with self._database.writing() as connection:
+            if lease is not None:
+                require_fence(connection, lease)
+            values = {"interval_low_s": low_s, "interval_high_s": high_s}
+            connection.execute(_CHANGE.values(values), {"of_tenant": tenant, "of_record": record_id})
+            return record_of(connection, tenant, record_id)
+
+
+@cache
+def _page_query(
+    filters: frozenset[str], *, is_unverified: bool, is_behind: bool, is_named: bool
+) -> Select[RecordTable]:
+    """A page of records. Sorted are ids alone; rows, each with its trace, are read for those that are told."""
+    chosen = select(RecordTable.record_id).where(RecordTable.tenant == bindparam("tenant"))
+    for name in sorted(filters):
+        chosen = chosen.where(getattr(RecordTable, name) == bindparam(name))
+    if is_unverified:
+        chosen = chosen.where(_IS_UNVERIFIED)
+    if is_named:
+        chosen = chosen.where(RecordTable.record_id.between(bindparam("first_id"), bindparam("last_id")))
+    if is_behind:
+        chosen = chosen.where(RecordTable.record_id > bindparam("after"))
+    first = chosen.order_by(RecordTable.record_id).limit(bindparam("row_limit")).subquery()
+    return (
+        select(RecordTable)
+        .join(first, RecordTable.record_id == first.c.record_id)
+        .where(RecordTable.tenant == bindparam("tenant"))
+        .order_by(RecordTable.record_id)
+    )
+
+
+def record_of(connection: Connection, tenant: str, record_id: str) -> TuningRecord:
+    """One record, within the caller's transaction. Raises NotFound."""
+    row = connection.execute(_BY_ID, {"tenant": tenant, "record_id": record_id}).one_or_none()
+    if row is None:
+        raise NotFound("record", record_id)
+    return record_in(row)
+
+
+def record_in(row: AnyRow) -> TuningRecord:
+    """The record that a row of the table holds."""
+    interval_s = None if row.interval_low_s is None else (row.interval_low_s, row.interval_high_s)
+    # Validated as one, which takes a third of what it takes part by part.
+    return TuningRecord.model_validate(
+        {name: getattr(row, name) for name in _PLAIN}
+        | {
+            "key": {name: getattr(row, name) for name in RecordKey.model_fields},
+            "trace": {"text": row.trace},
+            "interval_s": interval_s,
+        }
+    )
+
+
+def _values(record: TuningRecord) -> dict[str, object]:
+    low_s, high_s = record.interval_s or (None, None)
+    plain = record.model_dump(mode="json", exclude={"key", "trace", "interval_s"})
+    return (
+        plain
+        | record.key.model_dump()
+        | {"trace": record.trace.text, "interval_low_s": low_s, "interval_high_s": high_s}
+    )

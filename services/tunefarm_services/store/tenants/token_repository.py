@@ -1,0 +1,202 @@
+"""Tokens: made, recognised, revoked."""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Collection
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.farm.lane import OPERATOR_TENANT
+from tunefarm_schemas.token import Scope, Token
+from tunefarm_services.store.database.insert_once import insert_once
+from tunefarm_services.store.database.repository import AnyRow, Repository
+from tunefarm_services.store.database.retried import retried
+from tunefarm_services.store.store_error import NotFound, StoreUnavailable
+from tunefarm_services.store.tables import ServerSecretTable, TokenTable
+
+_TEXT: Final = re.compile(r"tfk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+_NOTED_EVERY: Final = timedelta(minutes=1)
+_HASHING_KEY: Final = "token hashing key"
+_NO_HASH: Final = bytes(32)
+
+_KEY: Final = select(ServerSecretTable.secret).where(
+    ServerSecretTable.tenant == OPERATOR_TENANT, ServerSecretTable.name == _HASHING_KEY
+)
+_ANYONES: Final = select(TokenTable, _KEY.scalar_subquery().label("hashing_key")).where(
+    TokenTable.token_id.in_(bindparam("token_ids", expanding=True))
+)
+_OF_TENANT: Final = select(TokenTable).where(TokenTable.tenant == bindparam("tenant")).order_by(TokenTable.token_id)
+_ONE: Final = _OF_TENANT.where(TokenTable.token_id == bindparam("token_id"))
+_CHANGE: Final = update(TokenTable).where(
+    TokenTable.tenant == bindparam("of_tenant"), TokenTable.token_id == bindparam("of_token")
+)
+
+
+class TokenRepository(Repository):
+    """Who may do what. Secrets are told once and never stored."""
+
+    @retried
+    def create(
+        self, tenant: str, name: str, scopes: tuple[Scope, ...], expires_at: str | None = None
+    ) -> tuple[Token, str]:
+        """Make a token and return it with its text, which cannot be had again.
+
+        ``expires_at`` is RFC 3339 with an offset. Raises BadInput for a time that is not one.
+        """
+        secret = secrets.token_urlsafe(32)
+        token = Token(
+            token_id=secrets.token_hex(8),
+            tenant=tenant,
+            name=name,
+            scopes=tuple(scope for scope in Scope if scope in scopes),
+            created_at=utc_now(),
+            expires_at=None if expires_at is None else _in_utc(expires_at),
+            revoked_at=None,
+            last_used_at=None,
+        )
+        with self._database.writing() as connection:
+            row = token.model_dump(exclude={"scopes"}) | {
+                "scopes": " ".join(token.scopes),
+                "secret_hash": _hash(_made_key(connection), secret),
+            }
+            connection.execute(insert_once(connection, TokenTable), row)
+        return token, _text(token, secret)
+
+    def authenticate(self, text: str) -> Token | None:
+        """The token with this text; None when it is unknown, revoked or expired, which take the same time.
+
+        That it was used is noted at most once a minute, and never in the way of an answer.
+        """
+        return self.authenticate_all((text,)).get(text)
+
+    def authenticate_all(self, texts: Collection[str]) -> dict[str, Token]:
+        """The same for several texts in one question; without those that are unknown, revoked or expired."""
+        matches = {text: _TEXT.fullmatch(text) for text in texts}
+        parts = {text: match.groups() if match else ("", "") for text, match in matches.items()}
+        with self._database.reading() as connection:
+            token_ids = [token_id for token_id, _ in parts.values()]
+            rows = {row.token_id: row for row in connection.execute(_ANYONES, {"token_ids": token_ids})}
+        found = {}
+        for text, (token_id, secret) in parts.items():
+            row = rows.get(token_id)
+            # As much work for a token that nobody has as for one with another secret.
+            key, stored_hash = (_NO_HASH, _NO_HASH) if row is None else (row.hashing_key, row.secret_hash)
+            is_known = hmac.compare_digest(_hash(key, secret), stored_hash)
+            if row is not None and is_known and _is_usable(row):
+                found[text] = _token(row)
+        return self._noted(found)
+
+    def of_tenant(self, tenant: str) -> list[Token]:
+        """Every token of a tenant, those that no longer work included."""
+        with self._database.reading() as connection:
+            return [_token(row) for row in connection.execute(_OF_TENANT, {"tenant": tenant})]
+
+    @retried
+    def revoke(self, tenant: str, token_id: str) -> Token:
+        """Let a token work no longer. Repeating it changes nothing. Raises NotFound."""
+        with self._database.writing() as connection:
+            token = _token_of(connection, tenant, token_id)
+            if token.revoked_at is None:
+                values = {"of_tenant": tenant, "of_token": token_id}
+                connection.execute(_CHANGE.values(revoked_at=utc_now()), values)
+            return _token_of(connection, tenant, token_id)
+
+    @retried
+    def rotate(self, tenant: str, token_id: str) -> tuple[Token, str]:
+        """Give a token a new secret and return its new text; the old one stops working at once.
+
+        Raises NotFound, also for a token that was revoked.
+        """
+        secret = secrets.token_urlsafe(32)
+        with self._database.writing() as connection:
+            token = _token_of(connection, tenant, token_id)
+            if token.revoked_at is not None:
+                raise NotFound("usable token", token_id)
+            values = {"of_tenant": tenant, "of_token": token_id}
+            connection.execute(_CHANGE.values(secret_hash=_hash(_made_key(connection), secret)), values)
+        return token, _text(token, secret)
+
+    def _noted(self, found: dict[str, Token]) -> dict[str, Token]:
+        """The tokens with the time of their use, which is written down for those where it is a minute old."""
+        now = datetime.now(UTC)
+        late = {text: token for text, token in found.items() if _was_used_before(token, now - _NOTED_EVERY)}
+        if not late:
+            return found
+        used_at = now.isoformat()
+        values = [{"of_tenant": token.tenant, "of_token": token.token_id} for token in late.values()]
+        with suppress(StoreUnavailable), self._database.writing() as connection:
+            connection.execute(_CHANGE.values(last_used_at=used_at), values)
+        return found | {text: token.model_copy(update={"last_used_at": used_at}) for text, token in late.items()}
+
+
+def _was_used_before(token: Token, moment: datetime) -> bool:
+    return token.last_used_at is None or datetime.fromisoformat(token.last_used_at) <= moment
+
+
+def _made_key(connection: Connection) -> bytes:
+    """The key of all hashes. It is in the database because every server of it needs the same one.
+
+    It keeps a reader of one row from confirming a guess; 256 random bits need no slower hash.
+    """
+    row = {
+        "tenant": OPERATOR_TENANT,
+        "name": _HASHING_KEY,
+        "secret": secrets.token_bytes(32),
+        "created_at": utc_now(),
+    }
+    connection.execute(insert_once(connection, ServerSecretTable), row)
+    return connection.execute(_KEY).scalar_one()
+
+
+def _hash(key: bytes, secret: str) -> bytes:
+    return hmac.digest(key, secret.encode(), hashlib.sha256)
+
+
+def _text(token: Token, secret: str) -> str:
+    return f"tfk_{token.token_id}_{secret}"
+
+
+def _in_utc(text: str) -> str:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise BadInput("expires_at", f"{text[:50]!r} is not a time.", "Write RFC 3339, such as 2027-01-02T03:04:05Z.")
+    try:
+        return moment.astimezone(UTC).isoformat()
+    except OverflowError as error:
+        raise BadInput("expires_at", "It is not within the calendar.", "Write a date of this century.") from error
+
+
+def _is_usable(row: AnyRow) -> bool:
+    expires_at: str | None = row.expires_at
+    is_live = expires_at is None or datetime.now(UTC) < datetime.fromisoformat(expires_at)
+    return row.revoked_at is None and is_live
+
+
+def _token_of(connection: Connection, tenant: str, token_id: str) -> Token:
+    row = connection.execute(_ONE, {"tenant": tenant, "token_id": token_id}).one_or_none()
+    if row is None:
+        raise NotFound("token", token_id)
+    return _token(row)
+
+
+def _token(row: AnyRow) -> Token:
+    return Token(
+        token_id=row.token_id,
+        tenant=row.tenant,
+        name=row.name,
+        scopes=tuple(Scope(scope) for scope in row.scopes.split()),
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+        last_used_at=row.last_used_at,
+    )

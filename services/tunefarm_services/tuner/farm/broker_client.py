@@ -1,0 +1,19 @@
+"""The tuner's connection to the broker."""
+
+from typing import Final
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from tunefarm_schemas.farm.broker import Broker
+
+BROKER_ERRORS: Final = (RedisError, OSError)
+"""What is raised while the broker is away."""
+
+
+def connect(broker: Broker) -> redis.Redis:
+    """A client; it connects when it is first used, and again after each loss."""
+    # Its user decides how long to wait before the next attempt.
+    return redis.Redis.from_url(broker.redis_url(), retry=Retry(NoBackoff(), 0), **broker.redis_options())

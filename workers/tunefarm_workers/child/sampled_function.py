@@ -1,0 +1,283 @@
+"""The untuned function of a large workload, computed at a few places of its output and timed over a few of its steps.
+
+As written such a function takes from seconds to minutes. Here it keeps its loops as they are written: only the
+outermost ones of each nest begin where the caller says, and end there or a few steps later.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final, Self
+
+import tvm
+import tvm_ffi
+from tvm.s_tir import SBlock, SBlockRealize, Schedule
+from tvm.tirx import For, ForKind, IterVar, PrimFunc, SeqStmt, Var
+
+from tunefarm_workers.builder.scheduled_module import build_in_place
+from tunefarm_workers.builder.shipped_module import ENTRY
+from tunefarm_workers.correctness.reordered_module import LONG_STEPS
+
+LONG_S: Final = 1.0
+"""From here on a call of the untuned function is estimated; below, it is made."""
+_PLACE_STEPS: Final = 8_000_000
+_WINDOW_STEPS: Final = 6_000_000
+_SLOW_SHARE: Final = 0.02
+"""Nests with a smaller share of the steps are run whole while the others are timed."""
+_REFUSALS = (tvm.s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError, TypeError, RuntimeError)
+_DATA_PARALLEL, _REDUCTION = int(IterVar.DataPar), int(IterVar.CommReduce)
+
+
+class NotSampled(ValueError):
+    """Raised for a function that is no sequence of plain loop nests, or whose output is not made place by place."""
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """One block in its loops, from the outermost inwards. The first ``leading`` ones each address other elements."""
+
+    loops: tuple[Any, ...]
+    leading: int
+    inside: Any
+
+    @classmethod
+    def of(cls, statement: Any) -> Self:
+        """Read the nest; raises ``NotSampled``."""
+        loops: list[Any] = []
+        while isinstance(statement, For):
+            loops.append(statement)
+            statement = statement.body
+        if not isinstance(statement, SBlockRealize) or not all(map(_is_plain, loops)):
+            raise NotSampled("its loops are no plain nest")
+        values, variables = statement.iter_values, statement.block.iter_vars
+        kinds = [int(variable.iter_type) for variable in variables]
+        if len(values) != len(loops) or not all(
+            value.same_as(loop.loop_var) for value, loop in zip(values, loops, strict=True)
+        ):
+            raise NotSampled("its blocks do not follow their loops")
+        if not set(kinds) <= {_DATA_PARALLEL, _REDUCTION}:
+            raise NotSampled("its loops depend on their order")
+        leading = next((place for place, kind in enumerate(kinds) if kind == _REDUCTION), len(kinds))
+        return cls(tuple(loops), leading, statement)
+
+    @property
+    def extents(self) -> list[int]:
+        return [int(loop.extent) for loop in self.loops]
+
+    @property
+    def steps(self) -> int:
+        return prod(self.extents)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """How a slow nest is timed: of the product of its outer loops ``turns``, ``few`` consecutive ones."""
+
+    turns: int
+    few: int
+
+
+class SampledFunction:
+    """Computes an output at some places, and estimates how long the function takes.
+
+    ``leading`` is the number of the output's dimensions that a place is of; all elements of the others belong to it.
+    """
+
+    def __init__(self, place: Any, shape: tuple[int, ...], leading: int, windowed: Any, windows: list[_Window]) -> None:
+        self.leading = leading
+        self._shape = shape
+        self._place = place
+        self._windowed = windowed
+        self._windows = windows
+
+    @classmethod
+    def of(cls, module: tvm.IRModule, target: Any) -> Self | None:
+        """That of a function that may take long; None where it does not, or cannot be taken apart."""
+        try:
+            function = module[ENTRY]
+            nests = _nests(function)
+            if sum(nest.steps for nest in nests) < LONG_STEPS:
+                return None
+            _require_plain_addresses(function)
+            at_place, shape, leading = _at_a_place(module)
+            windowed, windows = _windowed(function, nests)
+            return cls(_built(at_place, target), shape, leading, _built(windowed, target), windows)
+        except _REFUSALS:
+            return None
+
+    def compute(self, tensors: Sequence[Any], element: int) -> None:
+        """Compute the place that holds an element of the output, whose number counts rows first."""
+        extents = self._shape[: self.leading]
+        number = element // prod(self._shape[self.leading :])
+        place = []
+        for extent in reversed(extents):
+            place.append(number % extent)
+            number //= extent
+        self._place(*tensors, *reversed(place))
+
+    def seconds(self, tensors: Sequence[Any]) -> float:
+        """About how long one call takes. What it leaves in the output is no result.
+
+        Time of this thread alone: what others take while a few steps run would count for all of them.
+        """
+        counts = [window.few for window in self._windows]
+        self._took_s(tensors, counts)  # memory is mapped and caches are filled once
+        base_s = self._took_s(tensors, counts)
+        total_s = base_s
+        for number, window in enumerate(self._windows):
+            twice = [few * (1 + (place == number)) for place, few in enumerate(counts)]
+            more_s = max(self._took_s(tensors, twice) - base_s, 0.0)
+            total_s += (window.turns - window.few) * more_s / window.few
+        return max(total_s, 1e-9)
+
+    def _took_s(self, tensors: Sequence[Any], counts: list[int]) -> float:
+        began_s = time.thread_time()
+        self._windowed(*tensors, *counts)
+        return time.thread_time() - began_s
+
+
+def _built(function: Any, target: Any) -> Any:
+    return build_in_place(tvm.IRModule({ENTRY: function}), target)[ENTRY]
+
+
+def _is_plain(loop: Any) -> bool:
+    return int(loop.kind) == ForKind.SERIAL and int(loop.min) == 0 and loop.step is None
+
+
+def _nests(function: Any) -> list[_Nest]:
+    if not isinstance(function.body, SBlockRealize):
+        raise NotSampled("it has no root block")
+    return list(map(_Nest.of, _statements(function.body.block.body)))
+
+
+def _statements(body: Any) -> list[Any]:
+    return list(body.seq) if isinstance(body, SeqStmt) else [body]
+
+
+def _require_plain_addresses(function: Any) -> None:
+    """Windows leave parts of what lies between nests unwritten, which must not become an address."""
+    loads: list[Any] = []
+    stores: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (tvm.ir.TensorLoad, loads.append), order="post")
+    tvm_ffi.structural_walk(function.body, (tvm.tirx.BufferStore, stores.append), order="post")
+    inner: list[Any] = []
+    for node in (*loads, *stores):
+        for index in node.indices:
+            tvm_ffi.structural_walk(index, (tvm.ir.TensorLoad, inner.append), order="post")
+    if inner:
+        raise NotSampled("its addresses depend on contents")
+
+
+def _at_a_place(module: tvm.IRModule) -> tuple[Any, tuple[int, ...], int]:
+    """The function of one place more, given by further parameters; the output's shape; how many parameters there are.
+
+    What the place depends on is computed for it alone.
+    """
+    nests = _nests(module[ENTRY])
+    written = _output(module[ENTRY], nests)
+    for depth in range(1, nests[-1].leading + 1):
+        function, body, loops = _fused(module, depth)
+        if _steps(body) <= _PLACE_STEPS:
+            break
+    else:
+        raise NotSampled("each place takes much of the function")
+    places = [Var(f"place_{number}", "int32") for number in range(depth)]
+    for loop, place in zip(reversed(loops), reversed(places), strict=True):
+        body = For(loop.loop_var, place, 1, loop.kind, body)
+    return _with(function, body, places), tuple(int(extent) for extent in written.shape), depth
+
+
+def _fused(module: tvm.IRModule, depth: int) -> tuple[Any, Any, list[Any]]:
+    """The function with all nests inside of the ``depth`` outermost loops of the last one; their body, and they."""
+    schedule = Schedule(module)
+    *inner, last = schedule.get_child_blocks(schedule.get_sblock("root"))
+    for block in reversed(inner):
+        schedule.compute_at(block, schedule.get_loops(last)[depth - 1])
+    function = schedule.mod[ENTRY]
+    body, loops = function.body.block.body, []
+    for _ in range(depth):
+        if not isinstance(body, For):
+            raise NotSampled("not all of it is computed for a place")
+        loops.append(body)
+        body = body.body
+    return function, body, loops
+
+
+def _output(function: Any, nests: list[_Nest]) -> Any:
+    """The only output, which the last nest writes element by element; raises ``NotSampled``."""
+    regions = [region for nest in nests for region in nest.inside.block.writes]
+    outputs = [parameter for region in regions for parameter in function.params if region.source.same_as(parameter)]
+    nest, block = nests[-1], nests[-1].inside.block
+    if len(outputs) != 1 or len(block.writes) != 1 or not block.writes[0].source.same_as(outputs[0]):
+        raise NotSampled("it does not have one output")
+    ranges = block.writes[0].region
+    spatial = [variable.var for variable in block.iter_vars if int(variable.iter_type) == _DATA_PARALLEL]
+    identical = len(ranges) == len(spatial) == nest.leading and all(
+        int(extent.extent) == 1 and extent.min.same_as(variable)
+        for extent, variable in zip(ranges, spatial, strict=True)
+    )
+    if not identical:
+        raise NotSampled("its output is not written in the order of its loops")
+    return outputs[0]
+
+
+def _steps(body: Any) -> int:
+    """How often the innermost bodies run."""
+    total = 0
+    for statement in _statements(body):
+        if isinstance(statement, For):
+            total += int(statement.extent) * _steps(statement.body)
+        else:
+            total += 1
+    return total
+
+
+def _windowed(function: Any, nests: list[_Nest]) -> tuple[Any, list[_Window]]:
+    """The function with each slow nest run for as many turns of its outer loops as a further parameter says."""
+    total = sum(nest.steps for nest in nests)
+    slow = [nest.steps > _SLOW_SHARE * total for nest in nests]
+    budget = _WINDOW_STEPS // sum(slow)
+    windows: list[_Window] = []
+    counts: list[Any] = []
+    bodies: list[Any] = []
+    for nest, is_slow, statement in zip(nests, slow, _statements(function.body.block.body), strict=True):
+        if not is_slow:
+            bodies.append(statement)
+            continue
+        depth = next((d for d in range(1, nest.leading + 1) if nest.extents[d - 1] >= 4 and _few(nest, d, budget)), 0)
+        if not depth:
+            raise NotSampled("a slow nest cannot be timed in part")
+        count = Var(f"count_{len(counts)}", "int32")
+        counts.append(count)
+        windows.append(
+            _Window(prod(nest.extents[:depth]), min(_few(nest, depth, budget), nest.extents[depth - 1] // 4))
+        )
+        body = nest.loops[depth - 1].body
+        for place, loop in reversed(list(enumerate(nest.loops[:depth]))):
+            extent = count if place == depth - 1 else 1
+            body = For(loop.loop_var, int(loop.extent) // 2, extent, loop.kind, body)
+        bodies.append(body)
+    return _with(function, bodies[0] if len(bodies) == 1 else SeqStmt(bodies), counts), windows
+
+
+def _few(nest: _Nest, depth: int, steps: int) -> int:
+    """How many turns of the loop at ``depth`` take so many steps; 0 where one takes more."""
+    return steps // (nest.steps // prod(nest.extents[:depth]))
+
+
+def _with(function: Any, body: Any, parameters: Sequence[Any]) -> Any:
+    root = function.body.block
+    block = SBlock(
+        root.iter_vars,
+        root.reads,
+        root.writes,
+        root.name_hint,
+        body,
+        root.init,
+        root.alloc_buffers,
+        root.match_buffers,
+        root.annotations,
+    )
+    realize = SBlockRealize(function.body.iter_values, function.body.predicate, block)
+    return PrimFunc([*function.params, *parameters], realize, function.ret_type, attrs=function.attrs)
