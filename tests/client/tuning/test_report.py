@@ -146,7 +146,7 @@ def test_page_shows_schedule_speed_and_device() -> None:
     page = render_page(report_of("matmul"))
     for words in ("def &lt;main&gt;(): ...", "sch.split()", "200 GFLOP/s", "A Processor, 2 cores", "llvm-22.1"):
         assert words in page
-    assert "20 us on as many threads: what ships is 2x as fast" in page
+    assert "20 us on as many threads: the tuned function is 2x as fast" in page
 
 
 def test_plot_marks_measured_and_verified_latency() -> None:
