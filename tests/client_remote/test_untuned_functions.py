@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 def test_warning_lists_untuned_functions(scripted: ScriptedServer, tmp_path: Path, names: tuple[str, ...]) -> None:
     module = tmp_path / "module.json"
     module.write_text("{}")  # the scripted service does not read it
-    job = {**JOB, "spec": {"untuned_functions": list(names)}}
+    job = {**JOB, "spec": {**JOB["spec"], "untuned_functions": list(names)}}
     scripted.answers(Prepared(202, job))
 
     async def asynchronously() -> None:
