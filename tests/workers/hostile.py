@@ -30,7 +30,7 @@ CONSTANT = 1.25
 
 _true_replay = candidate.replay
 _true_contents = GuardedTensor.contents
-_true_run = reference._Form.run
+_true_run = reference._UntunedFunction.run
 _true_seconds_of = reference._seconds_of
 _true_link = link_child.link_kernel
 _misdeed = ""
@@ -45,7 +45,7 @@ def arm() -> None:
     candidate.replay = comparison_child.replay = replay
     kernel.CallTimer = HostileTimer
     GuardedTensor.contents = contents
-    reference._Form.run = run_and_damage
+    reference._UntunedFunction.run = run_and_damage
     reference._seconds_of = seconds_of_sealed
     _runtime.append(ctypes.CDLL(runtime_paths()[1]))
     link_child.replay = replay_to_link

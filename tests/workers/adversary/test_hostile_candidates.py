@@ -123,7 +123,7 @@ def test_a_task_host_that_was_killed_is_replaced(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     running.measure(opened, workloads.tiled(module))
-    host = running.farm._lane.task(opened).host
+    host = running.farm._lane.tasks[opened].host
     os.kill(host.pid, signal.SIGKILL)
     assert isinstance(running.measure(opened, workloads.tiled(module), Purpose.VERIFY).result, Timing)
 

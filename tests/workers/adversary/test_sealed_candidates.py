@@ -63,7 +63,7 @@ def test_so_are_the_threads_of_its_kernel(farm: RunningFarm, opened: str, attack
 def test_a_candidate_cannot_reach_the_child_that_knows_what_is_right(
     farm: RunningFarm, opened: str, attack: str
 ) -> None:
-    task = farm.farm._lane.task(opened)
+    task = farm.farm._lane.tasks[opened]
     for pid in (task.host.pid, task.referee.child.pid, os.getpid()):
         assert message_of(farm.measure(opened, misdeed(f"try {attack}: {pid}"))) == "RuntimeError: PermissionError"
 
@@ -114,7 +114,7 @@ def _line(status: Path, name: str) -> str:
 
 
 def test_whatever_runs_code_of_others_has_a_limit_of_processor_time(farm: RunningFarm, opened: str) -> None:
-    task = farm.farm._lane.task(opened)
+    task = farm.farm._lane.tasks[opened]
     number = farm.submit(opened, misdeed("never return"))
     host = psutil.Process(task.host.pid)
     deadline_s = time.monotonic() + 60

@@ -37,7 +37,7 @@ def test_a_trial_that_lies_about_its_time_is_no_incumbent(
     assert reason_of(lied) is FailureReason.WRONG_RESULT
     assert "Its time is not believed: 3 ns a call" in message_of(lied)
     assert looks == [True]
-    assert running.farm._lane.task(opened).incumbent_s is None
+    assert running.farm._lane.tasks[opened].incumbent_s is None
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
 
 
@@ -52,7 +52,7 @@ def test_a_schedule_that_lies_beside_others_is_left_out(running: RunningFarm, lo
 
 
 def test_a_fresh_process_that_lies_is_not_believed(running: RunningFarm, looks: list[bool]) -> None:
-    task = running.farm._lane.task(running.open(workloads.matmul(64)))
+    task = running.farm._lane.tasks[running.open(workloads.matmul(64))]
     doubt = running.farm._doubt_of(task, 3e-9)
     assert doubt is not None
     assert doubt.reason is FailureReason.WRONG_RESULT

@@ -161,7 +161,7 @@ def test_a_long_function_is_compared_without_a_whole_call(running: RunningFarm) 
     assert isinstance(untuned, Timing)
     assert untuned.is_estimate
     assert untuned.latency_s > LONG_S
-    about_s = running.farm._lane.task(opened).referee.untuned_about_s
+    about_s = running.farm._lane.tasks[opened].referee.untuned_about_s
     assert about_s is not None
     assert 0.2 < about_s / untuned.latency_s < 5.0
 
@@ -170,7 +170,7 @@ def test_a_wrong_schedule_of_a_long_function_is_found_wrong(running: RunningFarm
     module = workloads.matmul(LONG)
     opened = running.open(module)
     assert reason_of(running.measure(opened, rounded_too_early(module))) is FailureReason.WRONG_RESULT
-    assert running.farm._lane.task(opened).is_confirmed
+    assert running.farm._lane.tasks[opened].is_confirmed
 
 
 def test_an_untuned_function_of_a_few_milliseconds_is_called_whole(running: RunningFarm) -> None:

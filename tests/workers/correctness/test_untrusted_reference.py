@@ -87,21 +87,21 @@ def test_a_wrong_schedule_is_found_wrong_once_its_reference_is_confirmed(running
     module = workloads.matmul()
     opened = running.open(module)
     assert reason_of(running.measure(opened, workloads.rounded_too_early(module))) is FailureReason.WRONG_RESULT
-    assert running.farm._lane.task(opened).is_confirmed
+    assert running.farm._lane.tasks[opened].is_confirmed
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
 
 
 def test_a_host_that_is_killed_while_a_reference_is_confirmed_costs_no_verdict(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
-    lane, task = running.farm._lane, running.farm._lane.task(opened)
+    lane, task = running.farm._lane, running.farm._lane.tasks[opened]
     number = running.submit(opened, workloads.rounded_too_early(module))
     deadline_s = time.monotonic() + IN_ORDER_S
     while task.confirmation is None and time.monotonic() < deadline_s:
         time.sleep(0.001)
     os.kill(task.host.pid, signal.SIGKILL)
     assert reason_of(running.collect(1)[number]) is FailureReason.WRONG_RESULT
-    assert lane.task(opened).is_confirmed
+    assert lane.tasks[opened].is_confirmed
 
 
 def _collect_until_refused(farm: LocalFarm) -> list[Measurement]:

@@ -23,7 +23,7 @@ from tunefarm_workers.lane.local_farm import LocalFarm
 
 
 def host_of(running: RunningFarm, opened: str) -> int:
-    return running.farm._lane.task(opened).host.pid
+    return running.farm._lane.tasks[opened].host.pid
 
 
 def kill(pid: int) -> None:
@@ -54,7 +54,7 @@ def test_a_host_killed_during_a_comparison_costs_no_entrant(running: RunningFarm
     results = running.farm.compare(order).results
     timer.join()
     assert all(isinstance(result, Timing) for result in results), results
-    assert running.farm._lane.task(opened).hosts_lost == 1
+    assert running.farm._lane.tasks[opened].hosts_lost == 1
 
 
 def test_a_host_killed_before_a_comparison_is_replaced(running: RunningFarm) -> None:

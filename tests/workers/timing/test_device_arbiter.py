@@ -185,7 +185,7 @@ def test_a_candidate_asks_for_as_long_as_the_incumbent_takes_to_be_timed(
     before = DeviceArbiter.claim
     module = workloads.matmul(64)
     opened = running.open(module)
-    running.farm._lane._tasks[opened].improve(0.4)
+    running.farm._lane.tasks[opened].improve(0.4)
     monkeypatch.setattr(DeviceArbiter, "claim", claim)
     for _ in range(2):  # the second one's incumbent is the first, by which a verification is not stopped early
         assert isinstance(running.measure(opened, workloads.tiled(module), Purpose.VERIFY).result, Timing)

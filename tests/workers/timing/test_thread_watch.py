@@ -84,11 +84,11 @@ def test_what_is_disturbed_each_time_does_not_count(
 def test_a_host_that_was_disturbed_is_put_back(running: RunningFarm, act: Callable[[int], None]) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
-    act(running.farm._lane.task(opened).host.pid)
+    act(running.farm._lane.tasks[opened].host.pid)
     measured = running.measure(opened, workloads.tiled(module), Purpose.VERIFY)
     assert isinstance(measured.result, Timing), measured.result
     watch = running.farm._lane.thread_watch
-    assert not watch.differs(running.farm._lane.task(opened).host.pid)
+    assert not watch.differs(running.farm._lane.tasks[opened].host.pid)
 
 
 def test_a_comparison_that_was_disturbed_is_begun_again(running: RunningFarm) -> None:

@@ -1,7 +1,5 @@
 """The child that times several schedules of one workload in turn."""
 
-import math
-import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,11 +19,7 @@ from tunefarm_workers.conversation.messages import Broken, ComparisonPlan, Compi
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.threads.thread_placement import place_threads, seal_with_threads
 from tunefarm_workers.timing.call_timer import CacheFlush
-from tunefarm_workers.timing.sampling import SecondsPerCall
-
-_SAMPLE_S = 0.001
-_ROUND_S = 0.25
-_SAMPLES_A_ROUND = 15
+from tunefarm_workers.timing.rounds import Entrant, sampled_round
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape
@@ -40,7 +34,7 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
     place_threads(held_task().order.num_cores)  # not before: threads that compile may run where this one may
     seal_with_threads()
     flush = cache_flush(cold_cache=plan.cold_cache)
-    entrants: list[_Entrant | None] = []
+    entrants: list[Entrant | None] = []
     for index, library in enumerate(libraries):
         samples = plan.samples if plan.traces[index] is None else ()
         entrant, failure = _enter(library, index, channel, flush, samples)
@@ -52,16 +46,20 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
         order = RoundOrder.model_validate_json(channel.receive())
         held_task().separate_threads(order.tries)
         chosen = [entrant for place in order.places if (entrant := entrants[place]) is not None]
-        channel.send(_round(chosen, turn).model_dump_json().encode())
+        samples_s = sampled_round(chosen, turn, by_clock=True)
+        channel.send(Round(samples_s=samples_s).model_dump_json().encode())
         turn += 1
 
 
-@dataclass
-class _Entrant:
+@dataclass(frozen=True)
+class _SampledTimer:
+    """Estimates the time of a call from a few turns of the outer loops."""
+
     kernel: Kernel
-    seconds_per_call: SecondsPerCall
-    calls: int
-    leading: int | None = None
+    sampled: SampledFunction
+
+    def seconds_per_call(self, calls: int) -> float:  # noqa: ARG002 - an estimate is of one call
+        return self.sampled.seconds(self.kernel.arguments)
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def _enter(
     channel: Channel,
     flush: CacheFlush | None,
     samples: Sequence[Sequence[int]],
-) -> tuple[_Entrant | None, Broken | None]:
+) -> tuple[Entrant | None, Broken | None]:
     if isinstance(library, Broken):
         return None, library
     try:
@@ -119,8 +117,7 @@ def _enter(
         timer.call()
     except Exception as error:  # noqa: BLE001 - whatever a schedule raises is its result
         return None, broken(FailureReason.RUN_ERROR, error)
-    calls = max(1, math.ceil(_SAMPLE_S / max(timer.seconds_per_call(1), 1e-9)))
-    return (_Entrant(kernel, timer.seconds_per_call, calls), None) if failure is None else (None, failure)
+    return (Entrant.of(kernel, timer), None) if failure is None else (None, failure)
 
 
 def _long(kernel: Kernel, library: _Library) -> SampledFunction | None:
@@ -135,7 +132,7 @@ def _long(kernel: Kernel, library: _Library) -> SampledFunction | None:
 
 def _enter_sampled(
     kernel: Kernel, sampled: SampledFunction, index: int, channel: Channel, samples: Sequence[Sequence[int]]
-) -> tuple[_Entrant | None, Broken | None]:
+) -> tuple[Entrant | None, Broken | None]:
     for set_number, elements in enumerate(samples):
         kernel.feed(set_number)
         for element in elements:
@@ -143,12 +140,9 @@ def _enter_sampled(
         kernel.send_outputs(channel, index * INPUT_SETS + set_number)
     wrong = kernel.overstepped()
     kernel.feed(0)
-
-    def seconds_per_call(calls: int) -> float:
-        del calls
-        return sampled.seconds(kernel.arguments)
-
-    return (None, wrong) if wrong is not None else (_Entrant(kernel, seconds_per_call, 1, sampled.leading), None)
+    if wrong is not None:
+        return None, wrong
+    return Entrant(kernel, _SampledTimer(kernel, sampled), 1, sampled.leading), None
 
 
 def _check(kernel: Kernel, index: int, channel: Channel) -> Broken | None:
@@ -159,17 +153,3 @@ def _check(kernel: Kernel, index: int, channel: Channel) -> Broken | None:
     wrong = kernel.overstepped()
     kernel.feed(0)
     return wrong
-
-
-def _round(entrants: list[_Entrant], turn: int) -> Round:
-    """A few samples of each in turn; every other round goes backwards."""
-    samples: list[list[float]] = [[] for _ in entrants]
-    order = list(range(len(entrants)))[:: -1 if turn % 2 else 1]
-    began_s = time.perf_counter()  # what flushing caches takes counts as well
-    for _ in range(_SAMPLES_A_ROUND):
-        for index in order:
-            entrant = entrants[index]
-            samples[index].append(entrant.seconds_per_call(entrant.calls))
-        if time.perf_counter() - began_s > _ROUND_S:
-            break  # for slow ones a round is short: the next one goes on
-    return Round(samples_s=tuple(tuple(own) for own in samples))

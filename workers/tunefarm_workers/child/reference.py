@@ -41,28 +41,28 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
     order = ReferenceOrder.model_validate_json(payload)
     held = held_task()
     widened = _widened(held) if order.widen else None
-    forms = [form for form in (_own(held), widened) if form is not None]
-    estimate_s = forms[0].estimated_s()
+    functions = [function for function in (_own(held), widened) if function is not None]
+    estimate_s = functions[0].estimated_s()
     if estimate_s is not None:
         _send(channel, ReferenceTimed(latency_s=estimate_s))
     for set_number in range(order.sets):
-        for form in list(forms):
+        for function in list(functions):
             try:
-                outputs = form.run(set_number)
+                outputs = function.run(set_number)
             except Exception as error:  # noqa: BLE001 - whatever the user's function raises is the answer
                 message = f"{type(error).__name__}: {error}"[:_MESSAGE_CHARACTERS]
-                _send(channel, ReferenceBroken(double=form.double, message=message))
-                forms.remove(form)
+                _send(channel, ReferenceBroken(double=function.double, message=message))
+                functions.remove(function)
                 continue
-            slot = reference_slot(set_number, double=form.double)
+            slot = reference_slot(set_number, double=function.double)
             send_outputs(channel, slot, (output.contents() for output in outputs))
-            _send(channel, ReferenceStep(set_number=set_number, double=form.double))
-        if set_number == 0 and forms and not forms[0].double:
-            _send(channel, forms[0].figures(estimate_s))
-    for form in forms:
-        if form.double or estimate_s is not None:
+            _send(channel, ReferenceStep(set_number=set_number, double=function.double))
+        if set_number == 0 and functions and not functions[0].double:
+            _send(channel, functions[0].figures(estimate_s))
+    for function in functions:
+        if function.double or estimate_s is not None:
             continue
-        if (latency_s := form.seconds_as_written()) is not None:
+        if (latency_s := function.seconds_as_written()) is not None:
             _send(channel, ReferenceTimed(latency_s=latency_s))
 
 
@@ -70,11 +70,11 @@ def _send(channel: Channel, message: ReferenceStep | ReferenceBroken | Reference
     channel.send(message.model_dump_json().encode())
 
 
-def _own(held: HeldTask) -> "_Form":
-    return _Form(held, held.module, held.arguments, double=False)
+def _own(held: HeldTask) -> "_UntunedFunction":
+    return _UntunedFunction(held, held.module, held.arguments, double=False)
 
 
-def _widened(held: HeldTask) -> "_Form | None":
+def _widened(held: HeldTask) -> "_UntunedFunction | None":
     if not any(is_floating(argument.tensor.dtype) for argument in held.arguments if argument.tensor.is_output):
         return None
     arguments = tuple(
@@ -83,10 +83,10 @@ def _widened(held: HeldTask) -> "_Form | None":
         else argument
         for argument in held.arguments
     )
-    return _Form(held, None, arguments, double=True)
+    return _UntunedFunction(held, None, arguments, double=True)
 
 
-class _Form:
+class _UntunedFunction:
     """The untuned function in one choice of types, built at its first run."""
 
     def __init__(

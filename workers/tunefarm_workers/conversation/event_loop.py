@@ -131,6 +131,12 @@ class EventLoop:
             self.crash = error
             self._on_crash()
 
+    # 1. Wait for messages, for calls of other threads, or for the moment that the owner asked for.
+    # 2. Take the time. All that was sent before it is heard below, so a child whose answer lies in its channel is not
+    #    late for want of this thread, and the owner judges deadlines by this time and not by the present one.
+    # 3. Hear one message of each channel that has any: none keeps the others waiting.
+    # 4. Make the calls of other threads, including those that came meanwhile.
+    # 5. Let the owner look at its deadlines, whatever happened.
     def _serve(self) -> None:
         wanted_s: float | None = None
         while not (self._closing and not self._calls):
@@ -148,7 +154,11 @@ class EventLoop:
             wanted_s = self._on_tick(heard_until_s)
 
     def _is_listened_to(self, key: selectors.SelectorKey) -> bool:
-        """Whether an earlier event of the same moment has not ended this conversation."""
+        """Whether an earlier event of the same moment has not ended this conversation.
+
+        It may have closed the channel, and the system may have given its number to a new one, which is read in its
+        turn.
+        """
         present = self._selector.get_map().get(key.fd)
         return present is not None and present.data is key.data
 

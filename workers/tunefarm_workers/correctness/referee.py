@@ -61,6 +61,11 @@ class Referee:
 
     What is right lies in this process's private memory alone from the moment in which the child has sent it.
 
+    The child runs the function twice on each set of inputs: as it is, and widened to float64. From both follows how
+    far a candidate may be off: as far as rounding explains. A set of inputs is known once both arrived. The widened
+    form is a help that may be had or not: where it breaks, takes too long or ends the child, what the function itself
+    gives is all that candidates are held against. Where the function itself does so, there is doubt, and no verdict.
+
     A conversation with that child: ``on_progress`` is called whenever another set of inputs is known or doubt arose.
     """
 
@@ -165,6 +170,11 @@ class Referee:
                 self._doubt(Doubt.FAILED, f"one call takes longer than {limit_s:g} s")
         self.child.kill()
 
+    # 1. Nothing more was to come, or only how long the function takes: there is no harm.
+    # 2. The host is gone as well: the lane opens the task again.
+    # 3. Somebody killed it: another child takes its place, a few times.
+    # 4. It died of what it ran. That may have been the widened form, which needs more memory: once more without it.
+    # 5. It died of the function itself: doubt.
     def ended(self) -> None:
         """The child is gone: if it was killed it is replaced; without the widened form another may still finish."""
         if self.is_done:
@@ -264,6 +274,7 @@ class Referee:
             self._doubt(Doubt.FAILED, broken.message)
 
     def _settle(self) -> None:
+        """Learn each set of inputs of which all that is to come has come, the widened form included while it is run."""
         for number in range(INPUT_SETS):
             known = (number, False) in self._steps and (not self._widen or (number, True) in self._steps)
             if known and number not in self._references and self.doubt is None:

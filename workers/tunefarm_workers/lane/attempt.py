@@ -2,7 +2,6 @@
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -12,14 +11,14 @@ from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.device import PROTOCOLS
-from tunefarm_schemas.tuning.measurement import Dispatch, Failed, Measurement, Purpose, Result, Stages, Stopped, Timing
+from tunefarm_schemas.tuning.measurement import Dispatch, Failed, Measurement, Purpose, Stages, Stopped, Timing
 from tunefarm_workers.conversation.child_death import failure_of_death
 from tunefarm_workers.conversation.messages import Broken, Built, CandidateOrder, Checked, Go, Ran, Warm, from_candidate
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import SLOTS
 from tunefarm_workers.correctness.output_transfer import OutputIntake
-from tunefarm_workers.correctness.referee import slots_to_judge
 from tunefarm_workers.lane.open_task import OpenTask
+from tunefarm_workers.lane.open_tasks import OpenTasks
 from tunefarm_workers.threads.thread_watch import CoresOfThreads, ThreadWatch
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 from tunefarm_workers.timing.processor_clock import processor_time_s, queueing_time_s
@@ -33,7 +32,7 @@ _MAX_QUEUEING = 3
 
 
 class Stage(Enum):
-    """Where an attempt is."""
+    """Where an attempt is. On a device that is reached through a session, the session's child warms and checks."""
 
     BUILDING = "building"
     WARMING = "running for the first time"
@@ -44,20 +43,16 @@ class Stage(Enum):
     OVER = "over"
 
 
-@dataclass(frozen=True)
-class Queued:
-    """A dispatch that is not begun, and when it came."""
-
-    dispatch: Dispatch
-    since_s: float
-
-
 class AttemptOwner(Protocol):
     """What an attempt needs of its lane."""
 
     @property
     def device_arbiter(self) -> DeviceArbiter:
         """Where to ask for the device."""
+
+    @property
+    def tasks(self) -> OpenTasks:
+        """What replaces a host that died, and confirms a reference; ``Attempt.judge`` is called again afterwards."""
 
     @property
     def thread_watch(self) -> ThreadWatch:
@@ -69,12 +64,6 @@ class AttemptOwner(Protocol):
     def finished(self, attempt: "Attempt", measurement: Measurement) -> None:
         """Take the result. The attempt's child may still live; ``Attempt.dispose`` ends it."""
 
-    def host_died(self, task: OpenTask) -> None:
-        """Take the news that the host of ``task`` is gone, and its children with it."""
-
-    def confirm(self, task: OpenTask) -> None:
-        """Confirm the reference of ``task``; ``Attempt.judge`` is called again afterwards."""
-
     def is_loaded(self) -> bool:
         """Whether other work slows this host down."""
 
@@ -85,15 +74,13 @@ class AttemptOwner(Protocol):
 class Attempt:
     """Forks a candidate's child, follows it through its stages, and judges what comes out."""
 
-    def __init__(
-        self, owner: AttemptOwner, task: OpenTask, dispatch: Dispatch, queued_s: float, limits: Limits
-    ) -> None:
+    def __init__(self, owner: AttemptOwner, task: OpenTask, dispatch: Dispatch, limits: Limits) -> None:
+        """Fork the child. Raises ``ForkFailed``."""
         self.task = task
         self.dispatch = dispatch
         self.stage = Stage.BUILDING
         self._owner = owner
         self._outputs = OutputIntake([task.layout] * SLOTS)
-        self._queued_s = queued_s
         self._forked_s = time.monotonic()
         self._still_before_s = owner.device_arbiter.still_until_now_s()
         self._entered_stage_s = self._forked_s
@@ -102,7 +89,7 @@ class Attempt:
         self._stages = Stages()
         self._ran: Ran | None = None
         self._threads: CoresOfThreads = {}
-        self._is_buried = False
+        self._is_disposed = False
         self.child: Child = self._fork(limits)
 
     @property
@@ -127,7 +114,7 @@ class Attempt:
                 return
             said = from_candidate.validate_json(message)
         except ValueError:
-            self._fail(FailureReason.CRASH, "The child sent something that is no message.")
+            self.fail(FailureReason.CRASH, "The child sent something that is no message.")
             return
         if isinstance(said, Built) and self.stage is Stage.BUILDING:
             self._built(said.build_s)
@@ -143,16 +130,16 @@ class Attempt:
             self._enter(Stage.JUDGED_LATER)
             self.judge()
         elif isinstance(said, Broken):
-            self._fail(said.reason, said.message)
+            self.fail(said.reason, said.message)
         else:
-            self._fail(FailureReason.CRASH, f"The child said {said.kind} while it was {self.stage.value}.")
+            self.fail(FailureReason.CRASH, f"The child said {said.kind} while it was {self.stage.value}.")
 
     def ended(self) -> None:
         """The child died, unless all was said."""
         if self.stage in {Stage.OVER, Stage.JUDGED_LATER}:
             return
         if not self.task.server.alive:
-            self._owner.host_died(self.task)
+            self._owner.tasks.replace_host(self.task)
             return
         death = self.child.exit(timeout_s=1.0)
         self._result(Failed(failure=failure_of_death(death, self.stage.value, self.child.output())))
@@ -176,29 +163,23 @@ class Attempt:
         sets = INPUT_SETS if ran.checks_follow else 1
         if not self.task.referee.knows(sets):
             return
-        slots = slots_to_judge(sets, self.task.referee)
-        if not all(self._outputs.holds(slot) for slot, _ in slots):
-            self._fail(FailureReason.CRASH, "The child did not send all of its outputs.")
+        error = self.task.judge(self._outputs, sets)
+        if error is None:
+            self.fail(FailureReason.CRASH, "The child did not send all of its outputs.")
             return
-        error = self.task.referee.judge((number, self._outputs.arrays(slot)) for slot, number in slots)
-        if self._is_buried:  # other inputs are tried instead, and this attempt is begun again
+        if self._is_disposed:  # other inputs are tried instead, and this attempt is begun again
             return
         if error > 1.0 and not self.task.is_confirmed:
-            self._owner.confirm(self.task)
+            self._owner.tasks.confirm(self.task)
             return
-        result: Result = ran.result
-        if error > 1.0:
-            message = self.task.referee.complaint(error)
-            result = Failed(failure=TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
+        result = ran.result if error <= 1.0 else self.task.wrong_result(error)
         self._result(result, worst_error=min(error, 1e300), inputs_checked=sets)
 
-    def cancel(self) -> None:
-        """End it now; its result says so."""
-        self._fail(FailureReason.CANCELED, "It was canceled.")
-
-    def lose_device(self, message: str) -> None:
-        """End it now, for there is no device in a state to measure; ``message`` tells why."""
-        self._fail(FailureReason.DEVICE_LOST, message)
+    def fail(self, reason: FailureReason, message: str, *, under_load: bool | None = None) -> None:
+        """End it now. ``under_load`` tells whether other work may be to blame; None looks at this host's load."""
+        loaded = self._owner.is_loaded() if under_load is None else under_load
+        failure = TrialFailure(reason=reason, message=message[:4000], under_load=loaded)
+        self._result(Failed(failure=failure))
 
     def check_deadline(self, now_s: float) -> None:
         """End it when its stage took too long."""
@@ -213,7 +194,7 @@ class Attempt:
 
     def dispose(self) -> None:
         """End the child."""
-        self._is_buried = True
+        self._is_disposed = True
         self.child.close()
 
     def _fork(self, limits: Limits) -> Child:
@@ -242,7 +223,7 @@ class Attempt:
             )
             # What took too long without the time that others kept it waiting would do so on an idle host.
             is_proven = elapsed_s - queueing_s > limit_s
-            self._fail(
+            self.fail(
                 FailureReason.RUN_TIMEOUT, message, under_load=not is_proven and self._is_loaded(elapsed_s, queueing_s)
             )
 
@@ -264,7 +245,7 @@ class Attempt:
             return
         # What was spent in vain is what the search must learn to avoid.
         self._stages = Stages(build_s=max(used_s, wall_s))
-        self._fail(FailureReason.BUILD_TIMEOUT, message, under_load=False if is_proven else None)
+        self.fail(FailureReason.BUILD_TIMEOUT, message, under_load=False if is_proven else None)
 
     def _timed(self, ran: Ran) -> None:
         if not ran.hopeless and not isinstance(ran.result, Failed):
@@ -303,11 +284,6 @@ class Attempt:
         self.task.deadlines.built(used_s if used_s is not None else build_s)
         wall_s = time.monotonic() - self._forked_s
         self._stages = Stages(start_s=max(wall_s - wall_build_s, 0.0), build_s=build_s)
-
-    def _fail(self, reason: FailureReason, message: str, *, under_load: bool | None = None) -> None:
-        loaded = self._owner.is_loaded() if under_load is None else under_load
-        failure = TrialFailure(reason=reason, message=message[:4000], under_load=loaded)
-        self._result(Failed(failure=failure))
 
     def _result(
         self, result: Timing | Stopped | Failed, *, worst_error: float | None = None, inputs_checked: int = 0

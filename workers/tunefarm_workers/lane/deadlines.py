@@ -76,7 +76,7 @@ class Deadlines:
 
     @property
     def build_wall_s(self) -> float:
-        """Time by the clock, stillness excluded, after which a build that does not even compute is given up."""
+        """Time by the clock, while it is not held still, after which a build that does not even compute is given up."""
         return _WALL_FACTOR * max(self.build_cpu_s, 1.0)
 
     def run_wall_s(self, incumbent_s: float | None, input_sets: int) -> float:

@@ -1,9 +1,9 @@
 """The loop that keeps a device busy: builds in parallel, times alone, judges apart."""
 
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
 
 import structlog
 
@@ -21,22 +21,23 @@ from tunefarm_schemas.tuning.measurement import (
     MeasureTask,
     Timing,
 )
-from tunefarm_workers.conversation.argument import Distribution
 from tunefarm_workers.conversation.event_loop import ChildConversation, EventLoop
 from tunefarm_workers.conversation.farm_settings import FarmSettings
-from tunefarm_workers.correctness.referee import Doubt, Referee
+from tunefarm_workers.correctness.referee import Doubt
 from tunefarm_workers.correctness.unverifiable import Unverifiable
 from tunefarm_workers.device.device_watch import DeviceWatch
 from tunefarm_workers.device.quarantine import SLOWER, UNTRUSTED, Quarantine
-from tunefarm_workers.lane.attempt import Attempt, Queued
+from tunefarm_workers.lane.attempt import Attempt
 from tunefarm_workers.lane.comparison import RunningComparison
 from tunefarm_workers.lane.open_task import OpenTask
-from tunefarm_workers.lane.task_opening import MAX_HOSTS_LOST, opened_task
+from tunefarm_workers.lane.open_tasks import UNVERIFIABLE, OpenTasks
 from tunefarm_workers.threads.thread_watch import ThreadWatch
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter, Turns
 
 _LOADED_PER_CORE = 2.5  # processes that want a core, per core: from here on a time-out may be the host's fault
 _MAX_WAITING = 4  # built candidates that may wait before no further build is begun
+
+_CANCELED: Final = (FailureReason.CANCELED, "It was canceled.")
 
 log = structlog.get_logger()
 
@@ -55,73 +56,56 @@ class Lane:
         turns: Turns | None = None,
     ) -> None:
         """``deliver`` takes measurements; ``refuse`` takes the news that a task cannot be verified."""
-        self._zygote = zygote
         self._settings = settings
         self._deliver = deliver
         self._refuse = refuse
-        self._tasks: dict[str, OpenTask] = {}
-        self._queue: deque[Queued] = deque()
+        self._queue: deque[Dispatch] = deque()
         self._attempts: list[Attempt] = []
         self._over: list[Attempt] = []
         self._others: list[ChildConversation] = []
         self._comparisons: list[RunningComparison] = []
         self.device_arbiter = DeviceArbiter(self._busy_children, bystanders, turns)
         self.loop = EventLoop(self._tick, on_crash)
+        self.tasks = OpenTasks(zygote, settings, self, self)
         self._watch: DeviceWatch | None = None
         self._quarantine = Quarantine()
         self.thread_watch = ThreadWatch.of_this_process()
         self._measured_again: set[str] = set()
 
-    @property
-    def open_attempts(self) -> int:
-        """How many attempts are queued or running."""
-        return len(self._queue) + len(self._attempts)
-
-    def task(self, exploration_id: str) -> OpenTask:
-        """The open task of an exploration."""
-        return self._tasks[exploration_id]
-
     def open_task(self, order: MeasureTask) -> None:
         """Start an exploration's host and referee; raises ``BadInput``. Opening it again changes nothing."""
-        if order.exploration_id not in self._tasks:
-            self._tasks[order.exploration_id] = self._opened(order, "normal")
+        self.tasks.open(order)
 
     def close_task(self, exploration_id: str) -> None:
         """End an exploration's host. Attempts of it must have ended."""
-        if (task := self._tasks.pop(exploration_id, None)) is not None:
-            self._close(task)
+        self.tasks.close(exploration_id)
 
     def submit(self, dispatch: Dispatch) -> None:
         """Queue one attempt."""
-        self._queue.append(Queued(dispatch, time.monotonic()))
-
-    def improve(self, exploration_id: str, latency_s: float) -> None:
-        """Take in the latency of an incumbent."""
-        self._tasks[exploration_id].improve(latency_s)
+        self._queue.append(dispatch)
 
     def cancel_all(self) -> None:
         """End every attempt."""
         while self._queue:
-            self._fail_unbegun(self._queue.popleft().dispatch, FailureReason.CANCELED, "It was canceled.")
+            self._fail_unbegun(self._queue.popleft(), *_CANCELED)
         for attempt in list(self._attempts):
-            attempt.cancel()
+            attempt.fail(*_CANCELED)
         for comparison in list(self._comparisons):
-            comparison.cancel()
+            comparison.fail(*_CANCELED)
 
     def cancel(self, dispatch_ids: Collection[str]) -> None:
         """End some attempts; the others go on."""
-        unwanted = [queued for queued in self._queue if queued.dispatch.dispatch_id in dispatch_ids]
-        for queued in unwanted:
-            self._queue.remove(queued)
-            self._fail_unbegun(queued.dispatch, FailureReason.CANCELED, "It was canceled.")
+        for dispatch in [dispatch for dispatch in self._queue if dispatch.dispatch_id in dispatch_ids]:
+            self._queue.remove(dispatch)
+            self._fail_unbegun(dispatch, *_CANCELED)
         for attempt in list(self._attempts):
             if attempt.dispatch.dispatch_id in dispatch_ids:
-                attempt.cancel()
+                attempt.fail(*_CANCELED)
 
     def cancel_comparison(self, comparison: RunningComparison) -> None:
         """End one comparison; harmless when it ended already."""
         if comparison in self._comparisons:
-            comparison.cancel()
+            comparison.fail(*_CANCELED)
 
     def compare(self, order: ComparisonOrder, on_end: Callable[[Comparison], None]) -> RunningComparison:
         """Time schedules side by side; ``on_end`` is told the results. Raises ``BadInput`` if they cannot be judged."""
@@ -130,52 +114,50 @@ class Lane:
             self._comparisons.remove(comparison)
             on_end(results)
 
-        task = self._trusted(order.exploration_id)
+        task = self.tasks.trusted(order.exploration_id)
         limits = self._settings.child_limits()
         comparison = RunningComparison(task, order, self, limits, self._settings.reference_s, ended)
         self._comparisons.append(comparison)
         comparison.start()
         return comparison
 
-    def judging_task(self, exploration_id: str) -> OpenTask | None:
-        """The task of an exploration once outputs on its first inputs can be judged. Raises ``BadInput`` if never."""
-        return task if (task := self._trusted(exploration_id)).referee.knows(1) else None
+    def judge(self, task: OpenTask) -> None:
+        """Judge what waits for the reference of ``task``."""
+        for attempt in self._attempts_of(task):
+            attempt.judge()
+        for comparison in self._comparisons_of(task):
+            comparison.conclude()
 
-    def _trusted(self, exploration_id: str) -> OpenTask:
-        task = self._tasks[exploration_id]
-        if task.referee.doubt is not None:
-            raise Unverifiable.because_of(exploration_id, task.referee.doubt, task.referee.doubt_text)
-        return task
+    def fail(self, task: OpenTask, reason: FailureReason, message: str) -> None:
+        """End all attempts and comparisons of ``task``."""
+        for attempt in self._attempts_of(task):
+            attempt.fail(reason, message)
+        for comparison in self._comparisons_of(task):
+            comparison.fail(reason, message)
 
-    def host_died(self, task: OpenTask) -> None:
-        """Replace a host that took its children along, and begin again what they were at; give up after a few.
+    def refuse(self, task: OpenTask, error: Unverifiable) -> None:
+        """Pass on that ``task`` cannot be verified; where its reference is in doubt, so is this device."""
+        if task.referee.doubt is Doubt.UNTRUSTED:
+            text = task.referee.doubt_text
+            log.error(UNTRUSTED, reason=text)
+            self._distrust_device(f"{UNTRUSTED}: {text}")
+            self.look_at_device()
+        self._refuse(error)
 
-        Raises ``ForkFailed`` when there is nothing left to fork a host from.
-        """
-        if self._tasks.get(task.order.exploration_id) is not task:
-            return
-        if task.hosts_lost >= MAX_HOSTS_LOST:
-            message = f"The process that holds the task was killed {task.hosts_lost + 1} times."
-            for attempt in self._attempts_of(task):
-                attempt.lose_device(message)
-            for comparison in self._comparisons_of(task):
-                comparison.lose_device(message)
-            return
-        task.hosts_lost += 1
-        self._reopen(task, task.distribution)
+    def suspend(self, task: OpenTask) -> None:
+        """Queue the attempts of ``task`` again."""
+        self._begin_again(self._attempts_of(task))
 
-    def confirm(self, task: OpenTask) -> None:
-        """Confirm the reference of ``task`` before the first output is found wrong by it."""
-        try:
-            task.confirm(self._settings.child_limits(), self, self._judge_again)
-        except ForkFailed:
-            self.host_died(task)
+    def resume(self, task: OpenTask, fresh: OpenTask) -> None:
+        """Begin the comparisons of ``task`` again with ``fresh``."""
+        for comparison in self._comparisons_of(task):
+            comparison.begin_again(fresh)
 
     def disturbed(self, attempt: Attempt, fault: str) -> None:
         """Begin an attempt again whose threads another process moved or reniced; not more than once."""
         log.warning("another process interferes with what is timed; it does not count", reason=fault)
         if attempt.dispatch.dispatch_id in self._measured_again:
-            attempt.lose_device(f"Another process interferes with what is timed: {fault}.")
+            attempt.fail(FailureReason.DEVICE_LOST, f"Another process interferes with what is timed: {fault}.")
         else:
             self._measured_again.add(attempt.dispatch.dispatch_id)
             self._begin_again([attempt])
@@ -185,7 +167,7 @@ class Lane:
         """Undo what another process did to those that children are forked from; replace a host that stays so."""
         self.thread_watch = self.thread_watch.put_back(task.host.pid)
         if self.thread_watch.differs(task.host.pid):
-            self.host_died(task)
+            self.tasks.replace_host(task)
 
     def finished(self, attempt: Attempt, measurement: Measurement) -> None:
         """Pass on an attempt's result. Its child ends when nobody is being timed."""
@@ -236,9 +218,7 @@ class Lane:
         """End every child. The loop's thread must have ended."""
         for attempt in [*self._attempts, *self._over]:
             attempt.dispose()
-        for task in self._tasks.values():
-            task.close()
-        self._tasks.clear()
+        self.tasks.close_all()
         if self._watch is not None:
             self._watch.close()
 
@@ -252,60 +232,10 @@ class Lane:
     def _distrust_device(self, trouble: str) -> None:
         self._quarantine.begin(trouble)
         for attempt in list(self._attempts):
-            attempt.lose_device(f"{trouble[0].upper()}{trouble[1:]}.")
+            attempt.fail(FailureReason.DEVICE_LOST, f"{trouble[0].upper()}{trouble[1:]}.")
         for comparison in list(self._comparisons):  # its rounds until now are as doubtful
             if comparison in self._comparisons:  # one that ended because another could not begin again
                 comparison.begin_again(comparison.task)
-
-    def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
-        task = opened_task(self._zygote, self._settings, order, self._referee_spoke, distribution)
-        if isinstance(task.referee, Referee):
-            self.listen(task.referee)
-        return task
-
-    def _referee_spoke(self, task: OpenTask) -> None:
-        referee = task.referee
-        if isinstance(referee, Referee):
-            self.forget(referee)
-        if referee.host_is_lost:
-            self.host_died(task)
-            return
-        if isinstance(referee, Referee) and not referee.is_done:  # its child may be another one than before
-            self.listen(referee)
-        if referee.doubt is Doubt.NOT_FINITE and task.distribution == "normal":
-            self._reopen(task, "positive")
-        elif referee.doubt is not None:
-            self._give_up(task, referee.doubt, referee.doubt_text)
-        self._judge_again(task)
-
-    def _judge_again(self, task: OpenTask) -> None:
-        for attempt in self._attempts_of(task):
-            attempt.judge()
-        for comparison in list(self._comparisons):
-            comparison.conclude()
-
-    def _close(self, task: OpenTask) -> None:
-        for conversation in task.conversations():
-            self.forget(conversation)
-        task.close()
-
-    def _reopen(self, task: OpenTask, distribution: Distribution) -> None:
-        """Begin again with a new host: the old one died, or the function, such as a square root, needs other inputs."""
-        self._begin_again(self._attempts_of(task))
-        self._close(task)
-        try:
-            fresh = self._opened(task.order, distribution)
-        except BadInput as problem:
-            self._cancel_comparisons(task)
-            exploration_id = task.order.exploration_id
-            self._refuse(Unverifiable(exploration_id, problem.field, problem.problem, problem.fix))
-            return
-        fresh.hosts_lost = task.hosts_lost
-        if distribution == task.distribution:
-            fresh.incumbent_s = task.incumbent_s
-        self._tasks[task.order.exploration_id] = fresh
-        for comparison in self._comparisons_of(task):
-            comparison.begin_again(fresh)
 
     def _begin_again(self, again: list[Attempt]) -> None:
         for attempt in again:
@@ -313,27 +243,13 @@ class Lane:
             self.device_arbiter.release(attempt)
             self._attempts.remove(attempt)
             attempt.dispose()
-        self._queue.extendleft(Queued(attempt.dispatch, time.monotonic()) for attempt in reversed(again))
+        self._queue.extendleft(attempt.dispatch for attempt in reversed(again))
 
     def _attempts_of(self, task: OpenTask) -> list[Attempt]:
         return [attempt for attempt in self._attempts if attempt.task is task]
 
     def _comparisons_of(self, task: OpenTask) -> list[RunningComparison]:
         return [comparison for comparison in self._comparisons if comparison.task is task]
-
-    def _cancel_comparisons(self, task: OpenTask) -> None:
-        for comparison in self._comparisons_of(task):
-            comparison.cancel()
-
-    def _give_up(self, task: OpenTask, doubt: Doubt, text: str) -> None:
-        for attempt in self._attempts_of(task):
-            attempt.cancel()
-        self._cancel_comparisons(task)
-        if doubt is Doubt.UNTRUSTED:
-            log.error(UNTRUSTED, reason=text)
-            self._distrust_device(f"{UNTRUSTED}: {text}")
-            self.look_at_device()
-        self._refuse(Unverifiable.because_of(task.order.exploration_id, doubt, text))
 
     def _busy_children(self) -> Iterable[Child]:
         for attempt in self._attempts:
@@ -348,7 +264,7 @@ class Lane:
             attempt.check_deadline(now_s)
         for comparison in list(self._comparisons):
             comparison.check_deadline(now_s)
-        self._check_referees(now_s)
+        self.tasks.tick(now_s - self.device_arbiter.still_until_now_s())
         if self._watch is not None:
             self._watch.tick(now_s)
         is_held_back = self._quarantine.holds_back(now_s)
@@ -361,14 +277,6 @@ class Lane:
         builds = any(attempt.computes for attempt in self._attempts)
         return self.device_arbiter.tick(now_s, others_build=builds)
 
-    def _check_referees(self, now_s: float) -> None:
-        moving_s = now_s - self.device_arbiter.still_until_now_s()
-        for task in list(self._tasks.values()):
-            if isinstance(task.referee, Referee):
-                task.referee.check_deadline(moving_s, self._settings.reference_s)
-            if task.confirmation is not None and task.confirmation.tick(moving_s, self._settings.reference_s):
-                self.host_died(task)
-
     def _begin_builds(self) -> None:
         while self._queue:
             building = sum(attempt.computes for attempt in self._attempts)
@@ -376,20 +284,18 @@ class Lane:
                 return
             self._begin(self._queue.popleft())
 
-    def _begin(self, queued: Queued) -> None:
-        dispatch = queued.dispatch
-        task = self._tasks[dispatch.candidate.exploration_id]
+    def _begin(self, dispatch: Dispatch) -> None:
+        task = self.tasks[dispatch.candidate.exploration_id]
         if task.referee.doubt is not None:
-            self._fail_unbegun(dispatch, FailureReason.CANCELED, "Its function cannot be verified.")
+            self._fail_unbegun(dispatch, FailureReason.CANCELED, UNVERIFIABLE)
             return
         try:
-            attempt = Attempt(self, task, dispatch, queued.since_s, self._settings.child_limits())
+            attempt = Attempt(self, task, dispatch, self._settings.child_limits())
         except ForkFailed as error:
-            if error.kind != "server_lost" or task.hosts_lost >= MAX_HOSTS_LOST:
+            if error.kind == "server_lost" and self.tasks.replace_host(task):
+                self._queue.appendleft(dispatch)
+            else:
                 self._fail_unbegun(dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
-                return
-            self._queue.appendleft(queued)
-            self.host_died(task)
             return
         self._attempts.append(attempt)
         self.loop.listen(attempt)

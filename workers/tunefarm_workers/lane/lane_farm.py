@@ -1,19 +1,26 @@
 """What every farm in this process passes on to its lane, which works on a thread of its own."""
 
+import time
 from collections.abc import Collection, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from tunefarm_sandbox.channel.measurement_outbox import MeasurementOutbox
 from tunefarm_schemas.tuning.measurement import Dispatch, Measurement, MeasureTask
+from tunefarm_workers.conversation.child_answer import OnWait, canceled
 from tunefarm_workers.conversation.event_loop import EventLoop
 from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.lane.farm_statistics import FarmStatistics
+from tunefarm_workers.lane.open_task import OpenTask
+from tunefarm_workers.lane.open_tasks import OpenTasks
+
+_REFERENCE_POLL_S = 0.02
 
 
 class FarmLane(Protocol):
     """A lane, called on the thread of its loop."""
 
     loop: EventLoop
+    tasks: OpenTasks
 
     def open_task(self, order: MeasureTask) -> None:
         """Start an exploration."""
@@ -23,9 +30,6 @@ class FarmLane(Protocol):
 
     def submit(self, dispatch: Dispatch) -> None:
         """Queue one attempt."""
-
-    def improve(self, exploration_id: str, latency_s: float) -> None:
-        """Take in the latency of an incumbent."""
 
     def cancel_all(self) -> None:
         """End every attempt."""
@@ -73,7 +77,7 @@ class LaneFarm(Generic[LaneT]):
 
     def set_incumbent(self, exploration_id: str, latency_s: float) -> None:
         """Tell the latency against which losers are stopped early."""
-        self._lane.loop.post(lambda: self._lane.improve(exploration_id, latency_s))
+        self._lane.loop.post(lambda: self._lane.tasks[exploration_id].improve(latency_s))
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
         """Measurements that are ready; waits up to ``timeout_s`` for the first, for ever when None.
@@ -112,6 +116,19 @@ class LaneFarm(Generic[LaneT]):
     def room(self) -> int:
         """How many attempts it wants queued or running at once, to be kept busy."""
         return 3 * self._settings.build_lanes + 4
+
+    def _judging_task(self, exploration_id: str, sets: int, on_wait: OnWait) -> OpenTask:
+        """The task of an exploration, once it is known what is right on its first ``sets`` sets of inputs.
+
+        Raises:
+            BadInput: nothing of it can be verified.
+            ChildFailed: ``on_wait`` said that it is not wanted any more.
+        """
+        while (task := self._lane.loop.ask(lambda: self._lane.tasks.judging(exploration_id, sets))) is None:
+            if not on_wait():
+                raise canceled()
+            time.sleep(_REFERENCE_POLL_S)
+        return task
 
     @property
     def _is_closed(self) -> bool:

@@ -20,7 +20,7 @@ from tunefarm_schemas.tuning.measurement import (
     Measurement,
 )
 from tunefarm_workers.artifact.export import Exporter
-from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait, canceled
+from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait
 from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.correctness.tolerance import Array
 from tunefarm_workers.device.cpu_identity import own_processor
@@ -37,7 +37,6 @@ from tunefarm_workers.timing.neighbours import Neighbours
 
 _ENVIRONMENT_FRESH_S = 1.0
 _IDENTIFY_S = 10.0
-_REFERENCE_POLL_S = 0.02
 
 
 class LocalFarm(LaneFarm[Lane]):
@@ -95,7 +94,7 @@ class LocalFarm(LaneFarm[Lane]):
     def export(self, order: ExportOrder, on_wait: OnWait = lambda: True) -> ExportResult:
         """Compile a schedule to a library, check it, and time it in fresh processes. ``on_wait`` as in ``compare``."""
         try:  # what the inputs are is settled only when they are known to give finite numbers
-            task = self._judging_task(order.exploration_id, on_wait)
+            task = self._judging_task(order.exploration_id, 1, on_wait)
         except ChildFailed as failed:
             return Failed(failure=failed.failure)
         exporter = Exporter(
@@ -127,16 +126,8 @@ class LocalFarm(LaneFarm[Lane]):
         """All children that are not the lane's and may be held still."""
         return (*self._bystanders(), *self._neighbours.children)
 
-    def _judging_task(self, exploration_id: str, on_wait: OnWait) -> OpenTask:
-        """The task of an exploration, once it is known what is right. Raises ``BadInput``, ``ChildFailed``."""
-        while (task := self._lane.loop.ask(lambda: self._lane.judging_task(exploration_id))) is None:
-            if not on_wait():
-                raise canceled()
-            time.sleep(_REFERENCE_POLL_S)
-        return task
-
     def _error_of(self, exploration_id: str, outputs: list[Array], on_wait: OnWait) -> float:
-        task = self._judging_task(exploration_id, on_wait)
+        task = self._judging_task(exploration_id, 1, on_wait)
         return self._lane.loop.ask(lambda: task.referee.error_of(outputs))
 
     def _doubt_of(self, task: OpenTask, latency_s: float) -> TrialFailure | None:

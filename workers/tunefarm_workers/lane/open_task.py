@@ -10,16 +10,17 @@ from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.failure import TrialFailure
+from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.least_work import LeastWork, disbelief, least_latency_s
-from tunefarm_schemas.tuning.measurement import MeasureTask
+from tunefarm_schemas.tuning.measurement import Failed, MeasureTask
 from tunefarm_workers.conversation.argument import Argument, Distribution
 from tunefarm_workers.conversation.child_death import was_killed
 from tunefarm_workers.conversation.event_loop import ChildConversation
 from tunefarm_workers.conversation.messages import HostOrder, HostReady, from_host
 from tunefarm_workers.correctness.finite_referee import FiniteReferee
 from tunefarm_workers.correctness.output_layout import OutputLayout
-from tunefarm_workers.correctness.referee import Referee
+from tunefarm_workers.correctness.output_transfer import OutputIntake
+from tunefarm_workers.correctness.referee import Referee, slots_to_judge
 from tunefarm_workers.correctness.reference_confirmation import Listener, ReferenceConfirmation
 from tunefarm_workers.device.cpu_identity import are_declared_siblings
 from tunefarm_workers.lane.deadlines import Deadlines
@@ -54,9 +55,12 @@ class OpenTask:
         deadlines: Deadlines,
         on_progress: Callable[["OpenTask"], None],
         *,
+        here: MeasureTask | None = None,
         distribution: Distribution = "normal",
     ) -> None:
         """Start the host and the referee.
+
+        ``order`` is for the device; ``here`` is the same for this host's processor where that is another one.
 
         Raises:
             BadInput: when the module cannot be read or fed.
@@ -64,9 +68,10 @@ class OpenTask:
             ForkFailed: when ``zygote`` forks no host.
         """
         self.order = order
+        self._here = here or order
         self.distribution: Distribution = distribution
         self.deadlines = deadlines
-        self.sleep_burst_budget = SleepBurstBudget(can_help=not are_declared_siblings(cores_for(order.num_cores)))
+        self.sleep_burst_budget = SleepBurstBudget(can_help=not are_declared_siblings(cores_for(self._here.num_cores)))
         self.incumbent_s: float | None = None
         self.hosts_lost = 0
         self.confirmation: ReferenceConfirmation | None = None
@@ -95,7 +100,7 @@ class OpenTask:
             may_doubt = self.distribution == "normal" and not self.order.input_specs
             return FiniteReferee(lambda: on_progress(self), may_doubt=may_doubt)
         # Far more than the function may take before it is given up; the kernel ends what nobody is there to end.
-        limits = limits.with_processor_time(self.order.num_cores * _REFERENCE_CPU_S)
+        limits = limits.with_processor_time(self._here.num_cores * _REFERENCE_CPU_S)
         return Referee(
             self.server,
             self.arguments,
@@ -108,9 +113,9 @@ class OpenTask:
         """What the host holds ready."""
         return HostOrder(
             module_json=self.order.module_json,
-            target=self.order.target,
-            num_cores=self.order.num_cores,
-            abi=self.order.abi,
+            target=self._here.target,
+            num_cores=self._here.num_cores,
+            abi=self._here.abi,
             callees=self.order.callees,
             seed=SEED,
             distribution=self.distribution,
@@ -155,6 +160,21 @@ class OpenTask:
     def disbelief(self, latency_s: float) -> TrialFailure | None:
         """Why a time cannot be one of this function on the processor of the task; None where it may be."""
         return disbelief(latency_s, least_latency_s(self.least_work, self.order.target, self.order.num_cores))
+
+    def judge(self, outputs: OutputIntake, sets: int) -> float | None:
+        """The worst error of a candidate's outputs on its first ``sets`` sets of inputs, which the referee knows.
+
+        It is in units of what is allowed; None where the candidate did not send all of its outputs.
+        """
+        slots = slots_to_judge(sets, self.referee)
+        if not all(outputs.holds(slot) for slot, _ in slots):
+            return None
+        return self.referee.judge((number, outputs.arrays(slot)) for slot, number in slots)
+
+    def wrong_result(self, error: float) -> Failed:
+        """The result of a candidate whose outputs have an error of more than 1."""
+        message = self.referee.complaint(error)
+        return Failed(failure=TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
 
     @property
     def turn_s(self) -> float:

@@ -12,8 +12,9 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait, answer_of
 from tunefarm_workers.conversation.child_death import failure_of_death, was_killed
-from tunefarm_workers.conversation.messages import Broken, HostOrder, Round
+from tunefarm_workers.conversation.messages import Broken, Round
 from tunefarm_workers.correctness.output_transfer import OutputIntake
+from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.session.device.session_messages import (
     DeviceGone,
     Entered,
@@ -46,17 +47,20 @@ class DeviceLost(ChildFailed):
 class DeviceSession:
     """Forks the child and talks with it. It is confined, and may be ended at any time."""
 
-    def __init__(self, zygote: ForkServer, access: DeviceAccess, host: HostOrder | None, num_cores: int) -> None:
-        """Begin to reach the device, bringing the inputs of ``host`` there. Raises ``ForkFailed``."""
+    def __init__(self, zygote: ForkServer, access: DeviceAccess, task: OpenTask | None) -> None:
+        """Begin to reach the device, bringing the inputs of ``task`` there. Raises ``ForkFailed``."""
         self._access = access
-        self.host = host
         self.began_s = time.monotonic()
         self.candidates = 0
         self._outputs = OutputIntake([])
         self.is_busy = True
         """Whether the child is in the middle of something on the device; until it is ready, of reaching it."""
+        num_cores = access.num_cores if task is None else min(access.num_cores, task.order.num_cores)
         order = SessionOrder(
-            host=host, num_cores=num_cores, flush_bytes=access.flush_bytes, connection=access.connection
+            host=None if task is None else task.host_order(),
+            num_cores=num_cores,
+            flush_bytes=access.flush_bytes,
+            connection=access.connection,
         )
         self.child: Child = zygote.fork(
             access.entry,

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from enum import Enum
 from typing import Protocol
 
 from tunefarm_sandbox.channel.channel import Channel
@@ -17,7 +16,9 @@ from tunefarm_workers.conversation.shared_memory import SharedMemory
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import SLOTS
 from tunefarm_workers.correctness.output_transfer import OutputIntake
-from tunefarm_workers.correctness.referee import slots_to_judge
+from tunefarm_workers.lane.attempt import Stage
+from tunefarm_workers.lane.open_task import OpenTask
+from tunefarm_workers.lane.open_tasks import OpenTasks
 from tunefarm_workers.session.compiler.compiler import Build
 from tunefarm_workers.session.compiler.library_build import in_memory
 from tunefarm_workers.session.device.session_messages import (
@@ -28,32 +29,22 @@ from tunefarm_workers.session.device.session_messages import (
     from_builder,
 )
 from tunefarm_workers.session.device_session import DeviceSession
-from tunefarm_workers.session.session_task import SessionTask
 
 _SENT_TWICE = 2
 
 
-class Stage(Enum):
-    """Where an attempt is."""
-
-    BUILDING = "building"
-    WAITING = "waiting for the device"
-    RUNNING = "running"
-    JUDGED_LATER = "waiting for the reference"
-    OVER = "over"
-
-
 class SessionAttemptOwner(Protocol):
     """What an attempt needs of its lane."""
+
+    @property
+    def tasks(self) -> OpenTasks:
+        """What confirms a reference; ``SessionAttempt.judge`` is called again afterwards."""
 
     def built(self, attempt: "SessionAttempt") -> None:
         """Its library is ready; it wants the device."""
 
     def run(self, attempt: "SessionAttempt") -> None:
         """It has the device."""
-
-    def confirm(self, attempt: "SessionAttempt") -> None:
-        """Confirm the reference of its task; ``SessionAttempt.judge`` is called again afterwards."""
 
     def finished(self, attempt: "SessionAttempt", measurement: Measurement) -> None:
         """Take the result."""
@@ -68,7 +59,7 @@ class SessionAttempt:
     def __init__(
         self,
         owner: SessionAttemptOwner,
-        task: SessionTask,
+        task: OpenTask,
         dispatch: Dispatch,
         build: Build,
     ) -> None:
@@ -81,9 +72,9 @@ class SessionAttempt:
         self._stages = Stages()
         self._shape: LibraryShape | None = None
         self._library: SharedMemory | None = None
-        self._outputs = OutputIntake([task.opened.layout] * SLOTS)
+        self._outputs = OutputIntake([task.layout] * SLOTS)
         self._ran: SessionRan | None = None
-        self._is_buried = False
+        self._is_disposed = False
 
     @property
     def channel(self) -> Channel:
@@ -97,7 +88,7 @@ class SessionAttempt:
     @property
     def limit_s(self) -> float:
         """What all calls of its kernel may take, and making inputs for them."""
-        return self.task.opened.deadlines.run_s(self.task.opened.incumbent_s, INPUT_SETS - 1)
+        return self.task.deadlines.run_s(self.task.incumbent_s, INPUT_SETS - 1)
 
     def received(self, message: bytes) -> None:
         """Go on with what was said of the build: that it is done, and then the library."""
@@ -119,7 +110,7 @@ class SessionAttempt:
         if isinstance(said, LibraryBuilt):
             self._shape = said.shape
             used_s = self._build.used_s()
-            self.task.opened.deadlines.built(used_s if used_s is not None else said.build_s)
+            self.task.deadlines.built(used_s if used_s is not None else said.build_s)
             start_s = max(time.monotonic() - self._asked_s - said.build_s, 0.0)
             self._stages = Stages(start_s=start_s, build_s=said.build_s)
         elif isinstance(said, Broken):
@@ -142,7 +133,7 @@ class SessionAttempt:
         self._enter(Stage.RUNNING)
         request = RunRequest(
             shape=self._shape,
-            incumbent_s=self.task.opened.incumbent_s,
+            incumbent_s=self.task.incumbent_s,
             thorough=self.dispatch.purpose is not Purpose.SEARCH,
             cold_cache=PROTOCOLS[self.task.order.protocol_id].cold_cache,
         )
@@ -169,23 +160,19 @@ class SessionAttempt:
 
     def judge(self) -> None:
         """Compare the outputs, here and not where they were made."""
-        ran, referee = self._ran, self.task.opened.referee
-        if self.stage is not Stage.JUDGED_LATER or ran is None or not referee.knows(ran.inputs_checked):
+        ran = self._ran
+        if self.stage is not Stage.JUDGED_LATER or ran is None or not self.task.referee.knows(ran.inputs_checked):
             return
-        slots = slots_to_judge(ran.inputs_checked, referee)
-        if not all(self._outputs.holds(slot) for slot, _ in slots):
+        error = self.task.judge(self._outputs, ran.inputs_checked)
+        if error is None:
             self.fail(FailureReason.CRASH, "The child that holds the device did not send all outputs.")
             return
-        error = referee.judge((number, self._outputs.arrays(slot)) for slot, number in slots)
-        if self._is_buried:  # other inputs are tried instead, and this attempt is begun again
+        if self._is_disposed:  # other inputs are tried instead, and this attempt is begun again
             return
-        if error > 1.0 and not self.task.opened.is_confirmed:
-            self._owner.confirm(self)
+        if error > 1.0 and not self.task.is_confirmed:
+            self._owner.tasks.confirm(self.task)
             return
-        result: Result = ran.result
-        if error > 1.0:
-            message = referee.complaint(error)
-            result = Failed(failure=TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
+        result = ran.result if error <= 1.0 else self.task.wrong_result(error)
         self._result(result, worst_error=min(error, 1e300), inputs_checked=ran.inputs_checked)
 
     def lose_device(self, message: str) -> None:
@@ -200,7 +187,7 @@ class SessionAttempt:
         """End it when compiling took too long."""
         if self.stage is not Stage.BUILDING:
             return
-        deadlines = self.task.opened.deadlines
+        deadlines = self.task.deadlines
         used_s, wall_s = self._build.used_s() or 0.0, self._build.taken_s(now_s)
         if used_s > deadlines.build_cpu_s or wall_s > deadlines.build_wall_s:
             self._stages = Stages(build_s=max(used_s, wall_s))
@@ -219,7 +206,7 @@ class SessionAttempt:
 
     def dispose(self) -> None:
         """End what still runs of it and let its memory go."""
-        self._is_buried = True
+        self._is_disposed = True
         self._build.close()
         if self._library is not None:
             self._library.close()

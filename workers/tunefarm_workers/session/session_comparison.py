@@ -3,16 +3,16 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from statistics import median
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.device import PROTOCOLS
-from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Failed, Result, Timing
+from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Failed, Result
 from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait
 from tunefarm_workers.conversation.messages import Broken, Round
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.correctness.tolerance import Array
+from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.session.compiler.library_build import in_memory
 from tunefarm_workers.session.device.session_messages import (
     Entered,
@@ -21,25 +21,22 @@ from tunefarm_workers.session.device.session_messages import (
     RoundRequest,
 )
 from tunefarm_workers.session.device_session import DeviceLost, DeviceSession
-from tunefarm_workers.session.session_task import SessionTask
-from tunefarm_workers.timing.sampling import is_calm
+from tunefarm_workers.timing.rounds import suffice, timing_of
 
-_PATIENCE = 4
-_MIN_SAMPLES = 5
 _ROUND_S = 120.0
 _LOSSES_BORNE = 2
 
 Library = tuple[LibraryShape, bytes]
 Judge = Callable[[Sequence[tuple[int, Sequence[Array]]]], float]
 """The error of outputs, each with the number of its set of inputs, in units of what is allowed."""
-SessionOf = Callable[[SessionTask], DeviceSession]
+SessionOf = Callable[[OpenTask], DeviceSession]
 """A session that reached the device; whoever gets it closes it."""
 
 
 class SessionComparison:
     """Enters every library, checks each on three sets of inputs, and times them in rounds."""
 
-    def __init__(self, task: SessionTask, order: ComparisonOrder, session_of: SessionOf, on_wait: OnWait) -> None:
+    def __init__(self, task: OpenTask, order: ComparisonOrder, session_of: SessionOf, on_wait: OnWait) -> None:
         """``on_wait`` is called a few times a second; False ends it as canceled."""
         self._task = task
         self._order = order
@@ -82,7 +79,7 @@ class SessionComparison:
                     return
             samples = self._rounds(session, len(alive))
         for place, index in enumerate(alive):
-            self._results[index] = _timing([samples_of[place] for samples_of in samples])
+            self._results[index] = timing_of([samples_of[place] for samples_of in samples])
 
     @contextmanager
     def _opened(self) -> Iterator[DeviceSession]:
@@ -94,11 +91,10 @@ class SessionComparison:
 
     def _enter(self, session: DeviceSession, library: Library, judge: Judge) -> TrialFailure | None:
         """Why a library is out; None when it is in. Raises ``DeviceLost``, or ``ChildFailed`` when canceled."""
-        opened = self._task.opened
         request = EnterRequest(shape=library[0], cold_cache=PROTOCOLS[self._task.order.protocol_id].cold_cache)
-        outputs = OutputIntake([opened.layout] * INPUT_SETS)
+        outputs = OutputIntake([self._task.layout] * INPUT_SETS)
         with in_memory(library[1]) as held:
-            limit_s = 3 * opened.deadlines.run_s(None, INPUT_SETS - 1)
+            limit_s = 3 * self._task.deadlines.run_s(None, INPUT_SETS - 1)
             try:
                 answer = session.ask(request, [held.descriptor], limit_s, self._on_wait, outputs)
             except DeviceLost:
@@ -115,8 +111,7 @@ class SessionComparison:
                 return TrialFailure(reason=FailureReason.CRASH, message=message)
         error = judge([(number, outputs.arrays(number)) for number in range(INPUT_SETS)])
         if error > 1.0:
-            message = opened.referee.complaint(error)
-            return TrialFailure(reason=FailureReason.WRONG_RESULT, message=message)
+            return self._task.wrong_result(error).failure
         return None
 
     def _rounds(self, session: DeviceSession, entrants: int) -> list[tuple[tuple[float, ...], ...]]:
@@ -131,24 +126,13 @@ class SessionComparison:
                 broken = answer if isinstance(answer, Broken) else _out_of_turn(answer.kind)
                 raise ChildFailed(TrialFailure(reason=broken.reason, message=broken.message[:4000]))
             rounds.append(answer.samples_s)
-            together = [sum((one[place] for one in rounds), ()) for place in range(entrants)]
-            calm = all(len(samples) >= _MIN_SAMPLES and is_calm(samples) for samples in together)
-            if spent_s >= (wanted_s if calm else _PATIENCE * wanted_s):
+            of_each = ([one[place] for one in rounds] for place in range(entrants))
+            if suffice(of_each, spent_s, wanted_s):
                 return rounds
 
     def _end_with(self, alive: dict[int, Library], failure: TrialFailure) -> None:
         for index in alive:
             self._results.setdefault(index, Failed(failure=failure))
-
-
-def _timing(rounds: Sequence[tuple[float, ...]]) -> Timing:
-    """From all samples; where somebody else disturbed them, from the calmest rounds."""
-    samples: tuple[float, ...] = sum(rounds, ())
-    if not is_calm(samples):
-        samples = ()
-        for one_round in sorted(rounds, key=median):
-            samples = samples if len(samples) >= _MIN_SAMPLES else samples + one_round
-    return Timing(latency_s=median(samples), samples_s=samples)
 
 
 def _out_of_turn(kind: str) -> Broken:

@@ -26,12 +26,13 @@ from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_workers.builder.checked_library import checked_library
 from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait, answer_of, canceled
 from tunefarm_workers.conversation.farm_settings import FarmSettings
+from tunefarm_workers.conversation.shared_memory import SharedMemory
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import SLOTS
 from tunefarm_workers.correctness.output_transfer import OutputIntake
-from tunefarm_workers.correctness.referee import slots_to_judge
 from tunefarm_workers.correctness.tolerance import Array
 from tunefarm_workers.lane.lane_farm import LaneFarm
+from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.session.compiler.compiler import Compiler
 from tunefarm_workers.session.compiler.library_build import in_memory
 from tunefarm_workers.session.device.host_facts import host_facts
@@ -49,10 +50,8 @@ from tunefarm_workers.session.device_health import DeviceHealth, HealthSettings
 from tunefarm_workers.session.device_session import DeviceLost, DeviceSession
 from tunefarm_workers.session.session_comparison import Library, SessionComparison
 from tunefarm_workers.session.session_lane import SessionLane
-from tunefarm_workers.session.session_task import SessionTask
 from tunefarm_workers.timing.device_turn import while_device_is_held
 
-_REFERENCE_POLL_S = 0.02
 _CALIBRATE_S = 60.0
 _REACH_AGAIN_S = 0.5
 
@@ -89,11 +88,9 @@ class SessionFarm(LaneFarm[SessionLane]):
         self._compiler = compiler
         self._health = health or HealthSettings(check_every_s=self._settings.drift_check_s)
         self._present_environment = environment
-        self._lane = SessionLane(
-            *(zygote, access, compiler, self._settings, bystanders, self._deliver, self._outbox.put, self._outbox.wake)
-        )
         try:
-            times = self._calibrate()
+            times, references = self._calibrate()
+            here = host_facts(zygote, self._settings.child_limits(), Toolchain())
         except BaseException as error:
             self._outbox.close()
             compiler.close()
@@ -102,6 +99,12 @@ class SessionFarm(LaneFarm[SessionLane]):
             fix = "See to it that it runs and is connected, and that the compiler for it is installed."
             raise BadInput("device", f"{access.name}: {error.failure.message}", fix) from error
         self.device = identify(times)
+        self._lane = SessionLane(
+            *(zygote, access, compiler, self._settings, bystanders, self._deliver, self._outbox.put, self._outbox.wake),
+            host_target=here.host_target,
+            references=references,
+            health=DeviceHealth(self._health, times),
+        )
         self._lane.loop.start()
 
     def compare(self, order: ComparisonOrder, on_wait: OnWait = lambda: True) -> Comparison:
@@ -110,7 +113,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         ``on_wait`` is called on this thread a few times a second; once it gives False, all comes back as canceled.
         """
         try:
-            task = self._judging_task(order.exploration_id, on_wait, INPUT_SETS)
+            task = self._judging_task(order.exploration_id, INPUT_SETS, on_wait)
             strays = [self._stray(task, trace, on_wait) for trace in order.traces]
             inside = [trace for trace, stray in zip(order.traces, strays, strict=True) if stray is None]
             compiled = iter(self._compiled(task, inside, on_wait))
@@ -124,7 +127,7 @@ class SessionFarm(LaneFarm[SessionLane]):
     def export(self, order: ExportOrder, on_wait: OnWait = lambda: True) -> ExportResult:
         """Compile a schedule to a library, check it, and time it in as many fresh sessions as processes are asked."""
         try:
-            task = self._judging_task(order.exploration_id, on_wait, INPUT_SETS)
+            task = self._judging_task(order.exploration_id, INPUT_SETS, on_wait)
             library = self._compiled(task, (order.trace,), on_wait)[0]
             if isinstance(library, TrialFailure):
                 return Failed(failure=library)
@@ -147,17 +150,16 @@ class SessionFarm(LaneFarm[SessionLane]):
         super().close()
         self._compiler.close()
 
-    def _calibrate(self) -> ReferenceKernelTimes:
-        """Compile the reference kernels, reach the device, and time them there."""
+    def _calibrate(self) -> tuple[ReferenceKernelTimes, SharedMemory]:
+        """Compile the reference kernels, reach the device, and time them there; the library that holds them."""
         build = self._compiler.references(self._access.reference_target, max(self._access.num_cores, 1))
         try:
             built, library = build.wait_for_references(lambda: True)
         finally:
             build.close()
         self.code_generator = built.code_generator
-        here = host_facts(self._zygote, self._settings.child_limits(), Toolchain())
         references = in_memory(checked_library(library, self._access.reference_target))
-        session = DeviceSession(self._zygote, self._access, None, self._access.num_cores)
+        session = DeviceSession(self._zygote, self._access, None)
         try:
             session.wait_until_ready(lambda: True)
             request = ReferenceRequest(depth="calibrate")
@@ -167,10 +169,9 @@ class SessionFarm(LaneFarm[SessionLane]):
         if not isinstance(answer, ReferenceTimes):
             message = getattr(answer, "message", f"its child said {answer.kind}")
             raise DeviceLost(f"the reference kernels do not run: {message}")
-        self._lane.equip(here.host_target, references, DeviceHealth(self._health, answer.times))
-        return answer.times
+        return answer.times, references
 
-    def _stray(self, task: SessionTask, trace: Trace | None, on_wait: OnWait) -> TrialFailure | None:
+    def _stray(self, task: OpenTask, trace: Trace | None, on_wait: OnWait) -> TrialFailure | None:
         """Why a schedule must not run, by the memory that it accesses; None where it may.
 
         Raises:
@@ -179,7 +180,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         text = None if trace is None else trace.text
         request = BoundsOrder(target=task.order.target, abi=task.order.abi, trace=text)
         try:
-            child = task.opened.server.fork(
+            child = self._present(task).server.fork(
                 "tunefarm_workers.session.compiler.bounds_child:run",
                 request.model_dump_json().encode(),
                 limits=self._settings.child_limits(),
@@ -201,7 +202,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         return None if broken is None else TrialFailure(reason=broken.reason, message=broken.message[:4000])
 
     def _compiled(
-        self, task: SessionTask, traces: Sequence[Trace | None], on_wait: OnWait
+        self, task: OpenTask, traces: Sequence[Trace | None], on_wait: OnWait
     ) -> list[Library | TrialFailure]:
         """Compile all side by side."""
         compiled: list[Library | TrialFailure] = []
@@ -229,14 +230,13 @@ class SessionFarm(LaneFarm[SessionLane]):
 
         return while_device_is_held(self._lane, act, on_wait)
 
-    def _session(self, task: SessionTask, on_wait: OnWait) -> DeviceSession:
+    def _session(self, task: OpenTask, on_wait: OnWait) -> DeviceSession:
         """A session of the device that is ours. Tries again while it is away, as long as patience allows."""
         give_up_s = time.monotonic() + self._health.patience_s
-        num_cores = task.order.num_cores if self._access.num_cores else 0
         while True:
             if not on_wait():
                 raise canceled()
-            session = DeviceSession(self._zygote, self._access, task.opened.host_order(), num_cores)
+            session = DeviceSession(self._zygote, self._access, self._present(task))
             try:
                 session.wait_until_ready(on_wait)
             except DeviceLost:
@@ -250,9 +250,8 @@ class SessionFarm(LaneFarm[SessionLane]):
                 return session
             time.sleep(_REACH_AGAIN_S)
 
-    def _time_afresh(self, task: SessionTask, library: Library, on_wait: OnWait) -> float:
+    def _time_afresh(self, task: OpenTask, library: Library, on_wait: OnWait) -> float:
         """The median latency in one fresh session. Raises ``ChildFailed``."""
-        opened = task.opened
         request = RunRequest(
             shape=library[0],
             incumbent_s=None,
@@ -261,28 +260,26 @@ class SessionFarm(LaneFarm[SessionLane]):
         )
         session = self._session(task, on_wait)
         try:
-            outputs = OutputIntake([opened.layout] * SLOTS)
+            outputs = OutputIntake([task.layout] * SLOTS)
             with in_memory(library[1]) as held:
-                limit_s = opened.deadlines.run_s(None, INPUT_SETS - 1) + self._access.run_allowance_s
+                limit_s = task.deadlines.run_s(None, INPUT_SETS - 1) + self._access.run_allowance_s
                 answer = session.ask(request, [held.descriptor], limit_s, on_wait, outputs)
-            slots = slots_to_judge(INPUT_SETS, opened.referee)
             if not isinstance(answer, SessionRan) or isinstance(answer.result, Failed):
                 raise ChildFailed(_failure_of(answer))
-            if not all(outputs.holds(slot) for slot, _ in slots):
+            error = self._lane.loop.ask(lambda: self._lane.tasks[task.order.exploration_id].judge(outputs, INPUT_SETS))
+            if error is None:
                 raise ChildFailed(_failure_of(None))
-            error = self._judged(task, [(number, outputs.arrays(slot)) for slot, number in slots])
         finally:
             session.close()
         if error > 1.0:
-            message = opened.referee.complaint(error)
-            raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
+            raise ChildFailed(task.wrong_result(error).failure)
         believed = self._believed(task, answer.result)
         if isinstance(believed, Failed):
             raise ChildFailed(believed.failure)
         assert isinstance(believed, Timing), "a thorough run is never stopped early"
         return believed.latency_s
 
-    def _believed(self, task: SessionTask, result: Result) -> Result:
+    def _believed(self, task: OpenTask, result: Result) -> Result:
         """``result``, or why no kernel of the function can have that time."""
         doubt = task.disbelief(result.latency_s) if isinstance(result, Timing) else None
         if doubt is None:
@@ -290,18 +287,12 @@ class SessionFarm(LaneFarm[SessionLane]):
         self._lane.loop.ask(self._lane.look_at_device)
         return Failed(failure=doubt)
 
-    def _judging_task(self, exploration_id: str, on_wait: OnWait, sets: int) -> SessionTask:
-        """The task of an exploration, once it is known what is right. Raises ``BadInput``, ``ChildFailed``."""
-        while True:
-            task = self._lane.loop.ask(lambda: self._lane.judging_task(exploration_id, sets))
-            if task is not None:
-                return task
-            if not on_wait():
-                raise canceled()
-            time.sleep(_REFERENCE_POLL_S)
+    def _judged(self, task: OpenTask, outputs: Sequence[tuple[int, Sequence[Array]]]) -> float:
+        return self._lane.loop.ask(lambda: self._lane.tasks[task.order.exploration_id].referee.judge(outputs))
 
-    def _judged(self, task: SessionTask, outputs: Sequence[tuple[int, Sequence[Array]]]) -> float:
-        return self._lane.loop.ask(lambda: task.opened.referee.judge(outputs))
+    def _present(self, task: OpenTask) -> OpenTask:
+        """``task``, or what took its place since: a host that was killed is replaced, and so are inputs."""
+        return self._lane.loop.ask(lambda: self._lane.tasks[task.order.exploration_id])
 
     def _deliver(self, measurement: Measurement) -> None:
         self.statistics = self.statistics.with_measurement(measurement, self._lane.device_arbiter.still_s)

@@ -8,8 +8,9 @@ from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_workers.conversation.event_loop import EventLoop
-from tunefarm_workers.conversation.messages import Broken, HostOrder
+from tunefarm_workers.conversation.messages import Broken
 from tunefarm_workers.conversation.shared_memory import SharedMemory
+from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.session.device.session_messages import (
     DeviceGone,
     ReferenceRequest,
@@ -61,10 +62,12 @@ class SessionHolder:
         self._references = references
         self._owner = owner
         self._session: DeviceSession | None = None
-        self._task_key: tuple[str, int] = ("", 0)
+        self._task: OpenTask | None = None
+        """Whose inputs the session has."""
         self._attempt: SessionAttempt | None = None
         self._checks_alone = False
-        self._doing: str = ""
+        self._doing = "idle"
+        self._since_s = 0.0
         self.deadline_s: float | None = None
 
     @property
@@ -83,11 +86,10 @@ class SessionHolder:
         self._attempt = attempt
         now_s = time.monotonic()
         needed_s = attempt.limit_s + self._access.run_allowance_s
-        key = _key(attempt)
-        if self._session is not None and (self._task_key != key or self._session.is_worn(now_s, needed_s)):
+        if self._session is not None and (self._task is not attempt.task or self._session.is_worn(now_s, needed_s)):
             self._end()
         if self._session is None:
-            self._begin(attempt)
+            self._open(attempt.task)
         else:
             self._next_step()
 
@@ -95,7 +97,7 @@ class SessionHolder:
         """Time the reference kernels in a session of their own, with no candidate at hand."""
         self._end()
         self._checks_alone = True
-        self._open(("", 0), None, self._access.num_cores)
+        self._open(None)
 
     def abandon(self, attempt: SessionAttempt) -> None:
         """Forget a candidate that is over; if it was running, its session ends with it."""
@@ -105,7 +107,7 @@ class SessionHolder:
 
     def drop_idle(self, exploration_id: str) -> None:
         """End the session of an exploration that is closed."""
-        if self._attempt is None and self._task_key[0] == exploration_id:
+        if self._attempt is None and self._task is not None and self._task.order.exploration_id == exploration_id:
             self._end()
 
     def give_way(self) -> None:
@@ -164,19 +166,16 @@ class SessionHolder:
         self._session = None
         self._references.close()
 
-    def _begin(self, attempt: SessionAttempt) -> None:
-        num_cores = attempt.task.order.num_cores if self._access.num_cores else 0
-        self._open(_key(attempt), attempt.task.opened.host_order(), num_cores)
-
-    def _open(self, key: tuple[str, int], host: HostOrder | None, num_cores: int) -> None:
+    def _open(self, task: OpenTask | None) -> None:
+        """Begin a session with the inputs of ``task``, or with none."""
         try:
-            self._session = DeviceSession(self._zygote, self._access, host, num_cores)
+            self._session = DeviceSession(self._zygote, self._access, task)
         except ForkFailed as error:
             if not self._zygote.alive:
                 raise
             self._away(f"no child could be forked: {error}", lost=False)
             return
-        self._task_key = key
+        self._task = task
         self._do("reaching", self._access.reach_s)
         self._loop.listen(self)
 
@@ -268,11 +267,6 @@ class SessionHolder:
         if self._checks_alone:
             self._checks_alone = False
             self._owner.check_ended()
-
-
-def _key(attempt: SessionAttempt) -> tuple[str, int]:
-    """Tells one set of inputs from another."""
-    return attempt.task.exploration_id, id(attempt.task.opened)
 
 
 def _crash(message: str) -> TrialFailure:

@@ -11,21 +11,19 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_schemas.tuning.measurement import Dispatch, Failed, Measurement, MeasureTask, Timing
-from tunefarm_workers.conversation.argument import Distribution
 from tunefarm_workers.conversation.event_loop import EventLoop
 from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.conversation.shared_memory import SharedMemory
-from tunefarm_workers.correctness.referee import Doubt, Referee
 from tunefarm_workers.correctness.unverifiable import Unverifiable
+from tunefarm_workers.lane.attempt import Stage
 from tunefarm_workers.lane.open_task import OpenTask
-from tunefarm_workers.lane.task_opening import MAX_HOSTS_LOST, opened_task
+from tunefarm_workers.lane.open_tasks import UNVERIFIABLE, OpenTasks
 from tunefarm_workers.session.compiler.compiler import Compiler
 from tunefarm_workers.session.device.session_messages import SessionRan
 from tunefarm_workers.session.device_access import DeviceAccess
 from tunefarm_workers.session.device_health import DeviceHealth
-from tunefarm_workers.session.session_attempt import SessionAttempt, Stage
+from tunefarm_workers.session.session_attempt import SessionAttempt
 from tunefarm_workers.session.session_holder import SessionHolder
-from tunefarm_workers.session.session_task import SessionTask
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 
 _MAX_WAITING = 4
@@ -55,59 +53,50 @@ class SessionLane:
         deliver: Callable[[Measurement], None],
         refuse: Callable[[BadInput], None],
         on_crash: Callable[[], None],
+        *,
+        host_target: str,
+        references: SharedMemory,
+        health: DeviceHealth,
     ) -> None:
-        """``deliver`` takes measurements; ``refuse`` takes the news that a task cannot be verified."""
+        """``deliver`` takes measurements; ``refuse`` takes the news that a task cannot be verified.
+
+        ``host_target`` is the target of this host's processor, on which references are computed; ``references`` holds
+        the library of the reference kernels.
+        """
         self._zygote = zygote
         self._access = access
         self._settings = settings
         self._compiler = compiler
         self._deliver = deliver
         self._refuse = refuse
-        self._tasks: dict[str, SessionTask] = {}
         self._queue: deque[Dispatch] = deque()
         self._attempts: list[SessionAttempt] = []
         self._suspects: list[Measurement] = []
-        self._host_target = ""
         self._parked: list[SessionAttempt] = []
         self._lone_check: _LoneCheck | None = None
-        self._bystanders = bystanders
         self.device_arbiter = DeviceArbiter(self._builders, bystanders if access.holds_builds_still else tuple)
         self.loop = EventLoop(self._tick, on_crash)
-        self.holder: SessionHolder
-
-    def equip(self, host_target: str, references: SharedMemory, health: DeviceHealth) -> None:
-        """Take what is known once the device is identified. Called before the loop starts."""
-        self._host_target = host_target
-        self.holder = SessionHolder(self._zygote, self._access, self.loop, health, references, self)
-
-    def task(self, exploration_id: str) -> SessionTask:
-        """The open task of an exploration."""
-        return self._tasks[exploration_id]
+        here = {"target": host_target, "num_cores": usable_processors(), "abi": "stable"}
+        self.tasks = OpenTasks(zygote, settings, self, self.loop, lambda order: order.model_copy(update=here))
+        self.holder = SessionHolder(zygote, access, self.loop, health, references, self)
 
     def open_task(self, order: MeasureTask) -> None:
         """Start an exploration's host and referee; raises ``BadInput``. Opening it again changes nothing."""
-        if order.exploration_id not in self._tasks:
-            try:
-                kind = str(json.loads(order.target).get("kind", ""))
-            except (ValueError, AttributeError) as error:
-                raise BadInput("target", f"is no JSON object: {error}.", "Give a target in canonical form.") from error
-            self._access.check(order, kind)
-            self._tasks[order.exploration_id] = SessionTask(self._opened(order, "normal"), order)
+        try:
+            kind = str(json.loads(order.target).get("kind", ""))
+        except (ValueError, AttributeError) as error:
+            raise BadInput("target", f"is no JSON object: {error}.", "Give a target in canonical form.") from error
+        self._access.check(order, kind)
+        self.tasks.open(order)
 
     def close_task(self, exploration_id: str) -> None:
         """End an exploration's host. Attempts of it must have ended."""
-        task = self._tasks.pop(exploration_id, None)
-        if task is not None:
-            self.holder.drop_idle(exploration_id)
-            self._close(task.opened)
+        self.holder.drop_idle(exploration_id)
+        self.tasks.close(exploration_id)
 
     def submit(self, dispatch: Dispatch) -> None:
         """Queue one attempt."""
         self._queue.append(dispatch)
-
-    def improve(self, exploration_id: str, latency_s: float) -> None:
-        """Take in the latency of an incumbent."""
-        self._tasks[exploration_id].opened.improve(latency_s)
 
     def cancel_all(self) -> None:
         """End every attempt."""
@@ -131,13 +120,30 @@ class SessionLane:
         health = self.holder.health
         return (health.reason or "it was lost too often") if health.quarantined else self._compiler.trouble()
 
-    def judging_task(self, exploration_id: str, sets: int) -> SessionTask | None:
-        """The task once outputs on its first ``sets`` sets of inputs can be judged. Raises ``BadInput`` if never."""
-        task = self._tasks[exploration_id]
-        referee = task.opened.referee
-        if referee.doubt is not None:
-            raise Unverifiable.because_of(exploration_id, referee.doubt, referee.doubt_text)
-        return task if referee.knows(sets) else None
+    def judge(self, task: OpenTask) -> None:
+        """Judge what waits for the reference of ``task``."""
+        for attempt in self._attempts_of(task):
+            attempt.judge()
+
+    def fail(self, task: OpenTask, reason: FailureReason, message: str) -> None:
+        """End all attempts of ``task``."""
+        for attempt in self._attempts_of(task):
+            attempt.fail(reason, message)
+
+    def refuse(self, task: OpenTask, error: Unverifiable) -> None:  # noqa: ARG002 - a lane of this host looks at it
+        """Pass on that a task cannot be verified."""
+        self._refuse(error)
+
+    def suspend(self, task: OpenTask) -> None:
+        """Queue the attempts of ``task`` again, and end the session that has its inputs."""
+        again = self._attempts_of(task)
+        for attempt in again:
+            self._let_go(attempt)
+        self._queue.extendleft(attempt.dispatch for attempt in reversed(again))
+        self.holder.drop_idle(task.order.exploration_id)
+
+    def resume(self, task: OpenTask, fresh: OpenTask) -> None:
+        """Attempts begin from the queue: there is nothing else to begin again."""
 
     def built(self, attempt: SessionAttempt) -> None:
         """Queue a compiled candidate for the device."""
@@ -158,17 +164,6 @@ class SessionLane:
             attempt.fail_with(said)
         else:
             attempt.ran(said)
-
-    def confirm(self, attempt: SessionAttempt) -> None:
-        """Confirm, on this host, the reference of the task of ``attempt`` before an output is found wrong by it."""
-        opened = attempt.task.opened
-        try:
-            opened.confirm(self._settings.child_limits(), self.loop, self._judge_again)
-        except ForkFailed:
-            if not opened.server.alive:
-                self._replace_host(attempt.task)
-            else:
-                attempt.lose_device("No child could be forked to confirm the reference.")
 
     def device_away(self, attempt: SessionAttempt, message: str, *, ran: bool) -> None:
         """The device went away: the candidate it ran is lost, one that had not begun waits on."""
@@ -196,7 +191,7 @@ class SessionLane:
         """Pass on an attempt's result."""
         self._let_go(attempt)
         if isinstance(measurement.result, Timing):
-            attempt.task.opened.improve(measurement.result.latency_s)
+            attempt.task.improve(measurement.result.latency_s)
         self._suspects.append(measurement)
         self._deliver(measurement)
 
@@ -205,59 +200,7 @@ class SessionLane:
         for attempt in self._attempts:
             attempt.dispose()
         self.holder.close()
-        for task in self._tasks.values():
-            task.opened.close()
-        self._tasks.clear()
-
-    def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
-        """The task's host and referee, on this host's own processor whatever the device is."""
-        here = order.model_copy(update={"target": self._host_target, "num_cores": usable_processors(), "abi": "stable"})
-        opened = opened_task(self._zygote, self._settings, here, self._referee_spoke, distribution, measures_here=False)
-        if isinstance(opened.referee, Referee):
-            self.loop.listen(opened.referee)
-        return opened
-
-    def _forget_referee(self, opened: OpenTask) -> None:
-        if isinstance(opened.referee, Referee):
-            self.loop.forget(opened.referee)
-
-    def _close(self, opened: OpenTask) -> None:
-        for conversation in opened.conversations():
-            self.loop.forget(conversation)
-        opened.close()
-
-    def _referee_spoke(self, opened: OpenTask) -> None:
-        task = self._tasks.get(opened.order.exploration_id)
-        if task is None or task.opened is not opened:
-            return
-        referee = opened.referee
-        self._forget_referee(opened)
-        if referee.host_is_lost:
-            self._replace_host(task)
-            return
-        if isinstance(referee, Referee) and not referee.is_done:  # its child may be another one than before
-            self.loop.listen(referee)
-        if referee.doubt is Doubt.NOT_FINITE and opened.distribution == "normal":
-            self._reopen(task, "positive")
-        elif referee.doubt is not None:
-            for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
-                attempt.fail(FailureReason.CANCELED, "Its function cannot be verified.")
-            self._refuse(Unverifiable.because_of(task.exploration_id, referee.doubt, referee.doubt_text))
-        self._judge_again(opened)
-
-    def _judge_again(self, opened: OpenTask) -> None:
-        for attempt in list(self._attempts):
-            if attempt.task.opened is opened:
-                attempt.judge()
-
-    def _replace_host(self, task: SessionTask) -> None:
-        if task.opened.hosts_lost >= MAX_HOSTS_LOST:
-            message = f"The process that holds the task was killed {task.opened.hosts_lost + 1} times."
-            for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
-                attempt.fail(FailureReason.DEVICE_LOST, message)
-            return
-        task.opened.hosts_lost += 1
-        self._reopen(task, task.opened.distribution)
+        self.tasks.close_all()
 
     def _let_go(self, attempt: SessionAttempt) -> None:
         """Have nothing of the lane know an attempt any more."""
@@ -269,22 +212,8 @@ class SessionLane:
         self._parked = [other for other in self._parked if other is not attempt]
         attempt.dispose()
 
-    def _reopen(self, task: SessionTask, distribution: Distribution) -> None:
-        """Begin again with a new host: the old one died, or the function, such as a square root, needs other inputs."""
-        before = task.opened
-        for attempt in [attempt for attempt in self._attempts if attempt.task is task]:
-            self._let_go(attempt)
-            self._queue.appendleft(attempt.dispatch)
-        self.holder.drop_idle(task.exploration_id)
-        self._close(before)
-        try:
-            task.opened = self._opened(task.order, distribution)
-        except BadInput as problem:
-            self._refuse(Unverifiable(task.exploration_id, problem.field, problem.problem, problem.fix))
-            return
-        task.opened.hosts_lost = before.hosts_lost
-        if distribution == before.distribution:
-            task.opened.incumbent_s = before.incumbent_s
+    def _attempts_of(self, task: OpenTask) -> list[SessionAttempt]:
+        return [attempt for attempt in self._attempts if attempt.task is task]
 
     def _park(self, attempt: SessionAttempt) -> None:
         """Let a candidate wait until the device may be tried again."""
@@ -299,12 +228,7 @@ class SessionLane:
     def _tick(self, now_s: float) -> float | None:
         for attempt in list(self._attempts):
             attempt.check_build(now_s)
-        for task in list(self._tasks.values()):
-            if isinstance(task.opened.referee, Referee):
-                task.opened.referee.check_deadline(now_s, self._settings.reference_s)
-            confirmation = task.opened.confirmation
-            if confirmation is not None and confirmation.tick(now_s, self._settings.reference_s):
-                self._replace_host(task)
+        self.tasks.tick(now_s)
         self.holder.tick(now_s)
         health = self.holder.health
         if health.given_up(now_s):
@@ -321,7 +245,7 @@ class SessionLane:
         return min((moment for moment in (due_s, self.holder.deadline_s) if moment is not None), default=None)
 
     def _claim(self, attempt: SessionAttempt) -> None:
-        self.device_arbiter.claim(attempt, attempt.task.opened.turn_s)
+        self.device_arbiter.claim(attempt, attempt.task.turn_s)
 
     def _check_quarantined(self, now_s: float) -> None:
         """Look whether a device in quarantine has recovered, for nobody sends it a candidate that would show it."""
@@ -339,9 +263,9 @@ class SessionLane:
             self._begin(self._queue.popleft())
 
     def _begin(self, dispatch: Dispatch) -> None:
-        task = self._tasks[dispatch.candidate.exploration_id]
-        if task.opened.referee.doubt is not None:
-            self._fail_unbegun(dispatch, FailureReason.CANCELED, "Its function cannot be verified.")
+        task = self.tasks[dispatch.candidate.exploration_id]
+        if task.referee.doubt is not None:
+            self._fail_unbegun(dispatch, FailureReason.CANCELED, UNVERIFIABLE)
             return
         try:
             build = self._compiler.candidate(task.order, dispatch.candidate.trace.text)

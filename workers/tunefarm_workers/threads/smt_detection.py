@@ -37,6 +37,9 @@ class SmtDetection:
         self._sleep_burst = sleep_burst
         self._clock_s = clock_s
 
+    # All threads do as much work each as the one alone does. On cores of their own both take the same time; on a shared
+    # one, whose adders the work keeps busy, the threads halve each other's speed. Only the least of a few times counts:
+    # what else runs on the host makes either longer.
     def slowdown(self) -> float:
         """How many times longer the work takes when all threads do it at once."""
         alone_s = min(self._seconds(self._alone) for _ in range(_CALLS))
@@ -44,7 +47,7 @@ class SmtDetection:
         return together_s / alone_s
 
     def separate_threads(self, tries: int) -> bool:
-        """Doze, at most ``tries`` times, until no thread shares its core; whether that is so now."""
+        """Have bursts of sleeps, at most ``tries``, until no thread shares its core; whether that is so now."""
         for _ in range(tries):
             if self.slowdown() < _SHARED:
                 return True
@@ -67,7 +70,7 @@ class SleepBurstBudget:
 
     @property
     def tries(self) -> int:
-        """How often the next process may doze."""
+        """How many bursts of sleeps the next process may have."""
         return TRIES if self._can_help and self._in_vain < _BORNE_IN_VAIN else 0
 
     def note(self, *, apart: bool) -> None:

@@ -41,6 +41,9 @@ class ThreadWatch:
                 )
         return found
 
+    # A kernel's threads were placed before its first call, one to a core, and only another process moves them. Of each
+    # thread: a priority or a policy that is not ours; a core that is not ours; another core than in the beginning. Of
+    # all: the calling thread on another core than it was given; fewer cores than threads.
     def fault(self, pid: int, threads: int, before: CoresOfThreads | None = None) -> str:
         """What is wrong with the threads of a kernel that takes ``threads`` of them; empty where nothing is.
 

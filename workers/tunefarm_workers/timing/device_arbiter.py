@@ -9,11 +9,11 @@ from typing import Protocol
 from tunefarm_sandbox.fork_server.child import Child
 
 TURN_S = 2.0
+"""How long others are held still for whoever has the device, unless its kernels are known to take longer."""
 SETTLE_S = 0.01
 """Until other processes have seen that a turn began, and hold still what they compute."""
-"""How long others are held still for whoever has the device, unless its kernels are known to take longer."""
 _PATIENCE_S = 0.015
-"""How long a lone claimant waits for company, so that several are timed in one stillness."""
+"""How long a lone claimant waits for company, so that several are timed in one exclusive window."""
 _COMPANY = 2
 
 
@@ -78,6 +78,10 @@ class _Claim:
 class DeviceArbiter:
     """Gives the device to one claimant at a time, back to back, while everything else on it is held still.
 
+    The time for which the others are held still is an exclusive window: it opens when a claimant goes, and closes when
+    the last one that fits into it gives the device back. Claimants share a window, so that the others are stopped less
+    often; it is bounded, so that the others get on.
+
     Once its turn should have ended the others are let go, whatever the claimant does. Other processes that measure on
     the host take turns with this one, claimant by claimant, and all is held still here while one of them measures.
     """
@@ -118,7 +122,7 @@ class DeviceArbiter:
         return len(self._waiting)
 
     def still_until_now_s(self) -> float:
-        """``still_s`` with the present stillness included."""
+        """``still_s`` with the present exclusive window included."""
         return self.still_s + (time.monotonic() - self._opened_s if self._opened_s is not None else 0.0)
 
     def claim(self, claimant: Claimant, turn_s: float = TURN_S) -> None:
@@ -137,27 +141,33 @@ class DeviceArbiter:
             if following is not None and self._goes_on_with(following):
                 self._give(following)
             else:
-                self._end_stillness()
+                self._close_window()
                 self._give_turn_back()
 
     def _goes_on_with(self, claim: _Claim) -> bool:
-        """Whether a claimant is next in the present stillness, which other processes do not wait for."""
+        """Whether a claimant is next in the present exclusive window, which other processes do not wait for."""
         return self._has_time_for(claim) and not self._turns.is_wanted and self._turns.take(claim.turn_s)
 
     def _has_time_for(self, claim: _Claim) -> bool:
-        """Whether a turn that begins now should end within this stillness, which is over once it is disturbed."""
+        """Whether the present window is younger than half of a claimant's turn, and the others are still held."""
         if self._opened_s is None or self._disturbed:
             return False
         return time.monotonic() - self._opened_s < claim.turn_s / 2
 
     def hold(self, child: Child) -> None:
-        """Hold a child still that began to compute during the present stillness."""
+        """Hold a child still that began to compute during the present exclusive window."""
         if self._opened_s is not None and not self._disturbed:
             child.stop()
             self._held.append(child)
 
+    # While a claimant has the device: end its exclusive window when its turn should be over. Otherwise:
+    # 1. Hold all still while another process measures, and let them go once it does not.
+    # 2. Without a claimant, let other processes have the turn.
+    # 3. Let a lone claimant wait a moment for the next one, while one can be expected.
+    # 4. Take the turn from the other processes, and wait until they have seen it and hold still what they compute.
+    # 5. Hold still what computes here, and let the claimant go.
     def tick(self, now_s: float, *, others_build: bool) -> float | None:
-        """Begin or end stillness when due; the time at which to look again.
+        """Open or close the exclusive window when due; the time at which to look again.
 
         ``others_build`` tells whether company for a lone claimant can be expected.
         """
@@ -176,7 +186,7 @@ class DeviceArbiter:
             return self._turns.look_again_s(now_s, is_still=self._yields)
         if time.monotonic() < begins_s:
             return begins_s
-        self._begin_stillness(first)
+        self._open_window(first)
         return self._until_s()
 
     def _heed_others(self, now_s: float) -> None:
@@ -186,7 +196,7 @@ class DeviceArbiter:
             self._yields = True
             self._hold_all()
         elif self._yields and not others_measure:
-            self._end_stillness()
+            self._close_window()
 
     def _turn_begins_s(self, first: _Claim) -> float | None:
         """When all others are still; None while the turn is not ours."""
@@ -213,12 +223,12 @@ class DeviceArbiter:
             return until_s
         self._let_go()
         self._give_turn_back()
-        self._disturbed = True
+        self._disturbed = True  # whoever has the device keeps it, beside the others; nobody follows in this window
         return None
 
-    def _begin_stillness(self, first: _Claim) -> None:
+    def _open_window(self, first: _Claim) -> None:
         if self._yields:
-            self._end_stillness()
+            self._close_window()
         self._hold_all()
         self._give(first)
 
@@ -239,7 +249,7 @@ class DeviceArbiter:
         wanted = self.reserved_for
         return next((claim for claim in self._waiting if wanted is None or claim.claimant is wanted), None)
 
-    def _end_stillness(self) -> None:
+    def _close_window(self) -> None:
         self._let_go()
         if self._opened_s is not None:
             self.still_s += time.monotonic() - self._opened_s

@@ -92,6 +92,13 @@ class HostTurn:
         """Whether another process waits for its turn."""
         return any(self._lock_of_others(_GATES + run.first, run.cores) is not None for run in self._runs)
 
+    # Two locks make a turn, so that whoever asked first is next and nobody polls:
+    # 1. the gates of its cores, which whoever is next holds while it waits for 2;
+    # 2. the cores themselves, for as long as it measures. Once it has them it opens the gates for the next one.
+    # Both are tried at once first. If either is taken, a thread of its own waits in the kernel's queue, for a lock that
+    # is waited for cannot be given up: a farm that closes meanwhile leaves the file to that thread.
+    # Whoever measures tells when its turn ends by where its lock ends. One that neither goes on nor gives it back is
+    # not waited for once that moment and ``GRACE_S`` have passed: two would disturb each other, and none would hang.
     def take(self, turn_s: float) -> bool:
         """Whether the turn is ours, for ``turn_s`` from now on. Where not, ask again after ``on_turn`` or in a while.
 

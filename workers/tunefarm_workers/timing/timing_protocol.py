@@ -18,6 +18,10 @@ _NOT_AHEAD = 1.05
 """Slower by this in every one of some more samples."""
 
 
+# 1. Single calls until the kernel is warm, or as fast as the incumbent. One that is far slower is lost.
+# 2. A few short samples of the others: whoever is behind in each of them is lost, a close one after some more of them.
+# 3. The whole protocol for what may be an improvement.
+# Only the least of several times speaks against a kernel: whatever disturbs a call makes it longer, never shorter.
 def take_time(seconds_per_call: SecondsPerCall, incumbent_s: float | None) -> Timing | Stopped:
     """Time a kernel that was called at least once before.
 

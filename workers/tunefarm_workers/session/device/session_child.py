@@ -4,7 +4,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.failure import FailureReason
@@ -33,11 +32,9 @@ from tunefarm_workers.session.device.session_messages import (
     SessionReady,
     to_session,
 )
+from tunefarm_workers.timing.rounds import Entrant, sampled_round
 from tunefarm_workers.timing.timing_protocol import full_timing, take_time
 
-_SAMPLE_S = 0.001
-_ROUND_S = 0.25
-_SAMPLES_A_ROUND = 15
 _REFERENCE_SAMPLES = {"calibrate": 8, "check": 6}
 _REFERENCE_SAMPLE_S = 0.005
 _MAX_REFERENCE_CALLS = 1000
@@ -71,13 +68,6 @@ def _send(channel: Channel, answer: Answer) -> None:
     channel.send(answer.model_dump_json().encode())
 
 
-@dataclass
-class _Entrant:
-    kernel: DeviceKernel
-    timer: DeviceTimer
-    calls: int
-
-
 class _Station:
     """What a session does with its device."""
 
@@ -86,7 +76,7 @@ class _Station:
         self._bench = bench
         self._inputs = inputs
         self._order = order
-        self._entrants: list[_Entrant | None] = []
+        self._entrants: list[Entrant | None] = []
         self._references: list[DeviceTimer] = []
 
     def answer(self, message: bytes, descriptors: Sequence[int]) -> Answer:
@@ -141,25 +131,11 @@ class _Station:
             kernel.call()
             kernel.send_outputs(self._channel, set_number)
         wrong = kernel.overstepped(inputs=True)
-        calls = max(1, math.ceil(_SAMPLE_S / timer.seconds_per_call(1)))
-        self._entrants.append(None if wrong is not None else _Entrant(kernel, timer, calls))
+        self._entrants.append(None if wrong is not None else Entrant.of(kernel, timer))
         return Entered(failure=wrong)
 
     def _round(self, turn: int) -> Round:
-        """A few samples of each in turn; every other round goes backwards."""
-        samples: list[list[float]] = [[] for _ in self._entrants]
-        order = list(range(len(self._entrants)))[:: -1 if turn % 2 else 1]
-        spent_s = 0.0
-        for _ in range(_SAMPLES_A_ROUND):
-            for index in order:
-                entrant = self._entrants[index]
-                if entrant is not None:
-                    seconds = entrant.timer.seconds_per_call(entrant.calls)
-                    samples[index].append(seconds)
-                    spent_s += seconds * entrant.calls
-            if spent_s > _ROUND_S:
-                break
-        return Round(samples_s=tuple(tuple(own) for own in samples))
+        return Round(samples_s=sampled_round(self._entrants, turn, by_clock=False))
 
     def _loaded(self, shape: LibraryShape, library: int, *, cold_cache: bool) -> tuple[DeviceKernel, DeviceTimer]:
         assert self._inputs is not None, "kernels run only in the session of a task"

@@ -1,0 +1,200 @@
+"""The tasks of a lane: their hosts and referees are opened, replaced and closed here."""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.tuning.device import PROTOCOLS
+from tunefarm_schemas.tuning.measurement import MeasureTask
+from tunefarm_workers.conversation.argument import Distribution
+from tunefarm_workers.conversation.farm_settings import FarmSettings
+from tunefarm_workers.correctness.referee import Doubt, Referee
+from tunefarm_workers.correctness.reference_confirmation import Listener
+from tunefarm_workers.correctness.unverifiable import Unverifiable
+from tunefarm_workers.lane.deadlines import Deadlines
+from tunefarm_workers.lane.open_task import HostLost, OpenTask
+
+_MAX_HOSTS_LOST: Final = 3
+"""How many times a host that somebody killed is replaced."""
+UNVERIFIABLE: Final = "Its function cannot be verified."
+
+
+class TaskOwner(Protocol):
+    """What the tasks need of their lane."""
+
+    def judge(self, task: OpenTask) -> None:
+        """Judge what waits for the reference of ``task``."""
+
+    def fail(self, task: OpenTask, reason: FailureReason, message: str) -> None:
+        """End all that is under way for ``task``."""
+
+    def refuse(self, task: OpenTask, error: Unverifiable) -> None:
+        """Pass on that ``task`` cannot be verified. All that was under way for it has ended."""
+
+    def suspend(self, task: OpenTask) -> None:
+        """End the children of ``task``, whose host is about to end, and queue what they were at."""
+
+    def resume(self, task: OpenTask, fresh: OpenTask) -> None:
+        """Go on with ``fresh``, which took the place of ``task``."""
+
+
+class OpenTasks:
+    """Everything here runs on the thread of the lane's event loop."""
+
+    def __init__(
+        self,
+        zygote: ForkServer,
+        settings: FarmSettings,
+        owner: TaskOwner,
+        listener: Listener,
+        for_host: Callable[[MeasureTask], MeasureTask] = lambda order: order,
+    ) -> None:
+        """``for_host`` makes of the order of a task on the device the one that this host's processor can run."""
+        self._zygote = zygote
+        self._settings = settings
+        self._owner = owner
+        self._listener = listener
+        self._for_host = for_host
+        self._tasks: dict[str, OpenTask] = {}
+
+    def __getitem__(self, exploration_id: str) -> OpenTask:
+        """The open task of an exploration."""
+        return self._tasks[exploration_id]
+
+    def open(self, order: MeasureTask) -> None:
+        """Start an exploration's host and referee. Opening it again changes nothing.
+
+        Raises:
+            BadInput: when the module cannot be read or fed.
+            ForkFailed: there is nothing to fork from, or every host was killed while it started.
+        """
+        if order.exploration_id not in self._tasks:
+            self._tasks[order.exploration_id] = self._opened(order, "normal")
+
+    def close(self, exploration_id: str) -> None:
+        """End an exploration's host. What used it must have ended."""
+        if (task := self._tasks.pop(exploration_id, None)) is not None:
+            self._end(task)
+
+    def close_all(self) -> None:
+        """End every host. The loop's thread must have ended."""
+        for task in self._tasks.values():
+            task.close()
+        self._tasks.clear()
+
+    def trusted(self, exploration_id: str) -> OpenTask:
+        """The task of an exploration. Raises ``Unverifiable`` where nothing of it can be verified."""
+        task = self._tasks[exploration_id]
+        if task.referee.doubt is not None:
+            raise Unverifiable.because_of(exploration_id, task.referee.doubt, task.referee.doubt_text)
+        return task
+
+    def judging(self, exploration_id: str, sets: int) -> OpenTask | None:
+        """The task, once outputs on its first ``sets`` sets of inputs can be judged. Raises as ``trusted``."""
+        task = self.trusted(exploration_id)
+        return task if task.referee.knows(sets) else None
+
+    def confirm(self, task: OpenTask) -> None:
+        """Confirm the reference of ``task`` before the first output is found wrong by it; then all is judged again."""
+        try:
+            task.confirm(self._settings.child_limits(), self._listener, self._owner.judge)
+        except ForkFailed:
+            self.replace_host(task)
+
+    def replace_host(self, task: OpenTask) -> bool:
+        """Replace a host that is gone, and its children with it; after a few, fail what was under way, and give False.
+
+        Raises ``ForkFailed`` when there is nothing left to fork a host from.
+        """
+        if not self._is_present(task):
+            return False
+        if task.hosts_lost >= _MAX_HOSTS_LOST:
+            message = f"The process that holds the task was killed {task.hosts_lost + 1} times."
+            self._owner.fail(task, FailureReason.DEVICE_LOST, message)
+            return False
+        task.hosts_lost += 1
+        self._reopen(task, task.distribution)
+        return True
+
+    def tick(self, moving_s: float) -> None:
+        """End what takes too long. ``moving_s`` is a clock that stands while children are held still."""
+        limit_s = self._settings.reference_s
+        for task in list(self._tasks.values()):
+            if isinstance(task.referee, Referee):
+                task.referee.check_deadline(moving_s, limit_s)
+            if task.confirmation is not None and task.confirmation.tick(moving_s, limit_s):
+                self.replace_host(task)
+
+    def _is_present(self, task: OpenTask) -> bool:
+        """Whether no other one took its place."""
+        return self._tasks.get(task.order.exploration_id) is task
+
+    def _referee_spoke(self, task: OpenTask) -> None:
+        """Another set of inputs is known, doubt arose, or the host is gone."""
+        if not self._is_present(task):
+            return
+        referee = task.referee
+        if isinstance(referee, Referee):
+            self._listener.forget(referee)
+        if referee.host_is_lost:
+            self.replace_host(task)
+            return
+        if isinstance(referee, Referee) and not referee.is_done:  # its child may be another one than before
+            self._listener.listen(referee)
+        if referee.doubt is Doubt.NOT_FINITE and task.distribution == "normal":
+            self._reopen(task, "positive")  # a function such as a square root
+        elif referee.doubt is not None:
+            self._give_up(task, Unverifiable.because_of(task.order.exploration_id, referee.doubt, referee.doubt_text))
+        else:
+            self._owner.judge(task)
+
+    def _reopen(self, task: OpenTask, distribution: Distribution) -> None:
+        """Begin again with a new host: the old one died, or the function needs other inputs."""
+        self._owner.suspend(task)
+        self._end(task)
+        try:
+            fresh = self._opened(task.order, distribution)
+        except BadInput as problem:
+            exploration_id = task.order.exploration_id
+            self._give_up(task, Unverifiable(exploration_id, problem.field, problem.problem, problem.fix))
+            return
+        fresh.hosts_lost = task.hosts_lost
+        if distribution == task.distribution:
+            fresh.incumbent_s = task.incumbent_s
+        self._tasks[task.order.exploration_id] = fresh
+        self._owner.resume(task, fresh)
+
+    def _give_up(self, task: OpenTask, error: Unverifiable) -> None:
+        self._owner.fail(task, FailureReason.CANCELED, UNVERIFIABLE)
+        self._owner.refuse(task, error)
+
+    def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
+        """A new host and referee, which is listened to; another one where somebody kills the host as it starts."""
+        limits, here = self._settings.child_limits(), self._for_host(order)
+        deadlines = Deadlines(
+            first_build_s=self._settings.first_build_s,
+            first_run_s=self._settings.first_run_s,
+            cold_cache=PROTOCOLS[order.protocol_id].cold_cache,
+            measures_here=here is order,
+        )
+        lost = 0
+        while True:
+            try:
+                task = OpenTask(
+                    *(self._zygote, order, limits, deadlines, self._referee_spoke), here=here, distribution=distribution
+                )
+                break
+            except HostLost:
+                if lost == _MAX_HOSTS_LOST:
+                    raise
+                lost += 1
+        if isinstance(task.referee, Referee):
+            self._listener.listen(task.referee)
+        return task
+
+    def _end(self, task: OpenTask) -> None:
+        for conversation in task.conversations():
+            self._listener.forget(conversation)
+        task.close()
