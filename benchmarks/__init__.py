@@ -1,1 +1,1 @@
-"""What compares tunefarm with TVM's own tuner, and draws it. Run as ``python -m benchmarks.comparison.compare``."""
+"""Benchmarks of tunefarm. To compare with TVM's own tuner: ``python -m benchmarks.comparison.compare``."""

@@ -1,4 +1,4 @@
-"""Runs a command to its end and takes the wall time around it."""
+"""Runs a command and measures its wall time."""
 
 import json
 import os
@@ -13,12 +13,12 @@ STARTED_AT = "BENCHMARK_STARTED_AT_S"
 
 
 class CommandFailed(RuntimeError):
-    """A command of the comparison ended badly; the text says which, how, and shows the end of what it printed."""
+    """A command failed; the message contains the command, its exit and the end of its output."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What a command printed, and the seconds from before its start until its exit."""
+    """The output of a command, and the seconds from before its start until its exit."""
 
     wall_s: float
     standard_output: str

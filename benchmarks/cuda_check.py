@@ -1,4 +1,4 @@
-"""Tune a matrix product and a fused convolution on a graphics processor of this host, and write down what came of it.
+"""Tunes a matrix product and a fused convolution on a GPU of this host, and records the results.
 
 ``python -m benchmarks.cuda_check --trials 256 --output results`` needs NVIDIA's driver and either cuda-bindings or the
 toolkit's nvcc. Where PyTorch is installed, its own product of the same size is timed beside.
@@ -54,7 +54,7 @@ class CudaCheck(Frozen):
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description="Tune two functions on a graphics processor of this host.")
+    parser = argparse.ArgumentParser(description="Tune two functions on a GPU of this host.")
     parser.add_argument("--trials", type=int, default=256)
     parser.add_argument("--extent", type=int, default=_MATMUL_EXTENT, help="of the matrix product, in each direction")
     parser.add_argument("--output", type=Path, help="a folder for cuda-check.json")

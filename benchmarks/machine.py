@@ -1,4 +1,4 @@
-"""What the comparison ran on."""
+"""The machine of a comparison."""
 
 import os
 import platform

@@ -1,1 +1,1 @@
-"""Side by side with TVM's own tuner."""
+"""Comparison with TVM's own tuner."""

@@ -28,7 +28,7 @@ TIMEOUT_S = 3600.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What is compared."""
+    """The options of a comparison."""
 
     workloads: list[str]
     seeds: list[int]
@@ -39,7 +39,7 @@ class Plan:
 
 
 def main() -> int:
-    """Run what is missing, then write the page and the pictures."""
+    """Run missing pairings, then write the page and the plots."""
     arguments = _parse()
     default_workloads, default_seeds = FORMS[arguments.form]
     plan = Plan(
@@ -152,7 +152,7 @@ def _retime(stock: TunerRun, ours: TunerRun, baseline: TunerRun | None) -> Retim
 
 
 def _warm_page_cache() -> None:
-    """Read everything that the tuners load once, so that whoever runs first does not pay for the disk."""
+    """Read all files that the tuners load, so that the first tuner does not wait for the disk."""
     modules = "import tvm.s_tir.tensor_intrin, tvm.s_tir.meta_schedule, xgboost, scipy.sparse, cloudpickle"
     subprocess.run([sys.executable, "-c", modules], check=True, capture_output=True)
 
@@ -168,7 +168,7 @@ def _say(pairing: Pairing) -> None:
 
 
 def write_report(plan: Plan, results: RawResults, folder: Path) -> bool:
-    """Write ``comparison.md``, ``figures.json`` and the pictures from what is there; False where there is nothing."""
+    """Write ``comparison.md``, ``figures.json`` and the plots from existing results; returns False without results."""
     pairings = results.pairings(plan.workloads, plan.seeds, plan.trials, plan.cores)
     if not pairings:
         print("nothing to report: no comparison has finished", file=sys.stderr)

@@ -10,7 +10,7 @@ from benchmarks.comparison.tuner_run import Point, Repeat, TunerOrder, TunerRun
 
 
 def run_ours(order: TunerOrder, *, timeout_s: float, repeat: bool = True) -> TunerRun:
-    """Run the command as a user would. ``repeat`` asks the same again of the store that the first run filled.
+    """Run the command as a user would. ``repeat`` runs it again with the filled store.
 
     Raises:
         CommandFailed: the command fails or prints no summary.
@@ -29,7 +29,7 @@ def _tune(order: TunerOrder, home: str, timeout_s: float) -> Finished:
 
 
 def tuner_run(order: TunerOrder, first: Finished, again: Finished | None) -> TunerRun:
-    """Read what the command printed.
+    """Parse the output of the command.
 
     The command's clock starts inside it. What lies between its total and the wall time outside, interpreter start and
     exit, is added to every point, so that no point is earlier than it was.

@@ -1,4 +1,4 @@
-"""All tuners on one workload with one seed, and what their schedules take beside each other."""
+"""All tuners on one workload with one seed, and the interleaved timings of their schedules."""
 
 from collections.abc import Iterable
 from statistics import median
@@ -30,12 +30,12 @@ class Pairing(Frozen):
 
     @property
     def stock_latency_s(self) -> float:
-        """What the schedule that stock ships takes, timed again."""
+        """The latency of stock's final schedule, timed again."""
         return self.retimed.named(STOCK).latency_s
 
     @property
     def our_latency_s(self) -> float:
-        """What our last incumbent takes, timed again beside it."""
+        """The latency of our last incumbent, timed again in turn with it."""
         return _last(self.ours, self.retimed).latency_s
 
     @property
@@ -128,7 +128,7 @@ def first_as_fast(run: TunerRun, answer: RetimeAnswer) -> Point | None:
 
 
 def _as_fast(timed: Retimed, stock: Retimed) -> bool:
-    """No slower in either half of the rounds: of many that are nearly as fast, one is always lucky in all of them."""
+    """No slower in either half of the rounds: among many that are nearly as fast, one is always lucky overall."""
     halves = [(timed.samples_s[half::2], stock.samples_s[half::2]) for half in (0, 1)]
     return timed.agrees and all(median(ours_s) <= median(stocks_s) for ours_s, stocks_s in halves)
 

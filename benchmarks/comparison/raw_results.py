@@ -1,4 +1,4 @@
-"""Raw results on disk, one file per run, so that a stopped comparison goes on where it was."""
+"""Raw results on disk, one file per run, so that a stopped comparison can be resumed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ class RawResults:
     """A folder of raw results from one machine."""
 
     def __init__(self, folder: Path, machine: Machine) -> None:
-        """Open ``folder``, or make it.
+        """Open ``folder``, or create it.
 
         Raises:
             OtherMachine: it holds results that cannot be compared with those of ``machine``.
@@ -30,7 +30,7 @@ class RawResults:
             raise OtherMachine(f"{folder} holds results of {kept}; this is {machine}. Choose another --output.")
 
     def once(self, name: str, noun: type[Noun], make: Callable[[], Noun]) -> Noun:
-        """The value stored as ``name``, or else what ``make`` returns, which is stored."""
+        """The value stored as ``name``; if there is none, store and return the result of ``make``."""
         path = self.folder / f"{name}.json"
         if path.exists():
             return noun.model_validate_json(path.read_text(encoding="utf-8"))

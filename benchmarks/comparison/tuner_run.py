@@ -1,4 +1,4 @@
-"""What one run of one tuner gave."""
+"""The result of a run of a tuner."""
 
 from tunefarm_schemas.frozen import Frozen
 
@@ -44,7 +44,7 @@ class TunerRun(Frozen):
 
 
 class TunerOrder(Frozen):
-    """What a tuner is asked to do."""
+    """The request to a tuner."""
 
     workload: str
     trials: int

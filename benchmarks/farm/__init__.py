@@ -1,1 +1,1 @@
-"""What the farm costs, and how far it scales."""
+"""Overhead and scaling of the farm."""

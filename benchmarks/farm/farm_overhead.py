@@ -1,4 +1,4 @@
-"""What it costs to send a candidate through the broker and the store.
+"""Overhead of a candidate in the broker and the store.
 
 ``python -m benchmarks.farm.farm_overhead`` measures processor time per candidate of the tuner's code, the store, the
 worker's code and Redis, with one worker process of its own and a device that answers at once.
@@ -84,7 +84,7 @@ def dispatches(amount: int, size_bytes: int, exploration_id: str, lease: Lease, 
 
 
 def pass_through(farm: CeleryFarm, store: Store, lease: Lease, wanted: Sequence[Dispatch], in_flight: int) -> None:
-    """Have all stored, measured, and stored again, with so many under way at once, as a search session does."""
+    """Store, measure and store the results of all candidates, with a limit in flight, like a search session."""
     waiting = iter(wanted)
     under_way = done = 0
     while done < len(wanted):

@@ -53,7 +53,7 @@ def _run(devices: int, options: argparse.Namespace) -> ScalingPoint:
 
 
 def _write(points: Sequence[ScalingPoint], folder: Path, database: str) -> list[ScalingPoint]:
-    """Put the points beside those that are there; all of them."""
+    """Merge the points with existing ones, and return all."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"farm-scaling-{database}.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []

@@ -1,4 +1,4 @@
-"""The servers that a measurement of the farm starts for itself."""
+"""Servers that benchmarks of the farm start."""
 
 import shutil
 import subprocess

@@ -118,7 +118,7 @@ class ManyLanes:
         self._find_free()
 
     def takers(self) -> dict[str, Taker[Any]]:
-        """Who takes which orders."""
+        """Assigns orders to lanes."""
         return {
             MEASURE: Taker(MeasureMessage, self.measure),
             COMPARE: Taker(CompareMessage, self.compare),
@@ -150,7 +150,7 @@ class ManyLanes:
         self._ended.set()
 
     def close(self) -> None:
-        """Have every lane say goodbye."""
+        """Send the final heartbeat of every lane."""
         for thread in self._threads:
             thread.join()
         client = connect(self._broker)

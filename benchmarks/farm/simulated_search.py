@@ -1,4 +1,4 @@
-"""A search that thinks of nothing: for each result another candidate, from a table of real schedules."""
+"""A search without computation: for each result it proposes the next schedule of a table."""
 
 import argparse
 import os
@@ -53,7 +53,7 @@ class SimulatedSearch:
         os.close(descriptor)
 
     def stop(self) -> None:
-        """Have it propose nothing more; it ends when all is measured."""
+        """Stop proposing; the search ends when all candidates are measured."""
         self.channel.send(StopSearching().model_dump_json().encode())
 
     def exit(self, _timeout_s: float | None = None) -> None:

@@ -34,7 +34,7 @@ _CLIENTS: Final = Path(__file__).with_name("clients.py")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fill, run, tell. 0 when no request failed."""
+    """Fill the store, run the clients, report. Returns 0 if no request failed."""
     options = _options(arguments)
     with tempfile.TemporaryDirectory(prefix="tunefarm-load-") as folder:
         home = options.home or Path(folder) / "home"
@@ -76,7 +76,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _filling(home: Path, options: argparse.Namespace) -> Filling:
-    """What the store holds, which is filled now unless an earlier run has done so."""
+    """Fill the store unless an earlier run has filled it; returns its contents."""
     kept = home / "filling.json"
     if kept.exists():
         return Filling.model_validate_json(kept.read_text(encoding="utf-8"))

@@ -35,7 +35,7 @@ def _write(**_more: object) -> None:
 
 
 class Client(FastHttpUser):
-    """Somebody who waits for a job, looks around, asks for schedules, and sends a job now and then."""
+    """A user who polls a job, lists resources, queries records, and sometimes submits a job."""
 
     wait_time = between(0.5, 1.5)
     connection_timeout = 30.0

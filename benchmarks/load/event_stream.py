@@ -1,4 +1,4 @@
-"""Whether everybody who follows a job sees each event once and in order while the API is killed and started again.
+"""Checks that every watcher of a job receives each event once and in order while the API is killed and restarted.
 
     python -m benchmarks.load.event_stream --watchers 50 --events 600 --kills 2
 
@@ -35,7 +35,7 @@ _READ_BEFORE_KILL: Final = 10
 
 
 class StreamFigures(Frozen):
-    """What came of it. A lag is from the writing of an event to its arrival; those of a restart are left out."""
+    """The result. A lag is from the writing of an event to its arrival; those of a restart are left out."""
 
     watchers: int
     events: int
@@ -174,7 +174,7 @@ async def _follow(watchers: Sequence[Watcher]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Watch and tell. 0 when everybody saw everything once and in order."""
+    """Run and report. Returns 0 if every watcher received every event once and in order."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--watchers", type=int, default=50)
     parser.add_argument("--events", type=int, default=600)

@@ -1,4 +1,4 @@
-"""What a run under load came to."""
+"""The results of a load test."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A run under load as a picture."""
+"""A plot of a load test."""
 
 from collections.abc import Sequence
 from pathlib import Path

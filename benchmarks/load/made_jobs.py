@@ -1,4 +1,4 @@
-"""Jobs that nobody tuned, with the trials and events that tuning leaves, made through the store's port."""
+"""Synthetic finished jobs with trials and events, created through the store's port."""
 
 import random
 from typing import Final

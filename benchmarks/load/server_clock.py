@@ -1,4 +1,4 @@
-"""What the service, its children and the clients have used so far, and what the service says of its own latencies."""
+"""Processor time of the service, its children and the clients, and the service's own latency metrics."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""What another tenant and a health check notice of an attack on the API.
+"""Latencies of another tenant and of health checks during attacks on the API.
 
     python -m benchmarks.load.under_attack --seconds 20
 
@@ -70,7 +70,7 @@ def deep_bodies(attacked: Attacked) -> None:
 
 
 def idle_connections(attacked: Attacked) -> None:
-    """Connections that say nothing, kept and opened anew."""
+    """Idle connections, kept open and reopened."""
     with ExitStack() as kept:
         while True:
             for _ in range(_IDLE // _ATTACKERS):
@@ -89,7 +89,7 @@ ATTACKS: Final[dict[str, Callable[[Attacked], None]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure with nobody else, then under each attack. 0 when every request was answered."""
+    """Measure without load, then under each attack. Returns 0 if every request was answered."""
     options = _options(arguments)
     slow_module = slow_module_json()
     with tempfile.TemporaryDirectory(prefix="tunefarm-attack-") as folder:

@@ -1,4 +1,4 @@
-"""What a service's processes hold: memory and descriptors, by the part that each plays."""
+"""Memory and descriptors of a service's processes, by role."""
 
 import time
 from dataclasses import dataclass

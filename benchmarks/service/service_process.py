@@ -43,7 +43,7 @@ class ServiceProcess:
 
     @property
     def token(self) -> str:
-        """The token that it leaves for this machine's commands."""
+        """The token from the token file."""
         return (self._home / "token").read_text(encoding="utf-8").strip()
 
     @property
@@ -60,7 +60,7 @@ class ServiceProcess:
 
     @property
     def log_path(self) -> Path:
-        """What it said, over all its starts."""
+        """The log, over all starts."""
         return self._home / "service.log"
 
     def client(self) -> httpx.Client:
@@ -89,7 +89,7 @@ class ServiceProcess:
         self.ready_s = time.monotonic() - began_s
 
     def kill(self) -> None:
-        """End it as a power failure would."""
+        """Kill the service, as in a power failure."""
         assert self._process is not None
         self._process.kill()
         self._process.wait(_END_WITHIN_S)

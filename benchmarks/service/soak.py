@@ -1,4 +1,4 @@
-"""Whether a service that is used for an hour holds more at the end than at the beginning.
+"""Checks that a service does not grow during an hour of use.
 
     python -m benchmarks.service.soak --minutes 60
 

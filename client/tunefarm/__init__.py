@@ -1,6 +1,6 @@
-"""What a user imports and types: the command line, a client of a service, and one machine's parts put together.
+"""The command line, the client of a service, and tuning on one machine.
 
-Importing this package loads neither TVM nor SQLAlchemy nor HTTP: each name below is loaded when it is first used.
+Importing this package loads neither TVM nor SQLAlchemy nor an HTTP library: each name is loaded on first use.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""A client of a service, for Python programs that run an event loop."""
+"""An async client of a service, for Python programs with an event loop."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 class AsyncClient:
     """A client of a service. Use it in an ``async with`` statement, or close it. It belongs to one event loop.
 
-    Requests are sent again, with the same idempotency key, while the service restarts or asks for patience.
+    Retries requests, with the same idempotency key, while the service restarts or answers with ``Retry-After``.
 
     Attributes:
-        jobs, records, workloads, targets, devices, workers, artifacts, uploads, tokens: what the service holds.
-        converter: turns what users name into what is sent.
+        jobs, records, workloads, targets, devices, workers, artifacts, uploads, tokens: the service's resources.
+        converter: converts modules, files and names into request bodies.
 
     Raises:
-        BadInput: no service is known.
-        ApiError: the service refuses; of every method.
-        ServiceUnreachable: it does not answer; of every method.
+        BadInput: no service is configured.
+        ApiError: the service rejects a request; raised by every method.
+        ServiceUnreachable: the service does not answer; raised by every method.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class AsyncClient:
         retry: RetryPolicy | None = None,
         zygote: "ForkServer | None" = None,
     ) -> None:
-        """Find the service.
+        """Resolve the service's address; sends no request.
 
         Args:
-            url: of the service; from ``TUNEFARM_API_URL``, or the one that runs on this machine, when None.
-            token: from ``TUNEFARM_API_TOKEN``, or what that service left for its user, when None.
-            retry: how patient to be; ``TUNEFARM_API_PATIENCE_S`` when None.
-            zygote: a process with TVM that was started earlier; it is ended with the client.
+            url: of the service. Default: ``TUNEFARM_API_URL``, else the service on this machine.
+            token: default: ``TUNEFARM_API_TOKEN``, else the token file of the service on this machine.
+            retry: default: waits ``TUNEFARM_API_PATIENCE_S`` in total.
+            zygote: a fork server that is already running; closed with the client.
         """
         self.converter = Converter(zygote)
         settings = ClientSettings()
@@ -87,13 +87,13 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """End what the client has begun on this machine; jobs go on."""
+        """Close connections and local processes; jobs continue on the service."""
         await self.transport.close()
         await asyncio.to_thread(self.converter.close)
 
     @takes_tune_arguments
     async def tune(self, module: Any, **arguments: Unpack[TuneArguments]) -> AsyncRemoteJob:
-        """Have a function, or several, tuned. A warning names what of the module is not TIR and is not tuned.
+        """Submit a job that tunes one or several functions. Warns about functions that are not TIR and stay untuned.
 
         Args:
             module: an IRModule, a PrimFunc, a list of te tensors, or text as the command line takes it: a file,
@@ -101,17 +101,17 @@ class AsyncClient:
             arguments: see ``TuneArguments``.
 
         Raises:
-            BadInput: any part of it cannot be tuned.
+            BadInput: any part of the module cannot be tuned.
         """
         request = TuneRequest.of(module, **arguments)
-        # Converting waits for a process; the event loop does not.
+        # The conversion blocks on a child process, so it runs in a thread.
         conversion = await asyncio.to_thread(self.converter.convert, request.intake, request.given)
         job = await self.submit(conversion, request.options)
         warn_of_untuned(conversion.untuned_functions or job.view.spec.untuned_functions)
         return job
 
     async def submit(self, conversion: Conversion, options: RemoteJobOptions) -> AsyncRemoteJob:
-        """Have what was converted tuned."""
+        """Submit a job for a converted module."""
         return AsyncRemoteJob(self.transport, await self.transport.run(submission(conversion, options)))
 
     async def measure(
@@ -122,9 +122,9 @@ class AsyncClient:
         device_class_id: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> list[MeasuredModule]:
-        """Have scheduled modules, as TVM JSON, measured as they are, and wait for it; one result for each.
+        """Measure scheduled modules, given as TVM JSON, unchanged; wait for the results, one per module.
 
-        ``target`` is JSON of an object.
+        ``target`` is a JSON object.
         """
         flow = measurement_submission(modules, target, device_class_id=device_class_id, labels=labels or {})
         job = AsyncRemoteJob(self.transport, await self.transport.run(flow))
@@ -132,5 +132,5 @@ class AsyncClient:
         return measurements(job.view, job.summary, modules)
 
     async def usage(self, since: str | None = None) -> list[Usage]:
-        """What was used of the farm, by day; from the day ``since`` on, such as ``2026-01-31``."""
+        """Use of the farm per day, starting with the day ``since``, such as ``2026-01-31``."""
         return await self.transport.run(usage_list(since))

@@ -1,4 +1,4 @@
-"""Tuning from Python, on this machine."""
+"""Tuning on this machine from Python."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -36,30 +36,30 @@ def tune(
     on_progress: "Callable[[Progress], None]" = lambda _: None,
     settings: Settings | None = None,
 ) -> TuningResult:
-    """Tune a function on this machine and return what came of it. A warning names what of the module is not TIR.
+    """Tune a function on this machine. Warns about functions of the module that are not TIR and stay untuned.
 
     Args:
         module: an IRModule, a PrimFunc, a list of te tensors, or text as the command line takes it: a file,
             ``FILE.py:FUNCTION``, ``te:NAME``, ``builtin:NAME``.
-        target: a ``tvm.target.Target``, a dictionary or its JSON, or a preset such as ``x86-64-v3``; this host's
-            processor when None.
-        trials: how many candidates to measure at most.
-        function: which of the module's functions, where it has several.
-        space: a schedule function that samples its decisions, or ``FILE.py:FUNCTION``; TVM's rules when None.
+        target: a ``tvm.target.Target``, a dictionary or its JSON, or a preset such as ``x86-64-v3``. Default: this
+            host's processor.
+        trials: the maximum number of candidates to measure.
+        function: the function to tune; required if the module has several.
+        space: a schedule function that samples its decisions, or ``FILE.py:FUNCTION``. Default: TVM's rules.
         seed_traces: schedules to measure first: traces (TVM's, their JSON, or ours) or schedule functions.
         strategy: how candidates are chosen.
-        seed: of everything random.
-        seconds: the longest the search may take.
-        fresh: ignore what the store knows.
-        abi: whether constant arguments keep their layout.
-        inputs: what arguments hold, by name: ``uniform:0:1``, ``integers:0:1000``, ``normal``, ``positive``,
-            ``@FILE.npy``, or an array. Usual numbers, and indices inside what they address, for all others.
-        protocol: how time is taken: ``cpu-hot-cache`` or ``cpu-cold-cache``.
+        seed: the random seed.
+        seconds: the maximum duration of the search.
+        fresh: ignore the records and trials in the store.
+        abi: ``stable`` keeps the layout of constant arguments, ``packed`` may change it.
+        inputs: the contents of arguments by name: ``uniform:0:1``, ``integers:0:1000``, ``normal``, ``positive``,
+            ``@FILE.npy``, or an array. Default: random numbers, and valid indices for integer arguments.
+        protocol: the timing protocol: ``cpu-hot-cache`` or ``cpu-cold-cache``.
         on_progress: called several times a second.
-        settings: where to keep everything; read from the environment when None.
+        settings: the location of the store. Default: the environment.
 
     Raises:
-        BadInput: any part of it cannot be tuned.
+        BadInput: an argument is invalid, or the function cannot be tuned.
     """
     began_s = time.time()
     options = JobOptions(

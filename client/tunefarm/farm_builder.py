@@ -1,4 +1,4 @@
-"""A MetaSchedule builder that builds nothing here: it keeps what is to be measured for ``FarmRunner`` to send."""
+"""A MetaSchedule builder that defers the build to the farm: ``FarmRunner`` sends the modules."""
 
 import json
 from typing import Any
@@ -14,20 +14,20 @@ from tunefarm_search.tvm.workload import workload_of
 
 @derived_object
 class FarmBuilder(PyBuilder):  # type: ignore[misc]
-    """Stands where TVM takes a builder, together with ``FarmRunner``, so that stock tuning measures on a farm.
+    """A builder for TVM's own tuning; with ``FarmRunner``, TVM measures on a farm.
 
-    The farm compiles each module as it stands. Where TVM's schedules rewrite the layout of an argument, the rewriting
-    is part of the function and of its time, as it is of the function that ships.
+    The farm compiles each module unchanged. If TVM's schedule rewrites the layout of an argument, the rewrite is part
+    of the function and of its latency, as in the function that ships.
     """
 
     def build(self, build_inputs: Any) -> list[BuilderResult]:
-        """Keep each module under a ticket, which takes the place of the built library's path."""
+        """Store each module under a ticket, and return the ticket as the path of the built library."""
         return [_kept(each) for each in build_inputs]
 
 
 def _kept(build_input: Any) -> BuilderResult:
     if build_input.params:
-        return BuilderResult(None, "tunefarm: modules with bound parameters are not measured on a farm.")
+        return BuilderResult(None, "tunefarm: a farm cannot measure modules with bound parameters.")
     try:
         workload = workload_of(build_input.mod)
     except BadInput as problem:

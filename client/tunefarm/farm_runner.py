@@ -13,18 +13,18 @@ from tunefarm.remote.measured_module import MeasuredModule
 from tunefarm.remote.tickets import TICKETS, ScheduledModule
 from tunefarm_schemas.bad_input import BadInput
 
-NOT_OURS = "tunefarm: this runner measures only what tunefarm.FarmBuilder has built, and each of it once."
+NOT_OURS = "tunefarm: this runner measures only modules from tunefarm.FarmBuilder, each of them once."
 
 
 @derived_object
 class FarmRunner(PyRunner):  # type: ignore[misc]
-    """Stands where TVM takes a runner, together with ``FarmBuilder``. Each batch becomes one job of the service.
+    """A runner for TVM's own tuning, used with ``FarmBuilder``. Each batch becomes one job of the service.
 
     Args:
-        url: of the service; from the environment, or this machine's own, when None.
-        token: for it; likewise.
-        device_class_id: where to measure; the service chooses when None.
-        labels: for the jobs.
+        url: of the service. Default: the environment, else the service on this machine.
+        token: default: like ``url``.
+        device_class_id: the device class to measure on. Default: the service's choice.
+        labels: of the jobs.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class FarmRunner(PyRunner):  # type: ignore[misc]
         self._labels = {"source": "FarmRunner", **(labels or {})}
 
     def run(self, runner_inputs: Any) -> list[Any]:
-        """Send the batch off and return futures of its results, in its order."""
+        """Submit the batch and return futures of its results, in the order of the batch."""
         modules = [TICKETS.redeem(str(each.artifact_path)) for each in runner_inputs]
         results = [_Result() for _ in modules]
         for target in sorted({module.target for module in modules if module is not None}):
@@ -71,24 +71,24 @@ class FarmRunner(PyRunner):  # type: ignore[misc]
 
 
 class _Result:
-    """A result that a thread brings."""
+    """A result that a thread sets."""
 
     def __init__(self) -> None:
         self._arrived = threading.Event()
         self._value: RunnerResult | None = None
 
     def set(self, value: RunnerResult) -> None:
-        """Bring it."""
+        """Set the result."""
         self._value = value
         self._arrived.set()
 
     @property
-    def is_there(self) -> bool:
-        """Whether it was brought."""
+    def is_set(self) -> bool:
+        """Whether the result is available."""
         return self._arrived.is_set()
 
     def wait(self) -> RunnerResult:
-        """Wait for it."""
+        """Wait for the result."""
         self._arrived.wait()
         assert self._value is not None
         return self._value
@@ -96,15 +96,15 @@ class _Result:
 
 @derived_object
 class _FarmFuture(PyRunnerFuture):  # type: ignore[misc]
-    """What TVM asks for a result."""
+    """TVM's handle of a result."""
 
     def __init__(self, result: _Result) -> None:
         self._awaited = result
 
     def done(self) -> bool:
-        """Whether the farm has answered."""
-        return self._awaited.is_there
+        """Whether the result is available."""
+        return self._awaited.is_set
 
     def result(self) -> RunnerResult:
-        """The answer; waits for it."""
+        """Wait for the result."""
         return self._awaited.wait()

@@ -29,27 +29,27 @@ from tunefarm_search.tvm.trace import trace_from_tvm
 
 CACHED_FOR_S: Final = 60.0
 MAX_ANSWERS: Final = 100
-"""What a service tells at once of one function's records: the fastest of each key, and then the fastest claims."""
+"""The most records of one function in one answer: the fastest of each key, then the fastest claimed ones."""
 TENSORIZES: Final = '"Tensorize"'
 USABLE: Final = (ours.RecordStatus.VERIFIED, ours.RecordStatus.CLAIMED)
 LONGEST_LATENCY_S: Final = 1e4
-"""TVM writes 1e10 s for a run that failed."""
+"""Below the 1e10 s that TVM writes for a failed run."""
 
 
 @derived_object
 class RemoteDatabase(PyDatabase):  # type: ignore[misc]
-    """Stands where TVM takes a database: ``with RemoteDatabase(), target: MetaScheduleApplyDatabase()(module)``.
+    """A database for TVM: ``with RemoteDatabase(), target: MetaScheduleApplyDatabase()(module)``.
 
-    Knows records of the stable ABI only. A query is answered for its target: by what the service calls exact, then by
-    the fastest verified record made elsewhere, with another compiler or with cold caches, then by the fastest that is
-    only claimed. Answers are kept for a minute. What is committed is published as claimed.
+    Contains records of the stable ABI only. A query returns, in this order of preference for its target: an exact
+    record; the fastest verified record of another device class, compiler or protocol; the fastest claimed record.
+    Answers are cached for a minute. Committed records are published as claimed.
 
     Args:
-        url: of the service; from the environment, or this machine's own, when None.
-        token: for it; likewise.
-        device_class_id: prefer what was measured on this class of devices. When None, the service's only class is
-            preferred, and any class where it has several.
-        verified_only: whether to answer only with what the service has verified itself.
+        url: of the service. Default: the environment, else the service on this machine.
+        token: default: like ``url``.
+        device_class_id: prefer records of this device class. Default: the service's only class; any class if it has
+            several.
+        verified_only: return only records that the service has verified.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
         return any(self._stored(each) is not None for each in workloads_of(mod))
 
     def commit_workload(self, mod: Any) -> Workload:
-        """TVM's workload for the function. The service learns of it with its first record."""
+        """TVM's workload for the function. The service stores it together with its first record."""
         return Workload(mod)
 
     def commit_tuning_record(self, record: Any) -> None:
-        """Publish a record as claimed. One of a run that failed is left out."""
+        """Publish a record as claimed. Ignores records of failed runs."""
         latency_s = _latency_s(record.run_secs)
         workload = next(workloads_of(record.workload.mod), None)
         if latency_s is None or workload is None or record.target is None:
@@ -92,9 +92,9 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
         self._answers.clear()
 
     def get_top_k(self, workload: Any, top_k: int) -> list[TuningRecord]:
-        """The fastest records of a function: for the current target, where there is one, else for any.
+        """The fastest records of a function: for the current target if one is set, else for any target.
 
-        Of verified records that answer the same question the service tells the fastest alone.
+        Of verified records with the same key, the service returns only the fastest.
         """
         target = tvm.target.Target.current(allow_none=True)
         target_id = None if target is None else target_of(target).target_id
@@ -103,7 +103,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
         return list(_first(top_k, self._as_tvm(fastest, workload)))
 
     def get_all_tuning_records(self) -> list[TuningRecord]:
-        """Every record that may be used, with its function."""
+        """Every usable record, with its function."""
         return [
             converted
             for record in self._records()
@@ -111,7 +111,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
         ]
 
     def query_tuning_record(self, mod: Any, target: Any, workload_name: str | None = None) -> TuningRecord | None:
-        """The best record of a function for a target; None when there is none."""
+        """The best record of a function for a target; None without one."""
         del workload_name
         for workload in workloads_of(mod):
             record = self._best(workload, target)
@@ -120,7 +120,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
         return None
 
     def __len__(self) -> int:
-        """How many records may be used."""
+        """The number of usable records."""
         return len(self._records())
 
     def _best(self, workload: OurWorkload, target: Any) -> ours.TuningRecord | None:
@@ -129,11 +129,11 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
         kept_until_s, record = self._answers.get((workload.workload_id, wanted.target_id), (0.0, None))
         if now_s < kept_until_s:
             return record
-        record = self._asked(workload, wanted.target_id)
+        record = self._query(workload, wanted.target_id)
         self._answers[workload.workload_id, wanted.target_id] = (now_s + CACHED_FOR_S, record)
         return record
 
-    def _asked(self, workload: OurWorkload, target_id: str) -> ours.TuningRecord | None:
+    def _query(self, workload: OurWorkload, target_id: str) -> ours.TuningRecord | None:
         best = min(self._matches(workload, target_id), key=self._preference, default=None)
         return None if best is None else best.record
 
@@ -144,16 +144,16 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
         return (match.match is not ours.MatchKind.EXACT, is_claimed, is_elsewhere, record.latency_s)
 
     def _matches(self, workload: OurWorkload, target_id: str | None) -> list[ours.RecordMatch]:
-        """What may be used of what the service knows of a function; for every target when None."""
+        """The usable records that the service returns for a function; for every target when ``target_id`` is None."""
         stored = self._stored(workload)
         if stored is None:
             return []
-        told = self._told(stored.workload_id, target_id)
-        elsewhere = [match for match in told if match.match is ours.MatchKind.SAME_WORKLOAD_OTHER_DEVICE]
-        # Schedules of similar functions and for other targets are told as well, and are no answers.
+        answers = self._answers_of(stored.workload_id, target_id)
+        elsewhere = [match for match in answers if match.match is ours.MatchKind.SAME_WORKLOAD_OTHER_DEVICE]
+        # The service also returns schedules of similar functions and for other targets, which TVM cannot apply.
         usable = [
             match
-            for match in told
+            for match in answers
             if match.record.key.workload_id == stored.workload_id
             and target_id in (None, match.record.key.target_id)
             and self._may_be_used(match.record)
@@ -162,7 +162,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
             return usable
         return self._listed(stored.workload_id, target_id)
 
-    def _told(self, workload_id: str, target_id: str | None) -> list[ours.RecordMatch]:
+    def _answers_of(self, workload_id: str, target_id: str | None) -> list[ours.RecordMatch]:
         try:
             return self._client.records.best(
                 workload_id=workload_id,
@@ -171,13 +171,13 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
                 limit=MAX_ANSWERS,
             )
         except ApiError as refusal:
-            # The service knows no record for this target, and so not the target.
+            # A service without records for this target does not know the target.
             if refusal.status != HTTPStatus.NOT_FOUND:
                 raise
             return []
 
     def _listed(self, workload_id: str, target_id: str) -> list[ours.RecordMatch]:
-        """Some records of a function for a target, where faster ones for other targets are all that is told."""
+        """Records of a function for a target, used when faster records for other targets fill the whole answer."""
         found = [
             record
             for status in self._statuses
@@ -189,14 +189,14 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
         return [ours.RecordMatch(record=record, match=elsewhere) for record in found if self._may_be_used(record)]
 
     def _records(self) -> list[ours.TuningRecord]:
-        """Every record that may be used."""
+        """Every usable record."""
         return [record for record in self._client.records.list(limit=None) if self._may_be_used(record)]
 
     def _may_be_used(self, record: ours.TuningRecord) -> bool:
         return record.key.abi == "stable" and record.status in self._statuses
 
     def _stored(self, workload: OurWorkload) -> OurWorkload | None:
-        """The workload of the service that is structurally equal to this one."""
+        """The service's workload that is structurally equal to this one."""
         known = self._workloads.get(workload.workload_id)
         if known is not None:
             return known
@@ -212,14 +212,14 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
         return tvm.ir.load_json(self._workloads[workload_id].module_json)
 
     def _as_tvm(self, records: Iterable[ours.TuningRecord], workload: Any) -> Iterator[TuningRecord]:
-        """TVM's records on TVM's workload; without those whose traces do not apply to it."""
+        """Convert records to TVM's, on TVM's workload; skips records whose traces do not apply."""
         arguments = ArgInfo.from_entry_func(workload.mod, False)
         normalised = next(workloads_of(workload.mod), None)
         module_json = str(tvm.ir.save_json(workload.mod)) if normalised is None else normalised.module_json
         for record in records:
             target = self._target(record.key.target_id)
             if TENSORIZES in record.trace.text:
-                # Takes seconds, and registers the intrinsics that such a trace names.
+                # Registers the intrinsics that the trace names. Imported on demand because it takes seconds.
                 importlib.import_module("tvm.s_tir.tensor_intrin")
             if not self._is_permitted(module_json, record):
                 continue
@@ -231,7 +231,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
             yield TuningRecord(schedule.trace, workload, [record.latency_s], target, arguments)
 
     def _is_permitted(self, module_json: str, record: ours.TuningRecord) -> bool:
-        """Whether a record's trace came through a confined child. TVM then applies and builds it in this process."""
+        """Whether the trace passes the check in a confined child. Only then does this process apply and build it."""
         asked = (digest(module_json), record.trace.trace_id)
         if asked not in self._permitted:
             question = TraceQuestion(module_json=module_json, trace=record.trace)

@@ -1,4 +1,4 @@
-"""What tuning from Python gives back."""
+"""The result of tuning from Python."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -18,15 +18,15 @@ from tunefarm_services.tuner.summary import JobSummary, TaskSummary
 
 
 class NothingToCompile(Exception):
-    """Tuning ended without a kernel that is correct; the message says why."""
+    """Tuning ended without a correct kernel; the message states the reason."""
 
 
 @dataclass(frozen=True)
 class TuningResult:
-    """How a job of one function ended.
+    """The result of a job of one function.
 
     ``record`` is the verified record, ``manifest`` and ``library`` the compiled function that was measured, and
-    ``module_json`` the function as it was given; each is None when no candidate was valid.
+    ``module_json`` the original function; each is None if no candidate was valid.
     """
 
     summary: JobSummary
@@ -36,7 +36,7 @@ class TuningResult:
     module_json: str | None = field(repr=False)
 
     def __repr__(self) -> str:
-        """One line: what was tuned, how fast it is, and the record that says so."""
+        """One line with the task, its latency and its record."""
         task = self.task
         record = "no record" if task.record_id is None else f"record {task.record_id}"
         latency = f"{latency_text(task.best_latency_s)}{interval_text(task.interval_s, was_busy=task.was_busy)}"
@@ -47,7 +47,7 @@ class TuningResult:
 
     @classmethod
     def of(cls, store: Store, summary: JobSummary) -> "TuningResult":
-        """Fetch what the summary names."""
+        """Fetch the record and the artifact of a summary."""
         task = summary.tasks[0]
         record = None if task.record_id is None else store.records.get(LOCAL_TENANT, task.record_id)
         if task.artifact_id is None:
@@ -63,22 +63,22 @@ class TuningResult:
 
     @property
     def best_latency_s(self) -> float | None:
-        """Latency in seconds of the function that ships."""
+        """Latency in seconds of the tuned function."""
         return self.task.best_latency_s
 
     @property
     def untuned_latency_s(self) -> float | None:
-        """Latency in seconds of the function as it was given; an estimate where ``task.untuned_is_estimate``."""
+        """Latency in seconds of the untuned function; an estimate if ``task.untuned_is_estimate``."""
         return self.task.untuned_latency_s
 
     def write(self, folder: Path, *, callees: Collection[str] = ()) -> Path:
-        """Write the library, its manifest and its function into ``folder``; the path of the library.
+        """Write the library, its manifest and its function into ``folder``; returns the library's path.
 
-        ``callees`` are functions outside of it that the library may call.
+        ``callees`` are external functions that the library may call.
 
         Raises:
             NothingToCompile: there is no valid kernel.
-            BadInput: the library calls or does something that no kernel may.
+            BadInput: the library uses something that kernels are not permitted to use.
         """
         if self.manifest is None or self.library is None or self.module_json is None:
             raise NothingToCompile(self.summary.message)
@@ -86,16 +86,16 @@ class TuningResult:
         return write_artifact(folder, self.manifest, self.library, self.module_json, rules=rules)
 
     def compile(self, *, callees: Collection[str] = ()) -> Any:
-        """The compiled function as a TVM runtime module, the very library that was measured.
+        """Load the measured library as a TVM runtime module.
 
-        From then on TVM runs kernels of this process on as many threads as the record was taken with; where that cannot
-        be, a warning says what to set.
+        Also sets TVM's number of threads in this process to that of the record; if this is impossible, a warning names
+        the variable to set.
 
-        ``callees`` are functions outside of it that the library may call.
+        ``callees`` are external functions that the library may call.
 
         Raises:
             NothingToCompile: there is no valid kernel.
-            BadInput: the library calls or does something that no kernel may; nothing was loaded.
+            BadInput: the library uses something that kernels are not permitted to use; nothing was loaded.
         """
         num_cores = 0 if self.manifest is None else self.manifest.num_cores
         return load_kernel(lambda folder: self.write(folder, callees=callees), num_cores)

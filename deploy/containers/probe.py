@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
         print("usage: probe URL [CA_FILE]", file=sys.stderr)
         return 2
     context = ssl.create_default_context(cafile=arguments[1]) if len(arguments) > 1 else None
-    # A proxy of the environment is not asked about this host's own health.
+    # Bypass any proxy from the environment: the probe is for this host only.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     try:
         with opener.open(arguments[0], timeout=TIMEOUT_S) as answer:

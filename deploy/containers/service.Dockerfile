@@ -1,8 +1,8 @@
 # syntax=docker/dockerfile:1
 # The API and the tuner: `docker build --file deploy/containers/service.Dockerfile --tag tunefarm-service .`
 #
-# Both roles are one image, because both hold TVM in a child of theirs: the API's intake child reads modules, the
-# tuner's search child samples schedules. The processes that speak HTTP and SQL never load it.
+# Both roles share an image, because both run TVM in a child process: the API's intake child reads modules, the
+# tuner's search child samples schedules. The processes that use HTTP and SQL never load TVM.
 
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
@@ -25,10 +25,10 @@ RUN /opt/tunefarm/bin/pip install --constraint constraints.txt --no-build-isolat
     && find /opt/tunefarm -depth -type d \( -name tests -o -name test \) -path '*site-packages/numpy*' -exec rm -rf {} +
 
 FROM ${PYTHON_IMAGE} AS service
-# pg_dump and pg_restore, which `tunefarm db` calls, refuse a server that is newer than they are. Debian has those of one
-# version only, and in postgresql-common the way to PostgreSQL's own repository, which has all of them.
+# `tunefarm db` calls pg_dump and pg_restore, which reject a newer server. Debian packages only one version;
+# postgresql-common configures PostgreSQL's own repository, which has all versions.
 ARG POSTGRESQL_MAJOR=17
-# libgomp is what XGBoost computes with.
+# XGBoost needs libgomp.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates libgomp1 libseccomp2 postgresql-common tini \
     && /usr/share/postgresql-common/pgdg/apt.postgresql.org.sh -y \

@@ -1,8 +1,8 @@
 # syntax=docker/dockerfile:1
 # A measuring host's worker: `docker build --file deploy/containers/worker.Dockerfile --tag tunefarm-worker .`
 #
-# It has no database driver and opens no connection but to the broker and the blob store. The C++ compiler links what
-# is exported; candidates themselves are compiled in memory.
+# It has no database driver, and connects only to the broker and the blob store. The C++ compiler links exported
+# libraries; candidates are compiled in memory.
 
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 

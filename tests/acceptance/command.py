@@ -1,4 +1,4 @@
-"""The ``tunefarm`` command as a user runs it, in a home of its own."""
+"""The ``tunefarm`` command in a subprocess with its own TUNEFARM_HOME."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tests.servers.command_server import Ended, run_command
 ROOT = Path(__file__).parents[2]
 INSTALLED = Path(sys.executable).with_name("tunefarm")
 HANG_S = 300.0
-"""A command that takes so long hangs: a busy host may put its device into quarantine and have all measured twice."""
+"""A command hangs if it takes this long. On a busy host, a quarantine may double the measurements."""
 COMMAND = (str(INSTALLED),) if INSTALLED.exists() else (sys.executable, "-m", "tunefarm.cli.command_line")
 
 
@@ -38,7 +38,7 @@ class Tunefarm:
         return run_command(*words, environment=self.environment, folder=self.folder, timeout_s=timeout_s)
 
     def begun(self, *words: str) -> "subprocess.Popen[str]":
-        """The installed program, not waited for. A session of its own: no test's signals reach it by accident."""
+        """Start the installed program without waiting. In its own session, so that signals of tests do not reach it."""
         return subprocess.Popen(
             [*COMMAND, *words],
             env=self.environment,
@@ -61,12 +61,12 @@ class Tunefarm:
         return Ended(process.returncode, out, err)
 
     def tune(self, *words: str, timeout_s: float = HANG_S) -> Any:
-        """The summary of a tuning that has to go well."""
+        """The summary of a tuning, which must succeed."""
         return self("tune", *words, "--json", timeout_s=timeout_s).json()
 
 
 def python(program: str, *arguments: str, environment: Mapping[str, str], timeout_s: float = 150.0) -> Ended:
-    """A Python program of a user's: a process of its own, in which a warning is an error."""
+    """Run a user's Python program in a subprocess, with warnings as errors."""
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-c", program, *arguments],
         env=dict(environment),
@@ -80,7 +80,7 @@ def python(program: str, *arguments: str, environment: Mapping[str, str], timeou
 
 
 def assert_refused(ended: Ended, field: str, *said: str) -> None:
-    """Bad input is told in words: the field, what is wrong, what to do; and nothing is printed as a result."""
+    """Assert that bad input is reported with field, problem and fix, and that no result is printed."""
     assert ended.code == 2, (ended.code, ended.out, ended.err)
     assert field in ended.err
     for words in said:

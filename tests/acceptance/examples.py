@@ -25,12 +25,12 @@ class Example:
 
     @property
     def name(self) -> str:
-        """By which it is told from others: a command itself, the name of a file, what a program does at its end."""
+        """The text that identifies it: the command, the name of the file, or the last line of the program."""
         match = FILE_NAME.match(self.text)
         return match[1] if match is not None else self.text.strip().splitlines()[-1].strip()
 
     def put(self, folder: Path) -> Path:
-        """Write a block of Python into ``folder``, under the name that its first line gives it."""
+        """Write a block of Python into ``folder``, under the file name in its first line."""
         path = folder / (self.name if self.kind == "file" else PROGRAM_NAME)
         path.write_text(self.text)
         return path

@@ -1,4 +1,4 @@
-"""A file system that can be filled up without harm."""
+"""A small file system that tests can fill."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A file system of ``size`` mounted at ``folder``. Skips the test where mounting is not allowed."""
+    """Mount a file system of ``size`` at ``folder``. Skips the test if mounting is not permitted."""
     if os.geteuid() != 0:
         pytest.skip("only root mounts")
     folder.mkdir()
@@ -25,7 +25,7 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
 
 
 def fill(folder: Path) -> Path:
-    """Take all the room that is left; the file that holds it."""
+    """Fill the free space with a file, and return its path."""
     filler = folder / "filler"
     with suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:

@@ -1,4 +1,4 @@
-"""What ships is what was measured, and nothing else is loaded."""
+"""Built libraries run without the compiler, and modified ones are rejected."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.command import Tunefarm, assert_refused, python
 
-# A user's own program on the runtime alone: neither the compiler nor tunefarm is there.
+# A user's program with TVM's runtime only, without the compiler and tunefarm.
 ALONE = """
 import json, sys
 from pathlib import Path
@@ -52,7 +52,7 @@ print(json.dumps({"packed": bool(manifest["pack_entry"])}))
         pytest.param("dense", "stable", id="dense-stable", marks=pytest.mark.faults),
     ],
 )
-def test_a_record_becomes_a_library_that_runs_alone(tunefarm: Tunefarm, programs: Path, layer: str, abi: str) -> None:
+def test_built_library_runs_without_compiler(tunefarm: Tunefarm, programs: Path, layer: str, abi: str) -> None:
     module = f"{programs / 'layers.py'}:{layer}"
     record = tunefarm.tune(module, "--trials", "2", "--target", "host:1", "--abi", abi)["tasks"][0]["record_id"]
     built = tunefarm("artifact", "build", record, "--output", "shipped", "--json").json()
@@ -78,11 +78,11 @@ def tampered_libraries_are_refused(tunefarm: Tunefarm, folder: Path) -> None:
     sound = library.read_bytes()
 
     library.write_bytes(sound[:2000] + bytes([sound[2000] ^ 1]) + sound[2001:])
-    assert_refused(tunefarm("artifact", "run", str(folder)), "DIR", "not the one its manifest describes")
+    assert_refused(tunefarm("artifact", "run", str(folder)), "DIR", "does not match its manifest")
     library.write_bytes(sound[:-1])
-    assert_refused(tunefarm("artifact", "run", str(folder)), "DIR", "not the one its manifest describes")
+    assert_refused(tunefarm("artifact", "run", str(folder)), "DIR", "does not match its manifest")
     library.unlink()
-    assert_refused(tunefarm("artifact", "run", str(folder)), "DIR", "holds no artifact")
+    assert_refused(tunefarm("artifact", "run", str(folder)), "DIR", "does not contain an artifact")
     library.write_bytes(sound)
 
     manifest_file.write_text(json.dumps({**manifest, "library_digest": "../../../etc/passwd"}))

@@ -1,4 +1,4 @@
-"""Bad input through the whole command: told in words, with exit status 2, and nothing is changed."""
+"""Bad input to the command: a readable error, exit status 2, and no changes."""
 
 import sqlite3
 from contextlib import closing
@@ -40,7 +40,7 @@ TVM_WITH_A_SPACE = ["--strategy", "tvm", "--space", "{programs}/notes.py:stochas
         ),
     ],
 )
-def test_the_field_and_the_fix_are_named(
+def test_bad_input_names_field_and_fix(
     tunefarm: Tunefarm, programs: Path, words: list[str], field: str, said: list[str]
 ) -> None:
     ended = tunefarm("tune", "--trials", "2", *(word.replace("{programs}", str(programs)) for word in words))
@@ -63,7 +63,7 @@ def test_a_newer_database_is_left_alone(tunefarm: Tunefarm) -> None:
     assert tunefarm.database.read_bytes() == before
 
 
-def test_a_full_disk_is_told(tunefarm: Tunefarm) -> None:
+def test_full_disk_is_reported(tunefarm: Tunefarm) -> None:
     with small_disk(tunefarm.folder / "disk", "2m") as disk:
         full = Tunefarm(home=disk / "home", folder=tunefarm.folder, extra={})
         assert full("db", "stats").code == 0

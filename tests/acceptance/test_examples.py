@@ -1,6 +1,6 @@
-"""Every command and every program of the guide and the README is run, in their order, with the files that they show.
+"""Runs every command and program of the guide and the README in order, with the files that they show.
 
-The documents show no output of theirs: what is asserted is that each ends with status 0 and says nothing of a failure.
+The documents show no output: each command must exit with 0 and report no failure.
 """
 
 import json
@@ -38,19 +38,19 @@ NOT_RUN: Final[Mapping[str, str]] = {
     r"export TUNEFARM_(DATABASE|BROKER)_URL=.*": "needs PostgreSQL and Redis: tests/service/test_guide_on_a_farm.py",
     r"tunefarm worker start": "needs Redis: tests/service/test_guide_on_a_farm.py",
 }
-"""Patterns of what cannot be run here, each with the reason."""
+"""Patterns of commands that cannot run here, each with the reason."""
 
 STOCK_TUNING: Final = re.compile(rf"meta_schedule|FarmBuilder|FarmRunner|{DELETES_WHAT_A_BUILDER_NAMES.pattern}")
-"""TVM's own callbacks remove folders that they are told of: tests/client_remote/stock_tuning.py runs them, confined."""
+"""TVM's default callbacks delete folders: tests/client_remote/stock_tuning.py runs them confined."""
 
 SUBSTITUTIONS: Final = (
     (re.compile(r"(--trials |trials=)\d+"), r"\g<1>2"),
     (re.compile(r"^(tunefarm (?:tune|submit) (?!.*--trials).*)$"), r"\1 --trials 2"),
 )
-"""What takes long otherwise. Ids that the reader is to fill in are those that the commands before have printed."""
+"""Replacements that shorten commands. Placeholders for ids are filled from the output of earlier commands."""
 
 FINISHED_JOB: Final = re.compile(r"tunefarm (watch|logs) ")
-"""Of a job that has ended: they wait for its end. The other verbs are for one that waits for a device."""
+"""Verbs for a job that has ended, because they wait for its end. The others are for a job that waits for a device."""
 
 
 def reason_not_to_run(example: Example) -> str | None:
@@ -61,7 +61,7 @@ def reason_not_to_run(example: Example) -> str | None:
 
 @dataclass
 class Reader:
-    """Somebody who types what a document says, in one folder and with one store."""
+    """Runs the examples of a document, in one folder and with one store."""
 
     folder: Path
     home: Path
@@ -77,7 +77,7 @@ class Reader:
         return {**kept, "TUNEFARM_HOME": str(self.home), "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def follow(self, example: Example) -> None:
-        """Do what the example shows. It has to end well."""
+        """Run an example, which must succeed."""
         if example.kind == "file":
             example.put(self.folder)
         elif reason_not_to_run(example) is None:
@@ -91,7 +91,7 @@ class Reader:
                 self._type(text)
 
     def said(self, *words: str) -> str:
-        """What a command of ``tunefarm`` prints."""
+        """The output of a ``tunefarm`` command."""
         return self._run("tunefarm", *words)
 
     def _type(self, line: str) -> None:
@@ -124,7 +124,7 @@ class Reader:
 
 @contextmanager
 def serving(reader: Reader) -> Iterator[None]:
-    """``tunefarm serve`` with the reader's home, on any free port, for as long as the block lasts."""
+    """``tunefarm serve`` with the reader's TUNEFARM_HOME on a free port, for the duration of the block."""
     log_path = reader.folder / "serve.log"
     with log_path.open("w") as log:
         words = [str(INSTALLED), "serve", "--port", "0"]
@@ -160,7 +160,7 @@ def reader_in(folder: Path) -> Reader:
     return reader
 
 
-def test_what_is_not_run_and_what_is_replaced_is_there() -> None:
+def test_exceptions_match_the_documents() -> None:
     examples = [*examples_of(GUIDE), *examples_of(README)]
     assert QUICK | {SERVED} <= {example.section for example in examples}
     assert sum(STOCK_TUNING.search(example.text) is not None for example in examples) == 1
@@ -170,7 +170,7 @@ def test_what_is_not_run_and_what_is_replaced_is_there() -> None:
         assert any(pattern.search(example.text) for example in examples), pattern
 
 
-def test_the_guide_leads_from_a_program_to_a_library(tmp_path: Path) -> None:
+def test_guide_from_program_to_library(tmp_path: Path) -> None:
     reader = reader_in(tmp_path)
     reader.cores = frozenset([min(reader.cores)])
     for example in examples_of(GUIDE):
@@ -191,7 +191,7 @@ def test_all_of_the_guide_that_needs_no_service(tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-def test_the_guide_serves_a_team(tmp_path: Path) -> None:
+def test_guide_with_service(tmp_path: Path) -> None:
     reader = reader_in(tmp_path)
     with serving(reader):
         submitted = ("submit", "builtin:matmul:32x32x32", "--trials", "2", "--label", "team=vision", "--json")
@@ -205,7 +205,7 @@ def test_the_guide_serves_a_team(tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-def test_the_readme(tmp_path: Path) -> None:
+def test_readme_commands(tmp_path: Path) -> None:
     reader = reader_in(tmp_path)
     alone = [example for example in examples_of(README) if not example.section.startswith("For a team")]
     for example in alone:

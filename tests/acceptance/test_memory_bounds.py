@@ -1,4 +1,4 @@
-"""A function that leaves its tensors, through the whole command: refused where that is certain, else never recorded."""
+"""Out-of-bounds accesses are rejected if they are certain, and otherwise never yield a record."""
 
 import json
 import sqlite3
@@ -25,13 +25,13 @@ def straying(folder: Path, value: str) -> str:
     return str(program)
 
 
-def test_a_function_that_certainly_strays_is_refused_with_the_index(tunefarm: Tunefarm, tmp_path: Path) -> None:
+def test_certain_out_of_bounds_access_is_rejected_with_index(tunefarm: Tunefarm, tmp_path: Path) -> None:
     ended = tunefarm("tune", straying(tmp_path, "A[v + 300, w]"), "--trials", "2")
     assert_refused(ended, "MODULE", "buffer A has memory for 2048 elements", "A[i + 300, j]")
 
 
-def test_a_function_that_strays_by_its_data_makes_no_record(tunefarm: Tunefarm, tmp_path: Path) -> None:
-    """``R`` holds rows of ``A``; it reads one eight rows further, and its output is right whatever stands there."""
+def test_data_dependent_out_of_bounds_access_yields_no_record(tunefarm: Tunefarm, tmp_path: Path) -> None:
+    """``R`` contains row numbers of ``A``; the function also reads eight rows further, without effect on its output."""
     value = "A[v, w] + T.if_then_else(A[R[v] + 8, w] == T.float32(-77), T.float32(1), T.float32(0))"
     ended = tunefarm("tune", straying(tmp_path, value), "--trials", "2", "--json")
     assert ended.code in {2, 3}, (ended.code, ended.err)
@@ -43,7 +43,7 @@ def test_a_function_that_strays_by_its_data_makes_no_record(tunefarm: Tunefarm, 
         assert database.execute(verified).fetchone() == (0,)
 
 
-def test_a_lookup_within_its_rows_is_recorded(tunefarm: Tunefarm, tmp_path: Path) -> None:
+def test_lookup_within_bounds_is_recorded(tunefarm: Tunefarm, tmp_path: Path) -> None:
     ended = tunefarm("tune", straying(tmp_path, "A[R[v], w]"), "--trials", "1", "--target", "host:1", "--json")
     assert ended.code == 0, ended.err
     assert tunefarm("records", "list", "--json").json()

@@ -1,4 +1,4 @@
-"""A space in which nothing works: the command says what went wrong, how often, and exits with a status of its own."""
+"""A space without valid candidates: the command reports the failures by reason, and exits with status 3."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.acceptance.command import Tunefarm
 
 
-def test_every_candidate_fails(tunefarm: Tunefarm, programs: Path) -> None:
+def test_tune_exits_with_3_if_every_candidate_fails(tunefarm: Tunefarm, programs: Path) -> None:
     space = f"{programs / 'unbuildable.py'}:on_a_graphics_card"
     ended = tunefarm("tune", f"{programs / 'notes.py'}:Matmul", "--space", space, "--trials", "4", "--json")
     assert ended.code == 3, (ended.code, ended.err)

@@ -1,4 +1,4 @@
-"""The course's exercises through the Python interface, each result equal to numpy's."""
+"""The course's exercises through the Python API; results match NumPy."""
 
 from pathlib import Path
 
@@ -98,7 +98,7 @@ equal_to_numpy(result.compile(), relu=True)
         pytest.param("evolutionary", "automatic", marks=pytest.mark.faults),
     ],
 )
-def test_a_matmul_is_tuned_over_a_space(tunefarm: Tunefarm, programs: Path, space: str, strategy: str) -> None:
+def test_matmul_is_tuned_in_space(tunefarm: Tunefarm, programs: Path, space: str, strategy: str) -> None:
     ended = python(SEARCH, str(programs), space, strategy, environment=tunefarm.environment)
     assert ended.code == 0, ended.err
 
@@ -110,12 +110,12 @@ def test_a_matmul_is_tuned_over_a_space(tunefarm: Tunefarm, programs: Path, spac
         pytest.param(TENSOR_EXPRESSIONS, id="tensor_expressions_are_tuned_like_scripts", marks=pytest.mark.faults),
     ],
 )
-def test_an_exercise_gives_numpys_result(tunefarm: Tunefarm, programs: Path, program: str) -> None:
+def test_exercise_matches_numpy(tunefarm: Tunefarm, programs: Path, program: str) -> None:
     ended = python(program, str(programs), environment=tunefarm.environment)
     assert ended.code == 0, ended.err
 
 
-def test_a_schedule_by_hand_is_published_and_compiled_back_from_the_store(tunefarm: Tunefarm, programs: Path) -> None:
+def test_published_schedule_is_compiled_from_store(tunefarm: Tunefarm, programs: Path) -> None:
     module = f"{programs / 'notes.py'}:MatmulRelu"
     assert tunefarm.tune(module, "--trials", "2", "--target", "host:1")["outcome"] == "succeeded"
     by_hand = ("--trace", f"{programs / 'notes.py'}:schedule_mm_relu", "--latency-us", "1000")

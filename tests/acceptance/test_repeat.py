@@ -1,4 +1,4 @@
-"""What was spent once is not spent again."""
+"""Repeated tunings reuse earlier trials."""
 
 import sqlite3
 from collections import Counter
@@ -35,7 +35,7 @@ def test_the_same_again_costs_nothing_more_costs_the_difference_and_fresh_costs_
     assert not fresh["answered_from_store"]
 
 
-def test_two_at_once_double_no_trial_and_both_end_well(tunefarm: Tunefarm) -> None:
+def test_concurrent_tunes_share_trials(tunefarm: Tunefarm) -> None:
     assert tunefarm("db", "stats").code == 0
     both = [tunefarm.begun("tune", *WORDS, "--trials", "6", "--json") for _ in range(2)]
     tasks = [tunefarm.ended(each).json()["tasks"][0] for each in both]
@@ -45,7 +45,7 @@ def test_two_at_once_double_no_trial_and_both_end_well(tunefarm: Tunefarm) -> No
     assert all(task["record_id"] for task in tasks)
     with closing(sqlite3.connect(tunefarm.database)) as database:
         traces = Counter(trace for (trace,) in database.execute("SELECT trace FROM trials"))
-        # Where the device was in doubt for a moment there are second attempts as well.
+        # A quarantine of the device also causes second attempts.
         first_attempts = "SELECT count(*) FROM dispatches WHERE purpose = 'search' AND attempt = 1"
         attempts = database.execute(first_attempts).fetchone()[0]
     assert set(traces.values()) == {1}
@@ -54,6 +54,6 @@ def test_two_at_once_double_no_trial_and_both_end_well(tunefarm: Tunefarm) -> No
 
 
 def orders_sent(tunefarm: Tunefarm) -> int:
-    """How often a lane was asked to measure, whatever for."""
+    """The number of orders sent to lanes, for any purpose."""
     with closing(sqlite3.connect(tunefarm.database)) as database:
         return int(database.execute("SELECT count(*) FROM dispatches").fetchone()[0])

@@ -19,7 +19,7 @@ TRIALS = 100_000
 
 @pytest.fixture
 def shell(tunefarm: Tunefarm) -> "Iterator[pexpect.spawn[str]]":
-    """An interactive bash on a pseudo-terminal of its own."""
+    """An interactive bash on its own pseudo-terminal."""
     environment = {**tunefarm.environment, "PS1": PROMPT, "TERM": "xterm", "INPUTRC": "/dev/null"}
     process = pexpect.spawn(
         "/bin/bash",
@@ -37,7 +37,7 @@ def shell(tunefarm: Tunefarm) -> "Iterator[pexpect.spawn[str]]":
 
 
 def state_of(pid: int) -> str:
-    """The kernel's letter: R, S, D, T for stopped; empty when the process is gone."""
+    """The state of a process in /proc: R, S, D, or T for stopped; empty if it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -45,7 +45,7 @@ def state_of(pid: int) -> str:
 
 
 def states_until(shell: "pexpect.spawn[str]", pid: int, reached: Callable[[], bool], timeout_s: float) -> set[str]:
-    """Every state the process was seen in. What it prints is read meanwhile, as a terminal does."""
+    """All observed states of the process. Reads its output meanwhile, like a terminal."""
     seen = set()
     deadline_s = time.monotonic() + timeout_s
     while not reached():
@@ -61,7 +61,7 @@ def measured(tunefarm: Tunefarm) -> int:
         return int(database.execute("SELECT count(*) FROM measurements").fetchone()[0])
 
 
-def test_ctrl_c_ships_the_best_keeps_everything_and_gives_the_terminal_back(
+def test_ctrl_c_builds_best_and_restores_terminal(
     tunefarm: Tunefarm, shell: "pexpect.spawn[str]", tmp_path: Path
 ) -> None:
     assert tunefarm("db", "stats").code == 0
@@ -85,7 +85,7 @@ def test_ctrl_c_ships_the_best_keeps_everything_and_gives_the_terminal_back(
     assert shell.match.group(1) == "0"
     assert state_of(pid) == ""
 
-    # The shell still owns the terminal: it reads a line and echoes what it was told.
+    # The shell still owns the terminal: it reads a line and echoes it.
     shell.expect_exact(PROMPT)
     shell.sendline("stty -a | tr ' ' '\\n' | grep -x -e isig -e icanon -e echo | wc -l")
     shell.expect(r"\b3\b")

@@ -1,4 +1,4 @@
-"""A record's latency is what its artifact takes in a fresh process with its threads placed alike."""
+"""A record's latency matches its artifact's latency in fresh processes with the same thread placement."""
 
 import statistics
 
@@ -9,11 +9,11 @@ from tests.acceptance.command import Tunefarm
 
 PROCESSES = 5
 ROUNDS = 10
-"""Other work on the machine disturbs one side or the other. A record that is wrong by design is so in every round."""
+"""Other load may disturb either side. A record that is systematically wrong deviates in every round."""
 
 
 @pytest.mark.faults
-def test_fresh_processes_take_what_the_record_says(tunefarm: Tunefarm) -> None:
+def test_record_latency_matches_fresh_processes(tunefarm: Tunefarm) -> None:
     ratios = []
     for seed in range(ROUNDS):
         ratios.append(ratio_of_one_record(tunefarm, seed))

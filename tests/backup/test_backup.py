@@ -102,7 +102,7 @@ def test_a_backup_is_readable_by_its_owner_only_and_replaces_no_file(new_sqlite_
     path = tmp_path / "backup.tar"
     back_up(settings, str(path))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with pytest.raises(BadInput, match="there already"):
+    with pytest.raises(BadInput, match="already exists"):
         back_up(settings, str(path))
     back_up(settings, str(path), replace=True)
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
@@ -149,15 +149,15 @@ def with_flipped_bits(members):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda members: members[:-1], "not written to its end"),
+        (lambda members: members[:-1], "it is incomplete"),
         (lambda members: members[1:], "database.sqlite is missing"),
         (
             lambda members: [(name, content[:-1] + b"?") for name, content in members[:2]] + members[2:],
-            "not what it was",
+            "unexpected or damaged",
         ),
-        (lambda members: [*members, ("../../etc/cron.d/x", b"")], "has no place"),
-        (lambda members: [*members, ("blobs/../x", b"")], "has no place"),
-        (lambda members: [*members, members[0]], "has no place"),
+        (lambda members: [*members, ("../../etc/cron.d/x", b"")], "not a valid member"),
+        (lambda members: [*members, ("blobs/../x", b"")], "not a valid member"),
+        (lambda members: [*members, members[0]], "not a valid member"),
         (lambda members: with_revision(members, "9999"), "newer than this version"),
     ],
     ids=["cut", "without database", "flipped bits", "a path", "a path in blobs", "doubled", "from the future"],
@@ -173,19 +173,19 @@ def test_an_archive_that_is_not_sound_changes_nothing(archive, new_sqlite_settin
 @pytest.mark.parametrize("content", [b"", b"not a tar", b"\0" * 20480])
 def test_a_file_that_is_no_archive_is_refused(content, new_sqlite_settings, tmp_path):
     (tmp_path / "backup.tar").write_bytes(content)
-    with pytest.raises(BadInput, match="no usable backup"):
+    with pytest.raises(BadInput, match="not a usable backup"):
         restore(new_sqlite_settings("elsewhere"), str(tmp_path / "backup.tar"))
 
 
 def test_a_half_copied_archive_is_refused(archive, new_sqlite_settings):
     archive.write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])
-    with pytest.raises(BadInput, match="no usable backup"):
+    with pytest.raises(BadInput, match="not a usable backup"):
         restore(new_sqlite_settings("elsewhere"), str(archive))
 
 
 def test_an_archive_of_another_kind_of_database_is_refused(archive, new_database, tmp_path):
     elsewhere = Settings(home=tmp_path / "elsewhere", database_url=new_database())
-    with pytest.raises(BadInput, match="holds a sqlite database"):
+    with pytest.raises(BadInput, match="contains a sqlite database"):
         restore(elsewhere, str(archive))
 
 

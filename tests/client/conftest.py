@@ -24,7 +24,7 @@ def environment(home: Path) -> dict[str, str]:
 
 @pytest.fixture
 def tunefarm(environment: dict[str, str], tmp_path: Path) -> Callable[..., Ended]:
-    """The command, run as a user runs it."""
+    """The command in a subprocess."""
 
     def run(*words: str, timeout_s: float = HANG_S) -> Ended:
         return run_command(*words, environment=environment, folder=tmp_path, timeout_s=timeout_s)

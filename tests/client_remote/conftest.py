@@ -1,4 +1,4 @@
-"""A service as a user starts it, one for all tests of a session that need one."""
+"""A service in a subprocess, shared by all tests of a session."""
 
 import json
 import os
@@ -23,7 +23,7 @@ START_S = 120.0
 
 @dataclass(frozen=True)
 class Service:
-    """``tunefarm serve`` in a home of its own."""
+    """``tunefarm serve`` with its own TUNEFARM_HOME."""
 
     url: str
     home: Path
@@ -34,7 +34,7 @@ class Service:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of a user on the same machine: nothing but the home says where the service is."""
+        """The environment of a user on the same machine, who finds the service through TUNEFARM_HOME."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
         return {**kept, "TUNEFARM_HOME": str(self.home)}
 
@@ -92,6 +92,6 @@ def _url(process: "subprocess.Popen[bytes]", home: Path, log_path: Path) -> str:
 
 @pytest.fixture
 def scripted() -> Iterator[ScriptedServer]:
-    """A server on loopback that answers what a test tells it to."""
+    """A server on loopback with scripted responses."""
     with ScriptedServer() as server:
         yield server

@@ -1,4 +1,4 @@
-"""An HTTP server that gives prepared answers in their order, and keeps what it was asked."""
+"""An HTTP server that sends scripted responses in order, and records the requests."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Prepared:
-    """An answer. ``cut`` ends the connection instead of completing the content."""
+    """A response. ``cut`` closes the connection before the content is complete."""
 
     status: int = 200
     body: Any = None
@@ -78,7 +78,7 @@ class ScriptedServer:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def answers(self, *prepared: Prepared) -> None:
-        """Answer with these, one after the other; the last one for ever."""
+        """Send these responses in order, and then repeat the last one."""
         self._answers = list(prepared)
 
     def __enter__(self) -> Self:

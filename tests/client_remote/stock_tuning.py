@@ -1,6 +1,6 @@
-"""Stock TVM tunes with our builder and runner, and with its own callbacks, which remove the folders of what was built.
+"""TVM's tuner with ``FarmBuilder``, ``FarmRunner`` and its default callbacks, which delete the folders of artifacts.
 
-Run as a program that may write below one folder only, by the kernel's word: whatever goes wrong, nothing else is lost.
+Runs as a program that Landlock confines to one writable folder, so that a fault cannot delete anything else.
 
     python -m tests.client_remote.stock_tuning FOLDER URL TOKEN_FILE
 """
@@ -24,7 +24,7 @@ from py_landlock.abi import get_supported_fs
 
 
 def may_write_only_below(folder: Path) -> None:
-    """Reading and running stay free; everything that changes files is refused outside ``folder``."""
+    """Permit reading and executing everywhere, and writing only below ``folder``."""
     changing = get_supported_fs(get_abi_version()) & ~(AccessFs.READ_FILE | AccessFs.READ_DIR | AccessFs.EXECUTE)
     changing &= ~AccessFs.IOCTL_DEV
     ruleset = create_ruleset(RulesetAttr(handled_access_fs=int(changing)))
@@ -51,7 +51,7 @@ def main(folder: Path, url: str, token: str) -> None:
         pass
     else:
         raise SystemExit("the process is not confined, so stock TVM is not run")
-    # These intrinsics take seven seconds to load and are of no use on a processor.
+    # These intrinsics take seven seconds to load and are not used on a CPU.
     sys.modules["tvm.s_tir.tensor_intrin.cuda"] = types.ModuleType("tvm.s_tir.tensor_intrin.cuda")
     import tvm
     from tvm import te

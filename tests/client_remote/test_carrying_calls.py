@@ -1,4 +1,4 @@
-"""How calls get through: retries, keys, refusals, and streams over lost connections. Real sockets."""
+"""Retries, idempotency keys, errors, and event streams over lost connections, on real sockets."""
 
 import asyncio
 import json
@@ -69,9 +69,7 @@ def problem(kind: str, status: int, **headers: str) -> Prepared:
     return Prepared(status, {**PROBLEM, "type": f"urn:tunefarm:problem:{kind}", "status": status}, headers)
 
 
-def test_a_request_is_sent_again_with_the_same_key_until_the_service_is_there(
-    scripted: ScriptedServer, client: Client
-) -> None:
+def test_request_is_retried_with_same_key(scripted: ScriptedServer, client: Client) -> None:
     scripted.answers(problem("unavailable", 503), problem("in-progress", 409), Prepared(202, JOB))
     with client:
         assert client.jobs.get("j1").job_id == "j1"
@@ -79,7 +77,7 @@ def test_a_request_is_sent_again_with_the_same_key_until_the_service_is_there(
     assert all(asked.headers["authorization"] == "Bearer tfk_x" for asked in scripted.asked)
 
 
-def test_whatever_creates_carries_one_key_over_all_attempts(scripted: ScriptedServer, client: Client) -> None:
+def test_creating_requests_share_key_over_attempts(scripted: ScriptedServer, client: Client) -> None:
     token = {"token": TOKEN, "text": "tfk_new"}
     scripted.answers(problem("unavailable", 503), Prepared(201, token))
     with client:
@@ -89,7 +87,7 @@ def test_whatever_creates_carries_one_key_over_all_attempts(scripted: ScriptedSe
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_too_many_requests_are_tried_again_when_the_service_says_when(scripted: ScriptedServer, client: Client) -> None:
+def test_429_is_retried_after_retry_after(scripted: ScriptedServer, client: Client) -> None:
     scripted.answers(problem("rate-limited", 429, **{"Retry-After": "1"}), Prepared(200, JOB))
     with client:
         assert client.jobs.get("j1").state == "queued"
@@ -100,7 +98,7 @@ def test_too_many_requests_are_tried_again_when_the_service_says_when(scripted: 
     assert refused.value.status == 429
 
 
-def test_a_refusal_has_its_parts_and_is_not_repeated(scripted: ScriptedServer, client: Client) -> None:
+def test_error_response_is_parsed_and_not_retried(scripted: ScriptedServer, client: Client) -> None:
     scripted.answers(Prepared(422, PROBLEM))
     with client, pytest.raises(ApiError) as refused:
         client.jobs.get("j1")
@@ -110,14 +108,14 @@ def test_a_refusal_has_its_parts_and_is_not_repeated(scripted: ScriptedServer, c
     assert len(scripted.asked) == 1
 
 
-def test_a_service_that_is_not_there_is_unreachable(unused_port: int) -> None:
+def test_missing_service_is_unreachable(unused_port: int) -> None:
     url = f"http://127.0.0.1:{unused_port}"
     policy = RetryPolicy(patience_s=0.05, first_wait_s=0.01)
     with Client(url, "t", retry=policy) as client, pytest.raises(ServiceUnreachable, match=url):
         client.jobs.list()
 
 
-def test_lists_are_read_page_by_page(scripted: ScriptedServer, client: Client) -> None:
+def test_lists_are_fetched_page_by_page(scripted: ScriptedServer, client: Client) -> None:
     first = {"items": [JOB], "next_page_token": "more"}
     scripted.answers(Prepared(200, first), Prepared(200, {"items": [{**JOB, "job_id": "j2"}], "next_page_token": None}))
     with client:
@@ -127,7 +125,7 @@ def test_lists_are_read_page_by_page(scripted: ScriptedServer, client: Client) -
     assert "page_token=more" in scripted.asked[1].path
 
 
-def test_what_makes_a_record_exact_is_asked_for_by_both_clients(scripted: ScriptedServer, client: Client) -> None:
+def test_both_clients_send_all_parts_of_record_key(scripted: ScriptedServer, client: Client) -> None:
     scripted.answers(Prepared(200, {"items": []}))
     wanted = {"device_class_id": "d", "code_generator": "g", "protocol_id": "cpu-cold-cache/1", "abi": "packed"}
 
@@ -155,7 +153,7 @@ def stream(*events: tuple[int, str, dict[str, Any]], cut: bool = False) -> Prepa
 ENDED = (4, "summary", {"outcome": "succeeded", "tasks": []})
 
 
-def test_events_come_once_and_in_order_over_lost_connections(scripted: ScriptedServer, client: Client) -> None:
+def test_events_arrive_once_and_in_order_over_lost_connections(scripted: ScriptedServer, client: Client) -> None:
     with client:
         scripted.answers(Prepared(200, JOB))
         job = client.jobs.get("j1")
@@ -171,9 +169,7 @@ def test_events_come_once_and_in_order_over_lost_connections(scripted: ScriptedS
     assert job.summary["outcome"] == "succeeded"
 
 
-def test_a_stream_that_ends_in_order_is_believed_only_when_the_job_is_over(
-    scripted: ScriptedServer, client: Client
-) -> None:
+def test_stream_completes_only_after_job_has_finished(scripted: ScriptedServer, client: Client) -> None:
     finished = {**JOB, "state": "finished", "outcome": "canceled"}
     with client:
         scripted.answers(Prepared(200, JOB))
@@ -189,7 +185,7 @@ def test_a_stream_that_ends_in_order_is_believed_only_when_the_job_is_over(
         assert job.wait(progress=False).outcome == "canceled"
 
 
-def test_the_awaited_client_says_the_same_things(scripted: ScriptedServer) -> None:
+def test_async_client_sends_same_requests(scripted: ScriptedServer) -> None:
     async def use() -> list[int]:
         async with AsyncClient(scripted.url, "tfk_x", retry=QUICK) as client:
             scripted.answers(problem("unavailable", 503), Prepared(200, JOB))
@@ -204,7 +200,7 @@ def test_the_awaited_client_says_the_same_things(scripted: ScriptedServer) -> No
     assert asyncio.run(use()) == [1, 4]
 
 
-def test_an_upload_goes_on_where_the_service_says(scripted: ScriptedServer, client: Client) -> None:
+def test_upload_resumes_at_offset_of_service(scripted: ScriptedServer, client: Client) -> None:
     content = bytes(9 << 20)
     scripted.answers(
         begun_upload(content),
@@ -226,7 +222,7 @@ def unused_port() -> int:
         return int(server.url.rpartition(":")[2])
 
 
-def test_what_was_uploaded_for_a_request_is_removed_after_it(scripted: ScriptedServer, client: Client) -> None:
+def test_upload_is_deleted_after_its_request(scripted: ScriptedServer, client: Client) -> None:
     module = '{"root_index": 0}' + " " * (2 << 20)
     upload = begun_upload(module)
     scripted.answers(upload, Prepared(204, text=""), Prepared(422, PROBLEM), Prepared(204, text=""))
@@ -238,20 +234,20 @@ def test_what_was_uploaded_for_a_request_is_removed_after_it(scripted: ScriptedS
     ]
 
 
-def test_what_is_no_service_is_named(scripted: ScriptedServer, client: Client) -> None:
+def test_response_of_other_server_is_reported(scripted: ScriptedServer, client: Client) -> None:
     with client:
         scripted.answers(Prepared(301, headers={"Location": "https://elsewhere/v1/jobs/j1"}, text=""))
         with pytest.raises(ApiError, match="https://elsewhere/v1/jobs/j1"):
             client.jobs.get("j1")
         scripted.answers(Prepared(200, text="<html>Welcome</html>"))
-        with pytest.raises(BadInput, match="no tunefarm service"):
+        with pytest.raises(BadInput, match="not a tunefarm service"):
             client.jobs.get("j1")
 
 
-def test_a_token_is_taken_without_the_end_of_its_line(scripted: ScriptedServer) -> None:
+def test_token_is_stripped_of_line_end(scripted: ScriptedServer) -> None:
     scripted.answers(Prepared(200, JOB))
     with Client(scripted.url, "tfk_x\n") as client:
         client.jobs.get("j1")
     assert scripted.asked[0].headers["authorization"] == "Bearer tfk_x"
-    with pytest.raises(BadInput, match="characters that no token has"):
+    with pytest.raises(BadInput, match="not valid in a token"):
         Client(scripted.url, "tfk_x\nX-Other: y")

@@ -1,4 +1,4 @@
-"""What of a module and of schedules is sent. Real files and a real confined child."""
+"""Conversion of modules and schedules for a service, with real files and a real confined child."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ def convert(converter: Converter) -> Convert:
     return ask
 
 
-def test_json_is_sent_as_it_is_and_needs_no_tvm(tmp_path: Path) -> None:
+def test_json_is_sent_unchanged_without_tvm(tmp_path: Path) -> None:
     path = tmp_path / "net.json"
     path.write_text('{"root_index": 0}')
     request = TuneRequest.of(str(path), target={"kind": "llvm"}, seed_traces=[[[], []]], trials=3, priority=2)
@@ -56,19 +56,19 @@ def test_json_is_sent_as_it_is_and_needs_no_tvm(tmp_path: Path) -> None:
     assert (request.options.trials, request.options.priority) == (3, 2)
 
 
-def test_python_becomes_tvm_json_for_a_machine_that_is_not_this_one(convert: Convert) -> None:
+def test_python_module_is_converted_for_another_machine(convert: Convert) -> None:
     sent = convert(f"{PROGRAMS / 'matmul.py'}:Module", target=FOREIGN)
     assert "root_index" in json.loads(sent.modules[0].text)
     assert sent.modules[0].name == "Module"
     assert json.loads(sent.target or "")["mcpu"] == "cortex-a72"
 
 
-def test_the_target_is_left_to_the_service_unless_it_is_named(convert: Convert) -> None:
+def test_target_defaults_to_choice_of_service(convert: Convert) -> None:
     assert convert("builtin:softmax:8x16").target is None
     assert json.loads(convert("builtin:softmax:8x16", target="host:1").target or "")["num-cores"] == 1
 
 
-def test_a_target_that_is_named_is_for_the_service_to_find(convert: Convert, tmp_path: Path) -> None:
+def test_named_target_is_resolved_by_service(convert: Convert, tmp_path: Path) -> None:
     assert convert("builtin:softmax:8x16", target="raspberry-pi-4").target == "raspberry-pi-4"
     programs = PROGRAMS / "matmul.py"
     sent = convert(f"{programs}:Module", target=" x86-64-v3 ", space=f"{programs}:stochastic_schedule")
@@ -82,7 +82,7 @@ def test_a_target_that_is_named_is_for_the_service_to_find(convert: Convert, tmp
         assert unused._zygote is None
 
 
-def test_of_a_schedule_function_only_traces_are_sent(convert: Convert) -> None:
+def test_only_traces_of_schedule_functions_are_sent(convert: Convert) -> None:
     programs = PROGRAMS / "matmul.py"
     sent = convert(
         f"{programs}:Module", space=f"{programs}:stochastic_schedule", seeds=(f"{programs}:schedule_by_hand",)
@@ -93,18 +93,18 @@ def test_of_a_schedule_function_only_traces_are_sent(convert: Convert) -> None:
     assert "def " not in sent.model_dump_json()
 
 
-def test_options_that_do_not_exist_are_named() -> None:
+def test_unknown_option_is_rejected_by_name() -> None:
     with pytest.raises(BadInput, match="trails"):
         TuneRequest.of("builtin:softmax:8x16", trails=3)  # type: ignore[call-arg]
     with pytest.raises(BadInput, match="deadline_s"):
         TuneRequest.of("builtin:softmax:8x16", deadline_s=-1.0)
 
 
-def test_an_example_of_an_input_stays_here(tmp_path: Path) -> None:
+def test_input_example_is_not_sent(tmp_path: Path) -> None:
     path = tmp_path / "net.json"
     path.write_text("{}")
     request = TuneRequest.of(str(path), inputs={"A": [1.0]})
-    with Converter() as unused, pytest.raises(BadInput, match="stays on this machine"):
+    with Converter() as unused, pytest.raises(BadInput, match="cannot be sent"):
         unused.convert(request.intake, request.given)
     ranged = TuneRequest.of(str(path), inputs={"A": "uniform:0:1"})
     with Converter() as unused:

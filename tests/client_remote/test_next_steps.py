@@ -1,4 +1,4 @@
-"""The closing lines of commands about a service lead from a program to its library."""
+"""The next steps that service commands print lead from a program to its library."""
 
 import shlex
 from pathlib import Path

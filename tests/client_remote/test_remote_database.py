@@ -1,4 +1,4 @@
-"""A service's records where stock TVM takes a database."""
+"""``RemoteDatabase`` as a database of TVM."""
 
 import json
 from collections.abc import Callable
@@ -28,7 +28,7 @@ TARGET = {"kind": "llvm", "num-cores": 1}
 
 @I.ir_module
 class Model:
-    """A Relax function over one TIR function, as a frontend leaves it."""
+    """A Relax function that calls a TIR function, as produced by a frontend."""
 
     @T.prim_func(private=True, s_tir=True)
     def scaled(A: T.Buffer((32, 48), "float32"), B: T.Buffer((32, 48), "float32")):  # noqa: N805
@@ -59,7 +59,7 @@ def target() -> Any:
 
 @pytest.fixture(scope="module")
 def published(service: Service, target: Any) -> str:
-    """Id of a record of ``scaled`` as the user wrote it, published from Python."""
+    """Id of a record of the unmodified ``scaled``, published from Python."""
     from tunefarm_search.tvm.trace import trace_of
     from tunefarm_search.tvm.workload import workload_of
 
@@ -79,7 +79,7 @@ def database(service: Service) -> Any:
     return RemoteDatabase(service.url, service.token)
 
 
-def test_stock_tvm_compiles_a_model_with_the_records_of_a_service(published: str, database: Any, target: Any) -> None:
+def test_tvm_compiles_model_with_records_of_service(published: str, database: Any, target: Any) -> None:
     with target, database:
         applied = relax.transform.MetaScheduleApplyDatabase(enable_warning=True)(Model)
     assert "vectorized" in applied["scaled"].script()
@@ -88,7 +88,7 @@ def test_stock_tvm_compiles_a_model_with_the_records_of_a_service(published: str
     np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(given)).numpy(), given * 3, rtol=1e-6)
 
 
-def test_a_query_answers_for_its_function_and_its_target_only(published: str, database: Any, target: Any) -> None:
+def test_query_matches_only_its_function_and_target(published: str, database: Any, target: Any) -> None:
     module = tvm.IRModule({"main": Model["scaled"]})
     assert database.has_workload(module)
     assert database.query_tuning_record(module, target, "main") is not None
@@ -100,13 +100,11 @@ def test_a_query_answers_for_its_function_and_its_target_only(published: str, da
     assert database.query_tuning_record(other, target, "main") is None
 
 
-def test_a_function_with_other_names_is_found_because_it_is_structurally_equal(
-    published: str, database: Any, target: Any
-) -> None:
+def test_structurally_equal_function_is_found(published: str, database: Any, target: Any) -> None:
     assert database.query_tuning_record(tvm.IRModule({"main": renamed}), target, "main") is not None
 
 
-def test_what_is_committed_is_claimed_and_found_again(database: Any, service: Service, target: Any) -> None:
+def test_committed_record_is_claimed_and_found(database: Any, service: Service, target: Any) -> None:
     module = tvm.IRModule({"main": doubled})
     schedule = tvm.s_tir.Schedule(module)
     vectorised(schedule)
@@ -130,7 +128,7 @@ def test_what_is_committed_is_claimed_and_found_again(database: Any, service: Se
     assert stored == {"llvm"}
 
 
-def test_a_refusal_of_the_service_is_raised_where_the_database_is_used(service: Service, target: Any) -> None:
+def test_api_error_is_raised_by_database(service: Service, target: Any) -> None:
     stranger = RemoteDatabase(service.url, "tfk_wrong_token")
     with pytest.raises(Exception, match="valid token"):
         stranger.query_tuning_record(tvm.IRModule({"main": doubled}), target, "main")
@@ -141,7 +139,7 @@ Match = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def match_of(target: Any) -> Match:
-    """Makes what a service tells of ``doubled`` on ``target``, unless the key says something else."""
+    """A service's match for ``doubled`` on ``target``, unless the key differs."""
     workload = next(workloads_of(tvm.IRModule({"main": doubled})))
 
     def make(kind: str, latency_s: float, status: str = "verified", **key: str) -> dict[str, Any]:
@@ -174,7 +172,7 @@ def match_of(target: Any) -> Match:
 
 @pytest.fixture
 def latencies_told(scripted: ScriptedServer, target: Any) -> Callable[..., list[float] | None]:
-    """Asks a database for ``doubled``, whose service knows the function and then gives the answers."""
+    """Query a database for ``doubled``; its service knows the function and then sends the scripted responses."""
     module = tvm.IRModule({"main": doubled})
     workload = next(workloads_of(module))
     wanted = target_of(target)
@@ -196,7 +194,7 @@ def told(*matches: dict[str, Any]) -> Prepared:
 ELSEWHERE = "same_workload_other_device"
 
 
-def test_what_matches_exactly_goes_before_what_is_faster_elsewhere(
+def test_exact_match_is_preferred_to_faster_record(
     scripted: ScriptedServer, match_of: Match, latencies_told: Callable[..., list[float] | None]
 ) -> None:
     exact = match_of("exact", 2e-6)
@@ -211,7 +209,7 @@ def test_what_matches_exactly_goes_before_what_is_faster_elsewhere(
     assert (asked.json()["device_class_id"], asked.json()["limit"]) == ("own", MAX_ANSWERS)
 
 
-def test_without_an_exact_match_verified_records_go_first_and_those_of_the_wanted_class_before_others(
+def test_verified_records_of_wanted_class_are_preferred(
     match_of: Match, latencies_told: Callable[..., list[float] | None]
 ) -> None:
     another = match_of(ELSEWHERE, 1e-6, device_class_id="another")
@@ -223,7 +221,7 @@ def test_without_an_exact_match_verified_records_go_first_and_those_of_the_wante
     assert latencies_told(told(claimed), verified_only=True) is None
 
 
-def test_what_is_of_another_target_shape_or_abi_is_no_answer(
+def test_records_of_other_target_shape_or_abi_are_ignored(
     match_of: Match, latencies_told: Callable[..., list[float] | None]
 ) -> None:
     others = [
@@ -236,7 +234,7 @@ def test_what_is_of_another_target_shape_or_abi_is_no_answer(
     assert latencies_told(Prepared(404, unknown)) is None
 
 
-def test_however_many_records_there_are_a_bounded_number_of_them_is_asked_for(
+def test_number_of_fetched_records_is_bounded(
     scripted: ScriptedServer, match_of: Match, latencies_told: Callable[..., list[float] | None]
 ) -> None:
     crowd = [match_of(ELSEWHERE, 1e-6 + number * 1e-9, target_id="another") for number in range(MAX_ANSWERS)]
@@ -268,13 +266,13 @@ def renamed(X: T.Buffer((32, 48), "float32"), Y: T.Buffer((32, 48), "float32")):
 
 
 def hostile_traces() -> list[corpus.Hostile]:
-    """One that calls what it may not, one that ends whoever reads it. Both are for a block ``B`` of two loops."""
+    """A trace with a forbidden call, and one that crashes its reader. Both are for a block ``B`` with two loops."""
     calling = next(item for item in corpus.traces() if item.name.startswith("pad value: call_extern"))
     return [calling, next(item for item in corpus.lines() if item.name == "an index map that holds itself")]
 
 
 @pytest.mark.parametrize("item", hostile_traces(), ids=lambda item: item.name)
-def test_a_trace_that_may_not_be_applied_is_tried_in_a_confined_child_alone(
+def test_forbidden_trace_is_applied_only_in_confined_child(
     item: corpus.Hostile, scripted: ScriptedServer, match_of: Match, target: Any
 ) -> None:
     workload = next(workloads_of(corpus.module()))

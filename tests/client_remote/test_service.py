@@ -1,4 +1,4 @@
-"""The client and its commands against a running service, from a program to a library."""
+"""The client and its commands with a running service, from a program to a library."""
 
 import asyncio
 import json
@@ -32,14 +32,14 @@ FENCE = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def guide_commands() -> list[str]:
-    """The commands of the guide's section, without the one that starts the service."""
+    """The commands of the guide's section, except the one that starts the service."""
     section = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8").split(SERVE_A_TEAM)[1].split("\n## ")[0]
     lines = [line for block in FENCE.findall(section) for line in block.splitlines() if line.startswith("tunefarm")]
     assert lines[0] == "tunefarm serve"
     return lines[1:5]
 
 
-def test_the_guide_leads_from_a_service_to_a_library_in_five_commands(service: Service, tmp_path: Path) -> None:
+def test_guide_section_leads_from_service_to_library(service: Service, tmp_path: Path) -> None:
     record_id = ""
     for line in guide_commands():
         words = shlex.split(line.replace("RECORD", record_id))[1:]
@@ -57,7 +57,7 @@ def test_the_guide_leads_from_a_service_to_a_library_in_five_commands(service: S
 
 @pytest.fixture(scope="module")
 def tuned(service: Service) -> str:
-    """Id of a job that has succeeded, over a space of the user's own and with a schedule written by hand."""
+    """Id of a successful job with a user's space and seed trace."""
     programs = PROGRAMS / "matmul.py"
     options = ("--space", f"{programs}:stochastic_schedule", "--seed-trace", f"{programs}:schedule_by_hand")
     options += ("--trials", TRIALS, *ONE_CORE, "--label", "team=a", "--wait", "--json")
@@ -68,7 +68,7 @@ def tuned(service: Service) -> str:
     return str(value["job"]["job_id"])
 
 
-def test_a_job_is_listed_shown_and_told_as_events(service: Service, tuned: str) -> None:
+def test_job_is_listed_and_shown_with_events(service: Service, tuned: str) -> None:
     listed = service.command("jobs", "list", "--json").json()
     assert tuned in {job["job_id"] for job in listed}
     labelled = service.command("jobs", "list", "--label", "team=a", "--label", f"module={MATMUL}", "--json").json()
@@ -83,7 +83,7 @@ def test_a_job_is_listed_shown_and_told_as_events(service: Service, tuned: str) 
     assert service.command("watch", tuned).code == 0
 
 
-def test_a_job_gives_its_record_and_its_library(service: Service, tuned: str, tmp_path: Path) -> None:
+def test_job_provides_record_and_library(service: Service, tuned: str, tmp_path: Path) -> None:
     with Client(service.url, service.token) as client:
         job = client.jobs.get(tuned)
         assert job.wait(progress=False).is_finished
@@ -97,7 +97,7 @@ def test_a_job_gives_its_record_and_its_library(service: Service, tuned: str, tm
         assert tuned in {each.job_id for each in client.jobs.list(labels={"team": "a"})}
 
 
-def test_the_best_record_is_asked_for_by_class_of_devices_and_protocol(service: Service, tuned: str) -> None:
+def test_best_record_query_uses_device_class_and_protocol(service: Service, tuned: str) -> None:
     best = ("records", "best", MATMUL, *ONE_CORE, "--remote", "--json")
     [device] = service.command("devices", "list", "--json").json()
     exact = service.command(*best, "--device-class", device["device_class_id"][:12]).json()
@@ -108,7 +108,7 @@ def test_the_best_record_is_asked_for_by_class_of_devices_and_protocol(service: 
         assert all(match["match"] != "exact" for match in found), options
 
 
-def test_a_schedule_function_tunes_as_sketches_and_a_schedule_by_hand_competes(service: Service, tuned: str) -> None:
+def test_job_uses_sketches_and_seed_trace(service: Service, tuned: str) -> None:
     with Client(service.url, service.token) as client:
         job = client.jobs.get(tuned)
         trials = job.trials()
@@ -116,11 +116,13 @@ def test_a_schedule_function_tunes_as_sketches_and_a_schedule_by_hand_competes(s
         assert all("SamplePerfectTile" in trial.trace.text for trial in trials if trial.origin != "seed")
         timed = [trial for trial in trials if trial.latency_s is not None]
         [record] = job.records()
-        # What was written by hand may win, or what was sampled, or the function as it is.
+        # The seed trace, a sampled schedule or the untuned function may be the fastest.
         assert record.trace.text in {"[[],[]]"} | {trial.trace.text for trial in timed}
 
 
-def test_a_claim_is_published_listed_exported_and_retracted(service: Service, tuned: str, tmp_path: Path) -> None:
+def test_claimed_record_is_published_listed_exported_and_retracted(
+    service: Service, tuned: str, tmp_path: Path
+) -> None:
     with Client(service.url, service.token) as client:
         [verified] = client.jobs.get(tuned).records()
         workload = client.workloads.get(verified.key.workload_id)
@@ -147,7 +149,7 @@ def test_a_claim_is_published_listed_exported_and_retracted(service: Service, tu
     assert all(title in shown for title in ("# Scheduled", "# Trace", "# Changes"))
 
 
-def test_a_job_is_paused_resumed_and_canceled(service: Service) -> None:
+def test_job_is_paused_resumed_and_canceled(service: Service) -> None:
     with Client(service.url, service.token) as client:
         job = client.tune(MODULE, target=HOST, trials=100_000, fresh=True, labels={"kind": "long"})
         assert service.command("pause", job.job_id).code == 0
@@ -160,13 +162,13 @@ def test_a_job_is_paused_resumed_and_canceled(service: Service) -> None:
     assert gone.value.status == 404
 
 
-def test_a_job_that_is_asked_to_finish_ships_the_best_it_has_found(service: Service, tmp_path: Path) -> None:
+def test_finished_job_builds_best_so_far(service: Service, tmp_path: Path) -> None:
     with Client(service.url, service.token) as client:
         job = client.tune(MODULE, target=HOST, trials=100_000, fresh=True)
         wait_measured(job)
         ended = service.command("finish", job.job_id)
         assert ended.code == 0, ended.err
-        assert f"job {job.job_id} is asked to finish; it is running" in ended.out
+        assert f"requested finish of job {job.job_id}; it is running" in ended.out
         assert job.wait(progress=False).message == "finished on request"
         assert job.outcome == "succeeded"
         assert [task["stop_reason"] for task in job.summary["tasks"]] == ["requested"]
@@ -179,7 +181,7 @@ def test_a_job_that_is_asked_to_finish_ships_the_best_it_has_found(service: Serv
         assert (again.code, "has finished (succeeded)" in again.err) == (2, True)
 
 
-def test_a_paused_job_finishes_without_measuring_more(service: Service) -> None:
+def test_paused_job_finishes_without_new_trials(service: Service) -> None:
     with Client(service.url, service.token) as client:
         job = client.tune(MODULE, target=HOST, trials=100_000, fresh=True)
         wait_measured(job)
@@ -198,13 +200,13 @@ def test_a_paused_job_finishes_without_measuring_more(service: Service) -> None:
         assert len(job.trials()) == spent
 
 
-def test_the_beginning_of_a_jobs_id_stands_for_it_in_every_command_and_both_clients(service: Service) -> None:
+def test_job_prefix_is_accepted_by_commands_and_clients(service: Service) -> None:
     with Client(service.url, service.token) as client:
         job, other = (client.tune(MODULE, device_class_id="nowhere", deadline_s=600, trials=1) for _ in range(2))
         others = {each.job_id for each in client.jobs.list(limit=None)} - {job.job_id}
         short = shortest(job.job_id, others)
         for command in ("pause", "resume", "finish", "cancel"):
-            assert f"job {job.job_id} is asked to {command}" in service.command(command, short).out
+            assert f"requested {command} of job {job.job_id}" in service.command(command, short).out
         assert job.job_id in service.command("jobs", "show", short).out
         assert "canceled on request" in service.command("logs", short).out
         assert service.command("watch", short).code == 3
@@ -216,7 +218,7 @@ def test_the_beginning_of_a_jobs_id_stands_for_it_in_every_command_and_both_clie
 
         assert asyncio.run(get()) == job.job_id
         with pytest.raises(BadInput, match="several jobs begin with") as several:
-            client.jobs.get(job.job_id[:1])  # of an age, as the first digits tell
+            client.jobs.get(job.job_id[:1])  # ids begin with the creation time
         assert any(job_id in several.value.problem for job_id in {job.job_id, *others})
         client.jobs.cancel(other.job_id)
         assert service.command("jobs", "delete", short, "--json").json()["job_id"] == job.job_id
@@ -228,7 +230,7 @@ def test_the_beginning_of_a_jobs_id_stands_for_it_in_every_command_and_both_clie
             client.jobs.get("")
 
 
-def test_the_beginning_of_a_records_id_stands_for_it(service: Service, tuned: str, tmp_path: Path) -> None:
+def test_record_prefix_is_accepted(service: Service, tuned: str, tmp_path: Path) -> None:
     with Client(service.url, service.token) as client:
         [verified] = client.jobs.get(tuned).records()
         others = {each.record_id for each in client.records.list(limit=None)} - {verified.record_id}
@@ -241,7 +243,7 @@ def test_the_beginning_of_a_records_id_stands_for_it(service: Service, tuned: st
 
 
 def shortest(whole: str, others: set[str]) -> str:
-    """As much of an id as no other one has."""
+    """The shortest unique prefix of an id."""
     return next(
         whole[:length] for length in range(1, len(whole)) if not any(each.startswith(whole[:length]) for each in others)
     )
@@ -259,7 +261,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 def delete_when_let_go(client: Client, job_id: str) -> None:
-    """The tuner lets go of a job a moment after it has ended."""
+    """Wait until the tuner has released the job, a moment after its end."""
     until_s = time.monotonic() + 60
     while True:
         try:
@@ -272,7 +274,7 @@ def delete_when_let_go(client: Client, job_id: str) -> None:
             return
 
 
-def test_a_target_is_named_by_a_preset_of_the_service(service: Service) -> None:
+def test_preset_of_service_is_accepted_as_target(service: Service) -> None:
     with Client(service.url, service.token) as client:
         job = client.tune(MODULE, target="raspberry-pi-4", device_class_id="nowhere", deadline_s=600, trials=1)
         target = client.targets.get(job.view.spec.tasks[0].target_id)
@@ -283,7 +285,7 @@ def test_a_target_is_named_by_a_preset_of_the_service(service: Service) -> None:
     assert all(words in unknown.err for words in ("--target", "'raspberry-pi-9' is no preset", "raspberry-pi-4"))
 
 
-def test_devices_usage_and_tokens_are_shown(service: Service, tuned: str) -> None:
+def test_devices_usage_and_tokens_are_listed(service: Service, tuned: str) -> None:
     [device] = service.command("devices", "list", "--json").json()
     assert device["kind"] == "cpu"
     assert service.command("devices", "show", device["device_id"]).code == 0
@@ -302,7 +304,7 @@ def test_devices_usage_and_tokens_are_shown(service: Service, tuned: str) -> Non
     asyncio.run(tokens())
 
 
-def test_a_large_module_is_uploaded_first(service: Service, tuned: str, tmp_path: Path) -> None:
+def test_large_module_is_uploaded(service: Service, tuned: str, tmp_path: Path) -> None:
     with Client(service.url, service.token) as client:
         workload_id = client.jobs.get(tuned).view.spec.tasks[0].workload_id
         large = tmp_path / "large.json"
@@ -312,7 +314,7 @@ def test_a_large_module_is_uploaded_first(service: Service, tuned: str, tmp_path
         assert job.cancel().job_id == job.job_id
 
 
-def test_what_the_service_refuses_is_told_in_words_with_status_2(service: Service, tmp_path: Path) -> None:
+def test_rejected_request_exits_with_2(service: Service, tmp_path: Path) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text('{"root_index": 0, "nodes": []}')
     ended = service.command("submit", str(bad))
@@ -323,7 +325,7 @@ def test_what_the_service_refuses_is_told_in_words_with_status_2(service: Servic
     assert ended.code == 2, ended.err
 
 
-def test_a_silent_service_ends_with_status_4(service: Service, tmp_path: Path) -> None:
+def test_unreachable_service_exits_with_4(service: Service, tmp_path: Path) -> None:
     environment = {**service.environment, "TUNEFARM_API_PATIENCE_S": "0.2"}
     ended = tunefarm("jobs", "list", "--api", "http://127.0.0.1:9", environment=environment, folder=tmp_path)
     assert ended.code == 4, (ended.out, ended.err)

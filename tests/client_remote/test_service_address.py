@@ -1,4 +1,4 @@
-"""Which service a client speaks to, and whom it tells its token."""
+"""How a client finds its service, and to which services it sends its token."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ LOCAL = "http://127.0.0.1:8177"
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClientSettings:
-    """Of a machine on which a service runs."""
+    """Settings of a machine on which a service runs."""
     for name in ("TUNEFARM_API_URL", "TUNEFARM_API_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "api.json").write_text(json.dumps({"url": LOCAL, "process": 1}))
@@ -27,32 +27,32 @@ def secret(url: str | None, token: str | None, settings: ClientSettings) -> str 
     return None if found is None else found.get_secret_value()
 
 
-def test_the_service_of_this_machine_is_found_with_its_token(settings: ClientSettings) -> None:
+def test_local_service_is_found_with_token(settings: ClientSettings) -> None:
     address = service_address(settings=settings)
     assert address.url == LOCAL
     assert secret(None, None, settings) == "tfk_local"
     assert "tfk_local" not in repr(address)
 
 
-def test_the_environment_goes_before_the_files_and_arguments_before_both(settings: ClientSettings) -> None:
+def test_arguments_override_environment_and_environment_overrides_files(settings: ClientSettings) -> None:
     named = settings.model_copy(update={"api_url": "https://farm.example/v1/"})
     assert service_address(settings=named).url == "https://farm.example"
     assert service_address("http://other:1", settings=named).url == "http://other:1"
 
 
-def test_the_token_of_the_local_service_is_told_to_nobody_else(settings: ClientSettings) -> None:
+def test_local_token_is_sent_only_to_local_service(settings: ClientSettings) -> None:
     assert secret("https://farm.example", None, settings) is None
     assert secret(LOCAL + "/", None, settings) == "tfk_local"
     assert secret("https://farm.example", "tfk_given", settings) == "tfk_given"
 
 
-def test_a_token_that_others_can_read_is_refused_with_the_command_that_helps(settings: ClientSettings) -> None:
+def test_readable_token_file_is_rejected_with_fix(settings: ClientSettings) -> None:
     (settings.home / "token").chmod(0o644)
     with pytest.raises(BadInput, match="chmod 600"):
         service_address(settings=settings)
 
 
-def test_no_service_and_no_url_are_bad_input(tmp_path: Path, settings: ClientSettings) -> None:
+def test_missing_service_and_invalid_url_are_bad_input(tmp_path: Path, settings: ClientSettings) -> None:
     with pytest.raises(BadInput, match="no service is known"):
         service_address(settings=settings.model_copy(update={"home": tmp_path / "elsewhere"}))
     with pytest.raises(BadInput, match="not the URL"):

@@ -1,4 +1,4 @@
-"""Stock TVM's tuner, unchanged but for the names of its builder and its runner."""
+"""TVM's tuner with ``FarmBuilder`` and ``FarmRunner``."""
 
 import json
 import os
@@ -19,14 +19,14 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 @pytest.fixture(scope="module")
 def stock() -> Any:
-    """TVM's names, loaded when a test needs them."""
+    """TVM's classes, imported on demand."""
     from tvm.s_tir import meta_schedule
 
     return meta_schedule
 
 
 @pytest.mark.faults
-def test_stock_tvm_tunes_on_the_farm_and_removes_only_the_tickets(service: Service, tmp_path: Path) -> None:
+def test_tvm_tunes_on_farm_and_deletes_only_tickets(service: Service, tmp_path: Path) -> None:
     if not abilities().landlock_abi:
         pytest.skip("this kernel cannot confine a process to a folder")
     folder = tmp_path / "only here"
@@ -55,7 +55,7 @@ def test_stock_tvm_tunes_on_the_farm_and_removes_only_the_tickets(service: Servi
         assert jobs[0].records() == []
 
 
-def test_a_runner_refuses_what_our_builder_has_not_built(service: Service, stock: Any, tmp_path: Path) -> None:
+def test_runner_rejects_foreign_artifact_paths(service: Service, stock: Any, tmp_path: Path) -> None:
     from tunefarm import FarmRunner
 
     library = tmp_path / "lib.so"
@@ -66,7 +66,7 @@ def test_a_runner_refuses_what_our_builder_has_not_built(service: Service, stock
     assert library.exists()
 
 
-def test_a_builder_tells_what_cannot_be_measured(stock: Any) -> None:
+def test_builder_reports_unsupported_modules(stock: Any) -> None:
     import tvm
 
     from tunefarm import FarmBuilder

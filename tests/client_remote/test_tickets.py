@@ -1,4 +1,4 @@
-"""Tickets in place of paths: TVM removes their folders, and nothing else."""
+"""Tickets: TVM deletes their folders and nothing else."""
 
 import shutil
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def tickets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tickets
     issued.remove_left()
 
 
-def test_removing_the_folder_of_a_ticket_removes_that_and_nothing_else(tickets: Tickets, tmp_path: Path) -> None:
+def test_deleting_ticket_folder_deletes_nothing_else(tickets: Tickets, tmp_path: Path) -> None:
     (tmp_path / "somebody's file").write_text("keep")
     first, second = Path(tickets.issue(MODULE)), Path(tickets.issue(MODULE))
     assert first.parent != second.parent
@@ -27,28 +27,26 @@ def test_removing_the_folder_of_a_ticket_removes_that_and_nothing_else(tickets: 
     assert first.read_bytes() == b""
     assert first.parent.stat().st_mode & 0o077 == 0
 
-    # What TVM does with the path that a builder returned, whatever it is: this folder is ours and was made just now.
+    # TVM deletes the parent folder of any path from a builder. This folder was created by the test.
     assert first.parent.parent == tmp_path
     shutil.rmtree(first.parent)
 
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([second.parent.name, "somebody's file"])
 
 
-def test_a_ticket_stands_for_its_module_once(tickets: Tickets) -> None:
+def test_ticket_is_redeemed_once(tickets: Tickets) -> None:
     path = tickets.issue(MODULE)
     assert tickets.redeem(path) == MODULE
     assert tickets.redeem(path) is None
 
 
-def test_a_path_that_was_never_issued_means_nothing(tickets: Tickets, tmp_path: Path) -> None:
+def test_unissued_path_is_not_redeemed(tickets: Tickets, tmp_path: Path) -> None:
     issued = Path(tickets.issue(MODULE))
     for path in ("/etc/passwd", str(tmp_path / "x"), str(issued.parent), str(issued) + "x", ""):
         assert tickets.redeem(path) is None
 
 
-def test_what_nobody_removed_is_removed_at_the_end_unless_somebody_put_something_there(
-    tickets: Tickets, tmp_path: Path
-) -> None:
+def test_remove_left_keeps_folders_with_foreign_files(tickets: Tickets, tmp_path: Path) -> None:
     left, filled = Path(tickets.issue(MODULE)), Path(tickets.issue(MODULE))
     (filled.parent / "theirs").write_text("keep")
     tickets.remove_left()

@@ -1,4 +1,4 @@
-"""Clients say which functions of a module are not tuned. Real sockets."""
+"""Clients warn about untuned functions of a module. Real sockets."""
 
 import asyncio
 import warnings
@@ -15,10 +15,10 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 
 @pytest.mark.parametrize("names", [("main",), ()])
-def test_a_warning_names_what_is_not_tuned(scripted: ScriptedServer, tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_warning_lists_untuned_functions(scripted: ScriptedServer, tmp_path: Path, names: tuple[str, ...]) -> None:
     module = tmp_path / "module.json"
-    module.write_text("{}")  # the service that would read it is scripted
-    job = {**JOB, "spec": {"untuned_functions": list(names)}}
+    module.write_text("{}")  # the scripted service does not read it
+    job = {**JOB, "spec": {**JOB["spec"], "untuned_functions": list(names)}}
     scripted.answers(Prepared(202, job))
 
     async def asynchronously() -> None:
@@ -35,7 +35,7 @@ def test_a_warning_names_what_is_not_tuned(scripted: ScriptedServer, tmp_path: P
     assert all(each.filename == __file__ for each in caught if "not tuned" in str(each.message))
 
 
-def test_of_many_functions_a_few_are_named() -> None:
+def test_untuned_text_abbreviates_long_lists() -> None:
     text = untuned_text([f"f{number}" for number in range(MAX_NAMED + 2)])
     assert "f0, f1" in text
     assert text.endswith("and 2 more")

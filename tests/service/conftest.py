@@ -36,7 +36,7 @@ def die_with_the_tests() -> None:
 
 @dataclass
 class Service:
-    """``tunefarm serve`` as a process of its own, and a client of it."""
+    """``tunefarm serve`` in a subprocess, and a client of it."""
 
     home: Path
     environment: Mapping[str, str]
@@ -70,7 +70,7 @@ class Service:
         self.ready_s = time.monotonic() - self.began_s
 
     def end(self, number: int = signal.SIGINT) -> float:
-        """Signal it, and tell how many seconds it took to end."""
+        """Send a signal, and return the seconds until the process ended."""
         assert self.process is not None
         began_s = time.monotonic()
         self.process.send_signal(number)
@@ -87,7 +87,7 @@ class Service:
         return httpx.Client(base_url=url, headers=headers, timeout=90.0, verify=False)
 
     def address(self) -> tuple[str, str]:
-        """Its URL, and the token that it leaves for its user."""
+        """The URL, and the token from the token file."""
         url = json.loads((self.home / "api.json").read_text())["url"]
         return url, (self.home / "token").read_text().strip()
 

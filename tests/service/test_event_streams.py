@@ -1,4 +1,4 @@
-"""Everybody who follows a job sees each event once and in order, whatever happens to the API meanwhile."""
+"""Every follower of a job receives each event once and in order, while the API is killed and restarted."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 
 @pytest.mark.faults
-def test_twenty_watchers_miss_and_repeat_nothing_while_the_api_is_killed_twice(tmp_path: Path) -> None:
+def test_event_streams_survive_api_restarts(tmp_path: Path) -> None:
     found = watched(tmp_path, watchers=20, events=300, kills=2, pause_s=0.03)
     assert found.watchers_with_all_events_in_order == 20
     assert found.events > 300

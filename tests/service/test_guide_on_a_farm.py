@@ -1,4 +1,4 @@
-"""The guide's commands, with PostgreSQL and Redis in two settings, and two workers."""
+"""The guide's commands with PostgreSQL, Redis and two workers."""
 
 import json
 from contextlib import ExitStack
@@ -19,13 +19,13 @@ PROGRAM = ("builtin:matmul_bias_relu:64x64x64", "--target", "host:1")
 
 
 def tunefarm(environment: dict[str, str], *words: str) -> str:
-    """What a command printed."""
+    """The output of a command."""
     ended = run_command(*words, environment=environment, folder=ROOT, timeout_s=300)
     assert ended.code == 0, (words, ended.out, ended.err)
     return ended.out
 
 
-def test_from_a_program_to_a_library_over_two_workers(tmp_path: Path) -> None:
+def test_guide_commands_with_two_workers(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     with ExitStack() as parts:

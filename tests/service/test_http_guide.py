@@ -1,4 +1,4 @@
-"""The commands of docs/http.md, typed one after the other against a service that was just started."""
+"""Runs the commands of docs/http.md in order with a new service."""
 
 import json
 import os
@@ -24,7 +24,7 @@ QUICKER = {'{"trials": 8}': '{"trials": 2}', '"target": "host"': '"target": "hos
 """What takes long otherwise."""
 
 
-def test_the_guide_goes_from_a_module_to_its_library(tmp_path: Path) -> None:
+def test_http_guide_commands_succeed(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "http.md").read_text()
     home = tmp_path / ".tunefarm"
     home.mkdir()
@@ -59,7 +59,7 @@ def test_the_guide_goes_from_a_module_to_its_library(tmp_path: Path) -> None:
 
 
 def typed(script: str, folder: Path, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
-    """What a shell that stops at the first failure says. Each curl fails when the service refuses."""
+    """The output of a shell that stops at the first failure. curl fails if the service returns an error."""
     command = ["bash", "-euo", "pipefail", "-c", script]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False

@@ -1,4 +1,4 @@
-"""``tunefarm serve``: one command that answers over HTTP, tunes on this machine, and survives being killed."""
+"""``tunefarm serve``: API and tuning on this machine, also after a kill."""
 
 import signal
 import stat
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 HEAP_BYTES: Final = 64 << 20
 SOON_S = 20.0
-"""Far longer than it takes; far shorter than what is cut short would take."""
+"""Far longer than the operation takes, and far shorter than the interrupted work would take."""
 
 
 def processes_of(service: Service) -> list[psutil.Process]:
@@ -32,7 +32,7 @@ def processes_of(service: Service) -> list[psutil.Process]:
     return psutil.Process(service.process.pid).children(recursive=True)
 
 
-def test_a_job_is_tuned_over_http_from_module_to_library(service: Service) -> None:
+def test_job_over_http_from_module_to_library(service: Service) -> None:
     service.start()
     assert stat.S_IMODE((service.home / "token").stat().st_mode) == 0o600
     (job,) = service.finish(service.submit(module_json(24), 3, target="host:1"))
@@ -47,7 +47,7 @@ def test_a_job_is_tuned_over_http_from_module_to_library(service: Service) -> No
     assert library.content.startswith(b"\x7fELF")
     lanes = service.get("/v1/devices")["items"]
     assert len(lanes) == 1
-    # The same again is answered from the store.
+    # The same request again is answered from the store.
     as_on_a_quiet_host(service.home)
     (again,) = service.finish(service.submit(module_json(24), 3, target="host:1"))
     assert (again["outcome"], again["message"]) == ("succeeded", "answered from the store")
@@ -58,7 +58,7 @@ def test_a_job_is_tuned_over_http_from_module_to_library(service: Service) -> No
     assert all(task["best_latency_s"] > 0 and task["samples_s"] and not task["record_id"] for task in tasks)
     canceled = service.submit(module_json(72), 4000, target="host:1")
     service.wait(lambda: service.trials(canceled))
-    # How soon on a quiet host is a matter of the tests that inject faults; 4000 trials take minutes.
+    # The fault tests measure the delay on a quiet host; 4000 trials take minutes.
     assert seconds_until(service, canceled, "cancel", "finished") < SOON_S
     took_s = service.end()
     assert took_s < SOON_S
@@ -66,8 +66,8 @@ def test_a_job_is_tuned_over_http_from_module_to_library(service: Service) -> No
     print(f"ready {service.ready_s:.2f} s, ended {took_s:.2f} s")
 
 
-def test_all_threads_share_one_heap_so_that_a_service_of_months_does_not_grow(service: Service) -> None:
-    """What one thread frees in a heap of its own serves no other: 3 MB more after 100,000 requests, and growing."""
+def test_service_threads_share_one_heap(service: Service) -> None:
+    """With one arena per thread, memory grows by 3 MB in 100,000 requests."""
     service.start()
     with ThreadPoolExecutor(16) as many:
         list(many.map(lambda _: service.get("/v1/jobs"), range(64)))
@@ -80,7 +80,7 @@ def test_all_threads_share_one_heap_so_that_a_service_of_months_does_not_grow(se
         assert heaps_of_threads(process) == 0, process.cmdline()
 
 
-def test_garbage_is_collected_although_nothing_is_asked() -> None:
+def test_garbage_is_collected_without_requests() -> None:
     program = """
 import gc, time, weakref
 from tunefarm.server.api_server import collect_now_and_then
@@ -100,7 +100,7 @@ while left() is not None:
 
 
 def heaps_of_threads(process: psutil.Process) -> int:
-    """The GNU library's heap of a thread is 64 MiB of addresses from a multiple of 64 MiB, the first part in use."""
+    """Count glibc's arenas: each is a 64 MiB aligned mapping of 64 MiB whose first part is in use."""
     maps = [line.split() for line in Path(f"/proc/{process.pid}/maps").read_text().splitlines()]
     regions = [(*(int(end, 16) for end in words[0].split("-")), words[1], len(words) > 5) for words in maps]
     return sum(
@@ -118,7 +118,7 @@ def summary_of(service: Service, job_id: str) -> dict:
 
 
 @pytest.mark.faults
-def test_killed_in_the_middle_it_leaves_nothing_running_and_goes_on(service: Service) -> None:
+def test_killed_service_leaves_no_process_and_resumes(service: Service) -> None:
     service.start()
     job_id = service.submit(module_json(96), 12)
     service.wait(lambda: len(service.trials(job_id)) >= 5)
@@ -136,7 +136,7 @@ def test_killed_in_the_middle_it_leaves_nothing_running_and_goes_on(service: Ser
 
 
 @pytest.mark.faults
-def test_requests_take_effect_in_time_and_a_shared_exploration_is_searched_once(service: Service) -> None:
+def test_pause_and_cancel_take_effect_and_exploration_is_shared(service: Service) -> None:
     service.start()
     first = service.submit(module_json(80), 4000)
     second = service.submit(module_json(80), 12)
@@ -175,14 +175,14 @@ def run(service: Service, *words: str) -> Ended:
         (("--tls-key", "missing.pem"), "--tls-certificate"),
     ],
 )
-def test_an_address_that_must_not_be_served_is_refused(service: Service, words: tuple[str, ...], said: str) -> None:
+def test_forbidden_listen_address_is_rejected(service: Service, words: tuple[str, ...], said: str) -> None:
     ended = run(service, "serve", *words)
     assert ended.code == 2
     assert said in ended.err
     assert "Traceback" not in ended.err
 
 
-def test_tokens_are_made_listed_and_revoked_by_command(service: Service) -> None:
+def test_token_commands_create_list_and_revoke(service: Service) -> None:
     service.words = ("serve", "--port", "0", "--no-tuner")
     service.start()
     made = run(service, "token", "create", "a friend", "--tenant", "friends", "--scope", "jobs:read")
@@ -196,7 +196,7 @@ def test_tokens_are_made_listed_and_revoked_by_command(service: Service) -> None
         assert text.split("_", 2)[2] not in listed.out
         token_id = text.split("_")[1]
         assert run(service, "token", "revoke", token_id, "--tenant", "friends").code == 0
-        # A token that was right a moment ago is believed for TUNEFARM_TOKEN_TRUST_S.
+        # A valid token is cached for TUNEFARM_TOKEN_TRUST_S.
         service.wait(lambda: client.get("/v1/jobs", headers=headers).status_code == 401, SOON_S)
     with httpx.Client() as stranger:
         assert stranger.get(f"{client.base_url}/v1/jobs").status_code == 401

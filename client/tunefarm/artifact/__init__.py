@@ -1,1 +1,1 @@
-"""Compiled libraries as folders: written, loaded, tried."""
+"""Compiled libraries in folders: writing, loading and checking them."""

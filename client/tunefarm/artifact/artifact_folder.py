@@ -1,4 +1,4 @@
-"""A compiled library, its manifest and its function as files, the form in which an artifact leaves the store."""
+"""The folder of an artifact: a compiled library, its manifest and its function as files."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -21,7 +21,7 @@ WORKLOAD_NAME: Final = "workload.json"
 
 
 def task_folder(folder: Path, number: int, tasks: int) -> Path:
-    """Where the artifact of a job's task lies, counted from 0: in ``folder`` itself where there is no other."""
+    """The folder for the artifact of task ``number`` (from 0): ``folder`` itself if there is only one task."""
     return folder if tasks == 1 else folder / f"task-{number + 1}"
 
 
@@ -33,13 +33,13 @@ def write_artifact(
     examples: Sequence[InputExample] = (),
     rules: LibraryRules = KERNEL,
 ) -> Path:
-    """Write the files into ``folder``; the path of the library, whose name is made from its digest.
+    """Write the files into ``folder``; returns the path of the library, which is named after its digest.
 
-    ``module_json`` is the function that was compiled, against which the library can be checked later, on ``examples``
-    where the manifest's input specs name some.
+    ``module_json`` is the source function, against which ``artifact run`` checks the library, with ``examples`` as
+    inputs if the manifest's input specs name them.
 
     Raises:
-        BadInput: the library is not one that ``rules`` allow to be loaded; nothing is written.
+        BadInput: ``rules`` do not permit the library; nothing is written.
     """
     require_kernel(library, "library", rules)
     named = manifest.model_copy(update={"library_name": library_name(manifest)})
@@ -53,15 +53,15 @@ def write_artifact(
 
 
 def read_artifact(text: str, callees: Collection[str] = ()) -> tuple[ArtifactManifest, bytes, Path]:
-    """The manifest, the library and the folder of an artifact, its digest and its library checked.
+    """Read and check an artifact: returns its manifest, its library and its folder.
 
-    ``callees`` are functions outside of it that the library may call.
+    ``callees`` are external functions that the library may call.
 
     Raises:
-        BadInput: there is no artifact, or its library is not the one that the manifest describes, or none to be loaded.
+        BadInput: there is no artifact, its library does not match the manifest, or it is not permitted.
     """
     require_named("folder", text, "folder")
-    fix = "Give a folder that tunefarm artifact build or tune --output has written."
+    fix = "Give a folder written by tunefarm artifact build or tune --output."
     try:
         folder = Path(text).expanduser().resolve()
         manifest = ArtifactManifest.model_validate_json(read_plain_file(folder / MANIFEST_NAME))
@@ -72,24 +72,22 @@ def read_artifact(text: str, callees: Collection[str] = ()) -> tuple[ArtifactMan
         ) from error
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise BadInput("folder", f"{text[:300]!r} holds no artifact ({reason}).", fix) from error
+        raise BadInput("folder", f"{text[:300]!r} does not contain an artifact ({reason}).", fix) from error
     if manifest.schema_version > SCHEMA_VERSION:
         problem = f"its manifest has version {manifest.schema_version}, newer than {SCHEMA_VERSION}."
         raise BadInput("folder", problem, "Install the version of tunefarm that wrote it.")
     if digest(library) != manifest.library_digest:
-        raise BadInput(
-            "folder", "the library is not the one its manifest describes.", "Build it again; do not load it."
-        )
-    # What the manifest says of its target must not decide what the library may do: it came with it.
+        raise BadInput("folder", "the library does not match its manifest.", "Build it again; do not load it.")
+    # The target in the manifest must not widen the rules: the manifest is as untrusted as the library.
     require_kernel(library, "folder", LibraryRules(callees=tuple(callees)))
     return manifest, library, folder
 
 
 def read_workload(folder: Path, manifest: ArtifactManifest) -> str | None:
-    """The JSON of the function that the artifact in ``folder`` was compiled from; None where it was not shipped.
+    """The source function of the artifact in ``folder`` as JSON; None if the folder does not contain it.
 
     Raises:
-        BadInput: it is not the one that the manifest names.
+        BadInput: the function does not match the manifest.
     """
     try:
         content = read_plain_file(folder / WORKLOAD_NAME)
@@ -100,13 +98,13 @@ def read_workload(folder: Path, manifest: ArtifactManifest) -> str | None:
             "folder", f"its {WORKLOAD_NAME} cannot be read ({error.strerror}).", "Build it again."
         ) from error
     if digest(content) != manifest.workload_id:
-        raise BadInput("folder", f"its {WORKLOAD_NAME} is not the function its manifest names.", "Build it again.")
+        raise BadInput("folder", f"its {WORKLOAD_NAME} does not match its manifest.", "Build it again.")
     return content.decode()
 
 
 def library_name(manifest: ArtifactManifest) -> str:
-    """What the library's file is called. Raises ``BadInput`` when the manifest names no digest."""
-    # Never the name that the manifest gives: a name from elsewhere must not choose which file is written or loaded.
+    """The file name of the library. Raises ``BadInput`` if the manifest has no digest."""
+    # Derived from the digest: an untrusted name in the manifest must not choose which file is written or loaded.
     if not re.fullmatch("[0-9a-f]{64}", manifest.library_digest):
-        raise BadInput("folder", "its manifest names no SHA-256 digest.", "Build it again; do not load it.")
+        raise BadInput("folder", "its manifest has no SHA-256 digest.", "Build it again; do not load it.")
     return f"{manifest.library_digest[:16]}.so"

@@ -1,4 +1,4 @@
-"""An artifact on trial: a fresh confined process loads the library; where its function is known, they are compared."""
+"""Runs an artifact in a confined process, and compares it with its function if the folder contains it."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from tunefarm_workers.timing.host_turn import own_turn
 
 TIMEOUT_S: Final = 120.0
 TURN_S: Final = 10.0
-"""For which other processes of the host do not measure: longer than a kernel of some tens of milliseconds takes."""
+"""How long other processes of the host do not measure: enough to time a kernel of tens of milliseconds."""
 LIMITS: Final = Limits(memory_bytes=8 << 30, cpu_s=TIMEOUT_S)
 PRINTED_BYTES: Final = 1 << 16
 LARGEST_ERROR: Final = 1e300
@@ -33,9 +33,9 @@ FIX: Final = "Build it again for this machine: tunefarm artifact build RECORD --
 
 
 class ArtifactTrial(Frozen):
-    """Latency in seconds, and the samples that it is the median of.
+    """The latency in seconds, which is the median of the samples.
 
-    ``worst_error`` is that of the outputs in units of what is allowed; None when there was nothing to compare with.
+    ``worst_error`` is the largest error of the outputs relative to the tolerance; None without a comparison.
     """
 
     latency_s: float
@@ -44,19 +44,19 @@ class ArtifactTrial(Frozen):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether the library computes something else than its function."""
+        """Whether the library's outputs differ from its function's by more than the tolerance."""
         return self.worst_error is not None and not self.worst_error <= 1.0
 
 
 def try_and_compare(
     manifest: ArtifactManifest, library: Path, module_json: str, callees: Collection[str] = ()
 ) -> ArtifactTrial:
-    """Run an artifact whose manifest has been checked, and the function that it was compiled from.
+    """Run an artifact whose manifest has been checked, and compare it with its source function.
 
-    ``callees`` are functions outside of them that both may call.
+    ``callees`` are external functions that both may call.
 
     Raises:
-        BadInput: the library does not load or run here, or the function gives nothing to compare with.
+        BadInput: the library does not load or run here, or the function cannot be compared.
     """
     examples = read_examples(library.parent, manifest.input_specs)
     with start_zygote() as zygote:
@@ -64,8 +64,8 @@ def try_and_compare(
             check = check_artifact(zygote, manifest, module_json, library, LIMITS, examples, callees)
         except ChildFailed as failed:
             message = failed.failure.message
-            told = message.partition(" It wrote: ")[0]
-            raise BadInput("folder", f"its library does not run here. {told} {_last_line(message)}", FIX) from failed
+            reason = message.partition(" It wrote: ")[0]
+            raise BadInput("folder", f"its library does not run here. {reason} {_last_line(message)}", FIX) from failed
     return ArtifactTrial(
         latency_s=check.timing.latency_s,
         samples_s=check.timing.samples_s,
@@ -74,12 +74,13 @@ def try_and_compare(
 
 
 def try_artifact(folder: Path, library: bytes, callees: Collection[str] = ()) -> ArtifactTrial:
-    """Run the artifact in ``folder``, whose manifest has been checked, with nothing to compare it with.
+    """Run the artifact in ``folder``, whose manifest has been checked, without a comparison.
 
-    ``library`` is what is loaded, whatever the folder holds by then; ``callees`` are functions that it may call.
+    Loads exactly the bytes of ``library``, even if the file changes meanwhile. ``callees`` are external functions that
+    it may call.
 
     Raises:
-        BadInput: the library does not load or run here; the problem says how it ended.
+        BadInput: the library does not load or run here.
     """
     confinement = Confinement(readable=(str(folder), *package_folders()), may_exec=True, may_pin_threads=True)
     order = ArtifactRunOrder(folder=str(folder), callees=tuple(callees)).model_dump_json().encode()

@@ -1,4 +1,4 @@
-"""A kernel's library loaded into this process, on as many threads as its record was taken with."""
+"""Loads a kernel's library into this process, with the number of threads of its record."""
 
 import os
 import tempfile
@@ -13,7 +13,7 @@ SETTING: Final = "TVM_NUM_THREADS"
 
 
 def load_kernel(write: Callable[[Path], Path], num_cores: int) -> Any:
-    """The TVM runtime module of a library that ``write`` puts into a folder of its own, which is gone afterwards."""
+    """Load the library that ``write`` writes into a temporary folder, as a TVM runtime module."""
     import tvm
 
     if num_cores > 0:
@@ -23,11 +23,11 @@ def load_kernel(write: Callable[[Path], Path], num_cores: int) -> Any:
 
 
 def use_recorded_threads(num_cores: int) -> None:
-    """Let kernels of this process run on as many threads as their record was taken with.
+    """Make kernels of this process run with the number of threads of their record.
 
-    Left alone, TVM takes half of the logical processors, whatever a target says: a kernel for two cores then runs on
-    one, at half its speed. TVM reads its setting when the first kernel runs, so it is made here unless the user has
-    made it. Where the threads are others all the same, a warning says what to set.
+    By default TVM uses half of the logical processors, whatever the target: a kernel for two cores may run on one, at
+    half its speed. TVM reads TVM_NUM_THREADS when the first kernel runs, so it is set here unless the user has set it.
+    If TVM still uses another number of threads, a warning names the variable to set.
     """
     if SETTING not in os.environ and num_cores <= usable_processors():
         os.environ[SETTING] = str(num_cores)
@@ -41,7 +41,7 @@ def use_recorded_threads(num_cores: int) -> None:
 
 
 def _threads_of_tvm() -> int:
-    """How many TVM takes. The first who asks is tied to that many cores by TVM, and so is all that it starts later."""
+    """TVM's number of threads. Restores the affinity: TVM pins the first thread that asks, and all its children."""
     import tvm
 
     if not hasattr(os, "sched_getaffinity"):

@@ -1,1 +1,1 @@
-"""Copies of the whole store in one file, and the way back."""
+"""Backup and restore of the whole store."""

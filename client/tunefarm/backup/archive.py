@@ -1,7 +1,7 @@
-"""A backup's file: a tar archive with the database, every blob, and a manifest that says what each must be.
+"""The file of a backup: a tar archive with the database, every blob, and a manifest with their digests.
 
-Nothing in an archive becomes a path: its members have fixed names, or a digest as their name, and anything else makes
-the whole archive unusable.
+No name in an archive becomes a path: members have a fixed name or a digest as their name; any other name makes the
+whole archive invalid.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 class ArchiveManifest(Frozen):
-    """What an archive holds. ``blobs`` are digests; each blob is the member of that name."""
+    """The contents of an archive. ``blobs`` are digests; each is the name of a member."""
 
     format: Literal[1] = FORMAT
     created_at: str
@@ -42,14 +42,14 @@ class ArchiveManifest(Frozen):
 
 
 class ArchiveWriter:
-    """Writes an archive. The manifest comes last, so that an archive without one was not finished."""
+    """Writes an archive. The manifest is the last member, so that an archive without it is incomplete."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._tar = tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - closed by finish
         self._blobs: list[str] = []
 
     def add_database(self, engine: Engine, path: Path) -> tuple[str, int]:
-        """Add the dump at ``path``; its digest and its size in bytes."""
+        """Add the dump at ``path``; returns its digest and its size in bytes."""
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
             size_bytes = file.tell()
@@ -63,7 +63,7 @@ class ArchiveWriter:
         self._blobs.append(blob_digest)
 
     def finish(self, engine: Engine, revision: str, created_at: str, database: tuple[str, int]) -> ArchiveManifest:
-        """Add the manifest and end the archive."""
+        """Add the manifest and close the archive."""
         manifest = ArchiveManifest(
             created_at=created_at,
             revision=revision,
@@ -79,18 +79,18 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    """Reads an archive after having checked all of it."""
+    """Reads an archive after checking all of it."""
 
     def __init__(self, path: Path) -> None:
         """Open the archive and compare every member with the manifest.
 
         Raises:
-            BadInput: it is not an archive, not a whole one, or something in it is not what it was.
+            BadInput: the file is not an archive, is incomplete, or a member does not match the manifest.
         """
         self._path = path
         try:
             if not path.is_file():
-                raise OSError("it is not a plain file")  # a pipe would never end
+                raise OSError("it is not a plain file")  # reading a pipe may never end
             self._tar = tarfile.open(path, mode="r:")  # noqa: SIM115 - closed by close
         except (OSError, tarfile.TarError) as error:
             raise _unusable(path, f"it cannot be read: {error}") from error
@@ -113,13 +113,13 @@ class ArchiveReader:
         self.close()
 
     def blobs(self) -> Iterator[bytes]:
-        """The content of every blob, one after another."""
+        """The contents of all blobs, one at a time."""
         for member in self._members:
             if _BLOB_NAME.fullmatch(member.name):
                 yield self._file(member).read()
 
     def copy_database(self, destination: BinaryIO) -> None:
-        """Write the dump of the database to ``destination``, a file that is ours."""
+        """Write the dump of the database to ``destination``."""
         name = DATABASE_NAMES[self.manifest.engine]
         source = self._file(next(member for member in self._members if member.name == name))
         while piece := source.read(_PIECE_BYTES):
@@ -132,20 +132,20 @@ class ArchiveReader:
             self._members = self._tar.getmembers()
             for member in self._members:
                 if not member.isreg() or member.name in digests or not _is_known(member.name):
-                    raise _unusable(self._path, f"{member.name[:100]!r} has no place in it")
+                    raise _unusable(self._path, f"{member.name[:100]!r} is not a valid member")
                 if member.name == MANIFEST_NAME:
                     manifest = self._manifest(member)
                 digests[member.name] = hashlib.file_digest(self._file(member), "sha256").hexdigest()
         except (OSError, tarfile.TarError, EOFError) as error:
             raise _unusable(self._path, f"it ends too early: {error}") from error
         if manifest is None:
-            raise _unusable(self._path, "it was not written to its end")
+            raise _unusable(self._path, "it is incomplete")
         expected = {f"blobs/{each}": each for each in manifest.blobs}
         expected[DATABASE_NAMES[manifest.engine]] = manifest.database_digest
         del digests[MANIFEST_NAME]
         if digests != expected:
             odd = min(digests.items() ^ expected.items())[0]
-            raise _unusable(self._path, f"{odd} is missing, too much, or not what it was")
+            raise _unusable(self._path, f"{odd} is missing, unexpected or damaged")
         return manifest
 
     def _manifest(self, member: tarfile.TarInfo) -> ArchiveManifest:
@@ -154,13 +154,13 @@ class ArchiveReader:
         try:
             return ArchiveManifest.model_validate_json(self._file(member).read())
         except ValidationError as error:
-            raise _unusable(self._path, "its manifest is not one that this version reads") from error
+            raise _unusable(self._path, "this version cannot read its manifest") from error
 
     def _file(self, member: tarfile.TarInfo) -> io.BufferedReader:
         file = self._tar.extractfile(member)
-        # What is read here is a tarfile.ExFileObject, whatever its declaration says.
+        # At run time this is a tarfile.ExFileObject, unlike its declaration.
         if not isinstance(file, io.BufferedReader):
-            raise _unusable(self._path, f"{member.name[:100]!r} is no file")
+            raise _unusable(self._path, f"{member.name[:100]!r} is not a file")
         return file
 
 
@@ -175,4 +175,4 @@ def _member(name: str, size_bytes: int) -> tarfile.TarInfo:
 
 
 def _unusable(path: Path, problem: str) -> BadInput:
-    return BadInput("file", f"{path} is no usable backup: {problem}.", "Take another one.")
+    return BadInput("file", f"{path} is not a usable backup: {problem}.", "Use another backup.")

@@ -1,4 +1,4 @@
-"""Copying a PostgreSQL database with PostgreSQL's own tools."""
+"""Dump and restore of a PostgreSQL database with PostgreSQL's tools."""
 
 import os
 import shutil
@@ -22,11 +22,11 @@ class PostgresqlDump:
         self._url = parse_url(url)
 
     def write(self, destination: Path) -> None:
-        """Dump the database as it is at one moment. Raises BadInput when pg_dump is missing or fails."""
+        """Dump a consistent snapshot of the database. Raises BadInput if pg_dump is missing or fails."""
         self._run("pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={destination}")
 
     def rows(self) -> int:
-        """How many rows the database has; 0 when it has no tables."""
+        """The number of rows in the database; 0 without tables."""
         engine = create_engine(self._url)
         try:
             tables = MetaData()
@@ -40,12 +40,12 @@ class PostgresqlDump:
             engine.dispose()
 
     def read(self, source: Path) -> None:
-        """Make the database what the dump is.
+        """Replace the database by the dump.
 
         Raises:
-            BadInput: pg_restore is missing or fails, or others are connected.
+            BadInput: pg_restore is missing or fails, or other connections are open.
         """
-        # Before anything is dropped: is the dump one that pg_restore can read?
+        # Check that pg_restore can read the dump before dropping anything.
         self._run("pg_restore", "--list", str(source), connected=False)
         self._drop_tables()
         self._run("pg_restore", "--no-owner", "--no-privileges", "--single-transaction", "--exit-on-error", str(source))
@@ -72,7 +72,7 @@ class PostgresqlDump:
         where = [f"--dbname={url.render_as_string(hide_password=False)}"] if connected else []
         environment = {**os.environ, "PGCONNECT_TIMEOUT": "10"}
         if self._url.password is not None:
-            # On the command line every user of this host could read it.
+            # Every user of this host could read it on the command line.
             environment["PGPASSWORD"] = str(self._url.password)
         done = subprocess.run(
             [str(_tool(tool)), *where, *arguments], env=environment, capture_output=True, text=True, check=False
@@ -93,10 +93,10 @@ def _shown(url: URL) -> str:
 
 
 def _tool(name: str) -> Path:
-    """The newest of PostgreSQL's tools of that name on this host. Raises BadInput when there is none."""
+    """The newest version of a PostgreSQL tool on this host. Raises BadInput if none is installed."""
     versions = sorted(_DEFAULT_FOLDER.glob(f"*/bin/{name}"), key=lambda path: path.parts[-3].zfill(4), reverse=True)
     found = versions[0] if versions else shutil.which(name)
     if found is None:
-        fix = "Install PostgreSQL's client programs, version of the server or newer; or back it up on its own host."
-        raise BadInput("TUNEFARM_DATABASE_URL", f"a PostgreSQL database needs {name}, which is not here.", fix)
+        fix = "Install PostgreSQL's client programs of the server's version or newer, or run this on the server's host."
+        raise BadInput("TUNEFARM_DATABASE_URL", f"a PostgreSQL database requires {name}, which is not installed.", fix)
     return Path(found)

@@ -1,4 +1,4 @@
-"""Copying a SQLite database while others use it."""
+"""Online backup and restore of a SQLite database."""
 
 import contextlib
 import sqlite3
@@ -9,19 +9,19 @@ from tunefarm_schemas.bad_input import BadInput
 
 
 class SqliteDump:
-    """The database in a file of this machine."""
+    """A SQLite database."""
 
     def __init__(self, path: Path, busy_timeout_s: float) -> None:
         self._path = path
         self._busy_timeout_s = busy_timeout_s
 
     def write(self, destination: Path) -> None:
-        """Copy the database as it is at one moment, without holding up those who write to it."""
+        """Copy a consistent snapshot of the database without blocking writers."""
         with self._connected(self._path) as source, self._connected(destination) as copy:
             source.backup(copy)
 
     def rows(self) -> int:
-        """How many rows the database has; 0 when there is none."""
+        """The number of rows in the database; 0 if it does not exist."""
         if not self._path.exists():
             return 0
         try:
@@ -34,18 +34,18 @@ class SqliteDump:
         with self._connected(self._path) as connection:
             tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             counted = (name for name in tables if name != "alembic_version" and not name.startswith("sqlite_"))
-            # The names are the database's own.
+            # The names come from the database itself.
             return sum(connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in counted)  # noqa: S608
 
     def read(self, source: Path) -> None:
-        """Make the database what the copy is, in one transaction: whoever reads sees the old one or the new one."""
+        """Replace the database by the copy in one transaction: readers see either the old or the new contents."""
         make_private_folder(self._path.parent)
         if not self._path.exists():
-            write_private_file(self._path, b"")  # SQLite would make it readable for others
+            write_private_file(self._path, b"")  # SQLite would create it readable for others
         with self._connected(source) as copy, self._connected(self._path) as database:
             self._check(copy)
             try:
-                # All pages at once: a writer between two steps would have the copy begin again.
+                # All pages in one step: a write between two steps would restart the copy.
                 copy.backup(database, pages=-1)
             except sqlite3.OperationalError as error:
                 problem = f"{self._path} cannot be replaced: {error}."
@@ -58,7 +58,7 @@ class SqliteDump:
         except sqlite3.DatabaseError as error:
             found = str(error)
         if found != "ok":
-            raise BadInput("file", f"the database in it is damaged: {found}.", "Take another backup.")
+            raise BadInput("file", f"the database in it is damaged: {found}.", "Use another backup.")
 
     def _connected(self, path: Path) -> "contextlib.closing[sqlite3.Connection]":
         return contextlib.closing(sqlite3.connect(path, timeout=self._busy_timeout_s))

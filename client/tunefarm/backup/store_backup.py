@@ -1,4 +1,4 @@
-"""Backing up and restoring the store that the settings name."""
+"""Backup and restore of the configured store."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ from tunefarm_services.store.store_error import BlobDamaged, BlobMissing
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What went into an archive, or came out of one. ``left_out`` says which blobs were damaged, and how."""
+    """The result of a backup or a restore. ``left_out`` describes the damaged blobs."""
 
     path: Path
     revision: str
@@ -31,10 +31,10 @@ class BackupReport:
 
 
 def back_up(settings: Settings, text: str, *, replace: bool = False) -> BackupReport:
-    """Write database and blobs into one file, while others may be working.
+    """Write the database and the blobs into one file while the store is in use.
 
-    Blobs are copied after the database: one that is added meanwhile is more than the copy needs, never less. The file
-    appears under its name once it is complete and on the disk.
+    Blobs are copied after the database, so that the archive has every blob that its database refers to. The file gets
+    its name once it is complete and synced to disk.
 
     Raises:
         BadInput: the file exists, or a tool for the database is missing.
@@ -62,14 +62,14 @@ def back_up(settings: Settings, text: str, *, replace: bool = False) -> BackupRe
 
 
 def restore(settings: Settings, text: str, *, replace: bool = False) -> BackupReport:
-    """Make the store what an archive holds, after having checked all of the archive.
+    """Replace the store by the contents of an archive, after checking the whole archive.
 
-    Blobs come first, so that no row ever refers to one that is not there; those that the store has besides stay. The
-    database is unpacked beside the archive: where that is kept there is room for what is in it.
+    Blobs are restored first, so that no row ever refers to a missing one; other blobs of the store stay. The database
+    is unpacked next to the archive, because that file system has room for its contents.
 
     Raises:
-        BadInput: the archive is not sound, was written by a newer version or for another kind of database, its folder
-            cannot be written, or the store is not empty and ``replace`` does not say that it may go.
+        BadInput: the archive is damaged, was written by a newer version or for another kind of database, its folder
+            cannot be written, or the store is not empty and ``replace`` is not set.
     """
     require_named("file", text, "file")
     path = Path(text).expanduser().absolute()
@@ -78,14 +78,14 @@ def restore(settings: Settings, text: str, *, replace: bool = False) -> BackupRe
         manifest = archive.manifest
         if manifest.engine != _engine_of(settings):
             fix = "Set TUNEFARM_DATABASE_URL to a database of that kind."
-            raise BadInput("file", f"{path} holds a {manifest.engine} database.", fix)
+            raise BadInput("file", f"{path} contains a {manifest.engine} database.", fix)
         if manifest.revision not in REVISIONS:
             problem = f"{path} has schema revision {manifest.revision}, newer than this version knows."
             raise BadInput("file", problem, "Install the version of tunefarm that wrote it.")
         rows = dump.rows()
         if rows and not replace:
             problem = f"the store is not empty: its database has {rows} rows."
-            raise BadInput("--replace", problem, "Back it up first; then give --replace to lose what is in it.")
+            raise BadInput("--replace", problem, "Back it up first; then give --replace to overwrite it.")
         _require_writable(path.parent)
         blobs = BlobStore(settings.blobs())
         for content in archive.blobs():
@@ -106,7 +106,7 @@ def _add_blobs(writer: ArchiveWriter, blobs: BlobStore) -> list[str]:
         except BlobDamaged as error:
             left_out.append(str(error))
         except BlobMissing:
-            # Removed since it was listed: whatever needed it is gone as well.
+            # Removed since it was listed: nothing refers to it any more.
             continue
     return left_out
 
@@ -115,16 +115,16 @@ def _new_file(text: str, *, replace: bool) -> Path:
     require_named("file", text, "file")
     path = Path(text).expanduser().absolute()
     if path.is_dir() or not path.parent.is_dir():
-        raise BadInput("file", f"{path} is no place for a file.", "Name a file in a folder that exists.")
+        raise BadInput("file", f"{path} is not a path for a new file.", "Give a file in an existing folder.")
     if path.exists() and not replace:
-        raise BadInput("file", f"{path} is there already.", "Choose another name, or give --replace.")
+        raise BadInput("file", f"{path} already exists.", "Choose another name, or give --replace.")
     _require_writable(path.parent)
     return path
 
 
 def _require_writable(folder: Path) -> None:
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise BadInput("file", f"{folder} cannot be written.", "Name a file in a folder that you may write.")
+        raise BadInput("file", f"{folder} cannot be written.", "Give a file in a writable folder.")
 
 
 def _engine_of(settings: Settings) -> Engine:

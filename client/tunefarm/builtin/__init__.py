@@ -1,5 +1,5 @@
-"""Workloads that come with tunefarm, by name and shape, for a first try and for comparisons.
+"""Built-in workloads, for trying tunefarm and for comparisons.
 
-``catalogue`` knows names and shapes and is light; ``expressions`` builds them with TVM; ``numpy_equivalent`` computes
-the same with numpy.
+``catalogue`` lists names and shapes without importing TVM; ``expressions`` builds the functions with TVM;
+``numpy_equivalent`` computes the same with NumPy.
 """

@@ -1,4 +1,4 @@
-"""Names and shapes of the workloads that come with tunefarm. Loads nothing heavy."""
+"""Names and shapes of the built-in workloads. Imports no heavy package."""
 
 from types import MappingProxyType
 from typing import Final
@@ -7,11 +7,11 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 
 LARGEST_EXTENT: Final = 65536
-"""Larger extents would need tensors beyond what one machine holds."""
+"""Tensors with larger extents would exceed the memory of a machine."""
 
 
 class Builtin(Frozen):
-    """A workload that comes with tunefarm."""
+    """A built-in workload."""
 
     name: str
     summary: str
@@ -21,12 +21,12 @@ class Builtin(Frozen):
 
     @property
     def shape_grammar(self) -> str:
-        """How a shape of it is written, such as ``MxNxK``."""
+        """The form of its shapes, such as ``MxNxK``."""
         return "x".join(self.dimensions)
 
 
 class BuiltinReference(Frozen):
-    """One of the workloads, at one shape."""
+    """A built-in workload with a shape."""
 
     name: str
     shape: tuple[int, ...]
@@ -63,10 +63,10 @@ CATALOGUE: Final = MappingProxyType(
 
 
 def parse_builtin(text: str) -> BuiltinReference:
-    """Read ``NAME`` or ``NAME:SHAPE``, what follows ``builtin:``.
+    """Parse ``NAME`` or ``NAME:SHAPE``, the part after ``builtin:``.
 
     Raises:
-        BadInput: the name or the shape is not known.
+        BadInput: the name is unknown or the shape is invalid.
     """
     name, _, shape_text = text.partition(":")
     builtin = CATALOGUE.get(name)

@@ -1,7 +1,7 @@
-"""The built-in workloads by numpy, timed in a process of their own.
+"""Times the built-in workloads in NumPy, in a separate process.
 
-Run as ``python -m tunefarm.builtin.numpy_equivalent NAME:SHAPE``; prints the latency in seconds. The number of threads
-is OpenBLAS's, which reads ``OPENBLAS_NUM_THREADS`` when it is loaded: that is why this is a process and not a call.
+Run as ``python -m tunefarm.builtin.numpy_equivalent NAME:SHAPE``; prints the latency in seconds. A separate process is
+needed because OpenBLAS reads ``OPENBLAS_NUM_THREADS`` when it is loaded.
 """
 
 import os
@@ -19,7 +19,7 @@ TIMEOUT_S: Final = 60.0
 
 
 def time_by_numpy(reference: BuiltinReference, num_cores: int) -> float | None:
-    """Latency in seconds of numpy on the same arguments and threads, or None where numpy has no equivalent."""
+    """NumPy's latency in seconds for the same shape and number of threads; None without an equivalent."""
     if not CATALOGUE[reference.name].has_numpy_equivalent:
         return None
     threads = {name: str(num_cores) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
@@ -39,7 +39,7 @@ def time_by_numpy(reference: BuiltinReference, num_cores: int) -> float | None:
 
 
 def equivalent(reference: BuiltinReference) -> Callable[[], Any]:
-    """A call that computes the workload by numpy on random inputs, into buffers made beforehand where numpy can."""
+    """A function that computes the workload in NumPy on random inputs, into preallocated buffers where possible."""
     import numpy as np
 
     generator = np.random.default_rng(0)
@@ -81,9 +81,9 @@ def _rms_norm(a: Any, gain: Any, out: Any) -> Any:
 
 
 def measure(call: Callable[[], Any]) -> float:
-    """Seconds a call takes in the best of several samples, each as many calls as fill its time.
+    """Seconds per call in the best of several samples.
 
-    The best and not the median, so that whatever else runs on the host never makes us look better than numpy.
+    Takes the best sample, not the median, so that other load on the host never makes NumPy look slower than it is.
     """
     call()
     started = time.perf_counter()

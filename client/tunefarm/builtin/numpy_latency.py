@@ -1,4 +1,4 @@
-"""NumPy beside a built-in workload that was tuned."""
+"""NumPy's latency for a tuned built-in workload."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def numpy_latency_s(targets: "TargetRepository", job: "Job") -> float | None:
-    """Time NumPy on what the job tunes, in seconds, on as many threads; None where it has no equivalent."""
+    """NumPy's latency in seconds for the job's workload and number of threads; None without an equivalent."""
     label = job.spec.labels.get("module", "")
     if not label.startswith("builtin:"):
         return None

@@ -1,4 +1,4 @@
-"""The ``tunefarm`` command: its entry, its tree of commands, and the one place where errors become exit statuses."""
+"""The ``tunefarm`` command: its entry point and its tree of commands."""
 
 import gc
 import sys
@@ -17,16 +17,17 @@ from tunefarm_schemas.visible_text import visible_line
 if TYPE_CHECKING:
     import typer
 
-GARBAGE_LOOKED_FOR_EVERY: Final = 50_000
-"""Objects. Loading makes hundreds of thousands that stay; Python would look through them after each 700."""
+GARBAGE_THRESHOLD: Final = 50_000
+"""Objects between collections. Imports create hundreds of thousands of objects that stay; Python's default of 700
+would scan them again and again."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line (the process's own when None) and return the exit status."""
-    gc.set_threshold(GARBAGE_LOOKED_FOR_EVERY)
+    """Run a command line (default: the process's own) and return the exit status."""
+    gc.set_threshold(GARBAGE_THRESHOLD)
     sys.excepthook = say_traceback
     words = with_resume_value(list(sys.argv[1:] if arguments is None else arguments))
-    # Loading TVM takes longer than everything else here, so it begins before the command is even understood.
+    # Loading TVM takes longer than everything else here, so it starts before the command line is parsed.
     if any(not is_text(word) for word in words):
         return run_at_edge(lambda: _refuse_bytes(words))
     has_begun = begin_loading(words)
@@ -58,12 +59,12 @@ def _run(words: list[str]) -> int:
     except ModuleNotFoundError as error:
         raise missing_extra(words[0], error) or error from None
     except Exception as error:
-        # Typer's own errors, and only they, know how to show themselves.
+        # Typer's usage errors print themselves.
         if not isinstance(error, SelfShowing):
             raise
         for name, value in vars(error).items():
             if isinstance(value, str):
-                setattr(error, name, visible_line(value))  # a word that was typed, or pasted
+                setattr(error, name, visible_line(value))  # escape control characters of pasted text
         error.show()
         return error.exit_code
     return int(status or 0)
@@ -71,7 +72,7 @@ def _run(words: list[str]) -> int:
 
 @runtime_checkable
 class SelfShowing(Protocol):
-    """An error of usage, as typer raises it."""
+    """A usage error of typer."""
 
     exit_code: int
 

@@ -1,4 +1,4 @@
-"""Where errors become what a person reads: one line that names the field and the fix, and an exit status."""
+"""Turns errors into one line with the field and the fix, and an exit status."""
 
 import errno
 import os
@@ -44,24 +44,26 @@ AS_TYPED: Final[Mapping[str, str]] = MappingProxyType(
         "deadline_s": "--deadline",
     }
 )
-"""What a field is called on the command line, where Python has another name for it."""
+"""Options and arguments of the command line by their names in Python."""
 
 SERVER_ERROR: Final = 500
 LONGEST_TEXT: Final = 4_000
-"""Characters. An argument may have a hundred thousand, and the fix stands behind it."""
+"""Characters. An argument may be a hundred thousand long, and the fix follows it."""
 STORAGE_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def run_at_edge(command: Callable[[], int]) -> int:
-    """Run ``command`` and return the exit status. Errors that a person can act on are told without a traceback."""
+    """Run ``command`` and return the exit status. Expected errors are printed without a traceback."""
     try:
         return command()
     except BadInput as error:
-        return _tell(AS_TYPED.get(error.field, error.field), f"{error.problem} {error.fix}".strip(), ExitCode.BAD_INPUT)
+        return _report(
+            AS_TYPED.get(error.field, error.field), f"{error.problem} {error.fix}".strip(), ExitCode.BAD_INPUT
+        )
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone; closing it again at exit must not complain.
+        # The reader of standard output has closed it; flushing at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return ExitCode.FINE
     except Exception as error:
@@ -72,37 +74,37 @@ def run_at_edge(command: Callable[[], int]) -> int:
 
 
 def _known(error: Exception) -> int | None:
-    """The exit status of an error of the store, the settings or the disk, once told; None for any other."""
+    """Print an error of the store, the settings or the disk, and return its exit status; None for any other."""
     if isinstance(error, OSError) and error.errno in STORAGE_FULL:
-        return _tell("TUNEFARM_HOME", f"the disk is full ({error.strerror}). Free some space.", ExitCode.BAD_INPUT)
-    # Only where the store was loaded can an error be one of its own: nothing is imported to find out.
+        return _report("TUNEFARM_HOME", f"the disk is full ({error.strerror}). Free some space.", ExitCode.BAD_INPUT)
+    # Looks in sys.modules instead of importing: if a module is not loaded, the error cannot be one of its own.
     store_error = getattr(sys.modules.get("tunefarm_services.store"), "StoreError", None)
     if store_error is not None and isinstance(error, store_error):
-        return _tell(_field_of(error), str(error), ExitCode.BAD_INPUT)
+        return _report(_field_of(error), str(error), ExitCode.BAD_INPUT)
     fork_failed = getattr(sys.modules.get("tunefarm_sandbox.fork_server.fork_server"), "ForkFailed", None)
     if fork_failed is not None and isinstance(error, fork_failed):
-        return _tell("sandbox", f"{error} See: tunefarm doctor", ExitCode.BAD_INPUT)
+        return _report("sandbox", f"{error} See: tunefarm doctor", ExitCode.BAD_INPUT)
     code = _of_service(error)
     if code is not None:
         return code
     pydantic = sys.modules.get("pydantic")
     if pydantic is not None and isinstance(error, pydantic.ValidationError) and error.title.endswith("Settings"):
         details = "; ".join(f"TUNEFARM_{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors())
-        return _tell("settings", f"{details}. Correct the environment variable.", ExitCode.BAD_INPUT)
+        return _report("settings", f"{details}. Correct the environment variable.", ExitCode.BAD_INPUT)
     return None
 
 
 def _of_service(error: Exception) -> int | None:
-    """The exit status of a service's refusal or silence, once told; None for any other error."""
+    """Print an error response of a service or its absence, and return the exit status; None for any other error."""
     errors = sys.modules.get("tunefarm.http.api_error")
     if errors is None:
         return None
     if isinstance(error, errors.ServiceUnreachable):
-        return _tell("service", f"{error}. Start it with tunefarm serve, or check --api.", ExitCode.UNREACHABLE)
+        return _report("service", f"{error}. Start it with tunefarm serve, or check --api.", ExitCode.UNREACHABLE)
     if isinstance(error, errors.ApiError):
         field = AS_TYPED.get(error.field, error.field) or "service"
-        gone = error.status >= SERVER_ERROR
-        return _tell(field, str(error), ExitCode.UNREACHABLE if gone else ExitCode.BAD_INPUT)
+        is_unreachable = error.status >= SERVER_ERROR
+        return _report(field, str(error), ExitCode.UNREACHABLE if is_unreachable else ExitCode.BAD_INPUT)
     return None
 
 
@@ -111,7 +113,7 @@ def _field_of(error: Exception) -> str:
     return AS_TYPED.get(str(noun), "store") if noun is not None else "store"
 
 
-def _tell(field: str, text: str, code: ExitCode) -> int:
+def _report(field: str, text: str, code: ExitCode) -> int:
     shown = text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT // 2]} ... {text[-LONGEST_TEXT // 2 :]}"
     complain(f"tunefarm: {visible_line(field)}: {visible_line(shown)}")
     return code

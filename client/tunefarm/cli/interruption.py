@@ -1,4 +1,4 @@
-"""Ctrl-C: ends a search first, then stops the work cleanly, then ends the process at once."""
+"""Ctrl-C: first finishes the search early, then pauses the job, then ends the process at once."""
 
 import contextlib
 import os
@@ -16,12 +16,12 @@ STOPPING: Final = "stopping: everything measured is kept (press again to end at 
 
 
 class Interruption:
-    """While entered, SIGINT, SIGTERM and SIGHUP call ``stop`` once; another one ends the process.
+    """Inside the block, SIGINT, SIGTERM and SIGHUP call ``stop`` once; a further signal ends the process.
 
-    Where there is something to ``finish``, the first SIGINT asks for that instead. The other signals do not: the
-    terminal has gone, or the host is about to.
+    With ``finish``, the first SIGINT calls it instead. SIGTERM and SIGHUP do not: the terminal is closed or the host
+    shuts down, so there is no time to verify.
 
-    What the process leaves behind then is safe: everything measured is committed, and its children die with it.
+    Ending the process is safe: all measurements are committed, and its children die with it.
     """
 
     def __init__(
@@ -59,6 +59,6 @@ class Interruption:
             self._tell(STOPPING)
 
     def _tell(self, text: str) -> None:
-        # A signal that arrives in the middle of a line being printed cannot print another one.
+        # Printing is not reentrant: a signal during a print raises RuntimeError here.
         with contextlib.suppress(RuntimeError):
             self._say(text)

@@ -10,8 +10,8 @@ from tunefarm.terminal.console import say
 NAMED = ("tunefarm", "apache-tvm", "apache-tvm-ffi")
 
 
-def _show_version(is_asked: bool) -> None:
-    if is_asked:
+def _show_version(is_given: bool) -> None:
+    if is_given:
         say(", ".join(f"{name} {_version(name)}" for name in NAMED))
         raise typer.Exit
 

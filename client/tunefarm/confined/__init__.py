@@ -1,4 +1,4 @@
-"""Work that needs TVM or a user's code, done in a confined child that answers once and ends.
+"""Work that needs TVM or runs user code, in a confined child that sends one answer and exits.
 
-``call`` runs in the command; the entries of the children stand beside what they do.
+``call`` runs in the command; the other modules contain the entry points of the children.
 """

@@ -1,4 +1,4 @@
-"""The child that becomes a fresh Python process to run an artifact, so that it runs as its users will run it."""
+"""The child that execs a fresh Python process to run an artifact as its users do."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ KEPT_VARIABLES: Final = ("PATH", "HOME", "LANG", "TMPDIR")
 
 
 class ArtifactRunOrder(Frozen):
-    """Which folder's artifact to run. The runner checks its library again, and loads the bytes that it checked."""
+    """The artifact to run. The runner checks its library again, and loads the checked bytes."""
 
     folder: str
     callees: tuple[str, ...] = ()

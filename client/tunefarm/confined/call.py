@@ -1,4 +1,4 @@
-"""The command's questions to confined children."""
+"""Requests of commands to confined children."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ def call(
     readable: Sequence[Path] = (),
     timeout_s: float = TIMEOUT_S,
 ) -> Answer:
-    """Ask as ``ask`` does; what a child printed before its end is told."""
+    """Send a request to a confined child, as ``ask`` does; errors include the output of a child that died."""
     return ask(
         zygote,
         entry,
@@ -39,11 +39,11 @@ def call(
         fixes=FIXES,
         limits=LIMITS,
         timeout_s=timeout_s,
-        described=_with_its_words,
+        described=_with_output,
         readable=[str(path) for path in readable],
     )
 
 
-def _with_its_words(how: str, output: str) -> str:
-    said = output.strip()[-OUTPUT_CHARACTERS:]
-    return f"{how}: {said}" if said else f"{how}."
+def _with_output(how: str, output: str) -> str:
+    printed = output.strip()[-OUTPUT_CHARACTERS:]
+    return f"{how}: {printed}" if printed else f"{how}."

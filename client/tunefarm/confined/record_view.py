@@ -1,4 +1,4 @@
-"""The child that applies a record's trace and prints what came of it."""
+"""The child that applies a record's trace and prints the scheduled function."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ class ViewRequest(Frozen):
 
 
 class RecordView(Frozen):
-    """A record for the eye: the scheduled script, the trace as Python, the unified difference to the original."""
+    """A record as text: the scheduled script, the trace as Python, the unified diff to the original."""
 
     script: str
     trace_python: str
@@ -28,17 +28,17 @@ class RecordView(Frozen):
 
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry of the child: a ``ViewRequest`` in, a ``RecordView`` or a refusal out."""
+    """Entry of the child: reads a ``ViewRequest``, answers with a ``RecordView`` or a refusal."""
     del descriptors
     request = ViewRequest.model_validate_json(payload)
     answer(channel, lambda: view(request))
 
 
 def view(request: ViewRequest) -> RecordView:
-    """Apply the trace and print.
+    """Apply the trace and print the function.
 
     Raises:
-        BadInput: it does not apply.
+        BadInput: the trace does not apply.
     """
     from tunefarm_search.records.schedule_view import schedule_view
 

@@ -1,4 +1,4 @@
-"""The child that computes a stored workload's structural hash with the TVM that is installed."""
+"""The child that computes a stored workload's structural hash with the installed TVM."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ ENTRY: Final = "tunefarm.confined.rehash:main"
 
 
 class StoredModule(Frozen):
-    """A workload's module, as some version of TVM wrote it."""
+    """A workload's module, written by any version of TVM."""
 
     module_json: str = Field(repr=False)
 
@@ -26,17 +26,17 @@ class StructuralHash(Frozen):
 
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry of the child: a ``StoredModule`` in, a ``StructuralHash`` or a refusal out."""
+    """Entry of the child: reads a ``StoredModule``, answers with a ``StructuralHash`` or a refusal."""
     del descriptors
     module = StoredModule.model_validate_json(payload)
     answer(channel, lambda: hashed(module))
 
 
 def hashed(stored: StoredModule) -> StructuralHash:
-    """Load and hash.
+    """Load and hash the module.
 
     Raises:
-        BadInput: this TVM cannot load it.
+        BadInput: the installed TVM cannot load it.
     """
     import tvm
 
@@ -46,6 +46,6 @@ def hashed(stored: StoredModule) -> StructuralHash:
     try:
         structural_hash = hash_of(tvm.ir.load_json(stored.module_json))
     except TVM_ERRORS as error:
-        fix = "Tune its function anew."
+        fix = "Tune its function again."
         raise BadInput("workload", f"TVM {tvm.__version__} cannot load it: {last_line(error)}.", fix) from error
     return StructuralHash(structural_hash=structural_hash, tvm_version=str(tvm.__version__))

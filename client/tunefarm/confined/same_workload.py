@@ -1,4 +1,4 @@
-"""The child that tells whether workloads are one function."""
+"""The child that compares workloads for structural equality."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ ENTRY: Final = "tunefarm.confined.same_workload:main"
 
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry of the child: a ``SameQuestion`` in, a ``SameAnswer`` out."""
+    """Entry of the child: reads a ``SameQuestion``, answers with a ``SameAnswer``."""
     del descriptors
     question = SameQuestion.model_validate_json(payload)
     answer(channel, lambda: compared(question))

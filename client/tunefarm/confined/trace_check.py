@@ -1,4 +1,4 @@
-"""The child that applies a trace of others first, so that the caller's own process applies only what came through."""
+"""The child that checks an untrusted trace before the caller applies it in its own process."""
 
 from typing import Final
 
@@ -21,21 +21,21 @@ class TraceQuestion(Frozen):
 
 
 class Permitted(Frozen):
-    """The trace applies, and the scheduled module holds only what it may."""
+    """The trace applies, and the scheduled module contains only permitted constructs."""
 
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry of the child: a ``TraceQuestion`` in, ``Permitted`` or a refusal out."""
+    """Entry of the child: reads a ``TraceQuestion``, answers with ``Permitted`` or a refusal."""
     del descriptors
     question = TraceQuestion.model_validate_json(payload)
     answer(channel, lambda: checked(question))
 
 
 def checked(question: TraceQuestion) -> Permitted:
-    """Apply the trace. The module may call what it calls already; a trace adds no callee.
+    """Apply the trace. The trace must not add callees to those of the module.
 
     Raises:
-        BadInput: the trace does not apply, or what comes of it is not permitted.
+        BadInput: the trace does not apply, or its result is not permitted.
     """
     import tvm
 

@@ -38,7 +38,7 @@ class Entries(Frozen):
 
 
 def write(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry of the writing child: ``Entries`` in, a ``DatabaseText`` out."""
+    """Entry of the child: reads ``Entries``, answers with a ``DatabaseText``."""
     del descriptors
     entries = Entries.model_validate_json(payload)
     answer(channel, lambda: printed(entries))

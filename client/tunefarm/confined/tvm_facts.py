@@ -1,4 +1,4 @@
-"""What TVM says of itself and of this machine."""
+"""The child that reports facts about TVM and this machine."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ class NoQuestion(Frozen):
 
 
 class TvmFacts(Frozen):
-    """Versions and the name that LLVM has for this processor."""
+    """Versions, and LLVM's name of this processor."""
 
     tvm_version: str
     llvm_version: str
@@ -28,7 +28,7 @@ def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
 
 
 def facts() -> TvmFacts:
-    """Ask TVM."""
+    """Query TVM."""
     import tvm
     from tvm.target import codegen
 

@@ -1,1 +1,1 @@
-"""The HTTP client: one description of every call, carried by a blocking and by an awaiting transport."""
+"""The HTTP client: each call is described once, and carried out by a blocking or an async transport."""

@@ -1,4 +1,4 @@
-"""What a service answers when it refuses, and that it cannot be reached, as exceptions with their parts."""
+"""Exceptions for a request that a service rejects, and for a service that cannot be reached."""
 
 import json
 from collections.abc import Mapping
@@ -8,15 +8,15 @@ IN_PROGRESS: Final = "urn:tunefarm:problem:in-progress"
 
 
 class ApiError(Exception):
-    """A service's refusal, from its problem document (RFC 9457).
+    """An error response of a service, from its problem document (RFC 9457).
 
     Attributes:
         status: the HTTP status.
-        type: the stable URI of the kind of problem; ``about:blank`` where the answer was no problem document.
-        title: what kind of problem it is, in words.
-        detail: what happened this time.
-        field: which part of the input is meant; empty where none is.
-        fix: what to do; empty where the service does not say.
+        type: the stable URI of the kind of problem; ``about:blank`` without a problem document.
+        title: the kind of problem in words.
+        detail: the problem of this request.
+        field: the part of the input that is wrong; may be empty.
+        fix: what to do; may be empty.
     """
 
     def __init__(self, status: int, type: str, title: str, detail: str, field: str = "", fix: str = "") -> None:  # noqa: A002 - RFC 9457's name
@@ -30,7 +30,7 @@ class ApiError(Exception):
 
     @classmethod
     def of_answer(cls, status: int, content: bytes) -> "ApiError":
-        """Read a problem document; what is missing of it is filled from the status."""
+        """Parse a problem document; missing fields are filled from the status."""
         value = _object(content)
         return cls(
             status=status,
@@ -43,16 +43,16 @@ class ApiError(Exception):
 
     @property
     def says_try_again(self) -> bool:
-        """Whether the same request is being carried out already, so that its answer can be had soon."""
+        """Whether the same request is in progress, so that a retry soon returns its answer."""
         return self.type == IN_PROGRESS
 
 
 class ServiceUnreachable(Exception):
-    """No answer came, however often it was tried.
+    """The service did not answer, and all retries failed.
 
     Attributes:
-        url: the service.
-        reason: what the last attempt met.
+        url: of the service.
+        reason: the error of the last attempt.
     """
 
     def __init__(self, url: str, reason: str) -> None:

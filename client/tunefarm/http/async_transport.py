@@ -1,4 +1,4 @@
-"""Carries calls out, awaited."""
+"""The async transport, for ``AsyncClient``."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -41,11 +41,11 @@ class AsyncTransport:
         await self._client.aclose()
 
     async def run(self, flow: Flow[T]) -> T:
-        """Carry a call out.
+        """Execute a call.
 
         Raises:
-            ApiError: the service refuses, and the call does not know better.
-            ServiceUnreachable: no answer comes.
+            ApiError: the service rejects a request, and the call does not handle it.
+            ServiceUnreachable: the service does not answer.
         """
         with closing(flow):
             try:
@@ -76,17 +76,17 @@ class AsyncTransport:
             await asyncio.sleep(outcome)
 
     async def events(self, stream: EventStream) -> AsyncIterator[RemoteEvent]:
-        """The events of a job, in order, each once, until its last; over lost connections and restarts of the service.
+        """The events of a job in order, each once, up to the last. Reconnects after lost connections and restarts.
 
         Raises:
-            ApiError: the service refuses.
-            ServiceUnreachable: the connection is lost and does not come back.
+            ApiError: the service rejects the request.
+            ServiceUnreachable: the connection is lost and cannot be restored.
         """
         attempts = Attempts(self.address, self.policy.of_streams())
         while not stream.is_complete:
             try:
                 async for event in self._connection(stream, attempts):
-                    attempts.begin_again()
+                    attempts.reset()
                     yield event
             except httpx.TransportError as error:
                 await asyncio.sleep(attempts.wait_after(error))

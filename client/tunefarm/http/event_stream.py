@@ -1,4 +1,4 @@
-"""The events of one job as they arrive, over however many connections."""
+"""The events of one job, over any number of connections."""
 
 import json
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from tunefarm.http.request import Answer
 from tunefarm_schemas.tuning.job import JobState
 
 READ_TIMEOUT_S: Final = 60.0
-"""A silent connection is taken for lost: the service sends a comment more often than that."""
+"""A connection silent for this long is lost: the service sends a comment more often."""
 BETWEEN_CONNECTIONS_S: Final = 0.5
 
 
 class RemoteEvent(Answer):
-    """One thing that happened to a job, numbered in order."""
+    """An event of a job. The sequence numbers increase."""
 
     sequence: int
     job_id: str
@@ -26,17 +26,17 @@ class RemoteEvent(Answer):
 
     @property
     def ends_job(self) -> bool:
-        """Whether nothing can follow: the summary of a job that ended is the last that is written."""
+        """Whether this is the last event of the job: the summary with an outcome."""
         return self.kind == "summary" and self.data.get("outcome") is not None
 
 
 class EventStream:
-    """Where the reader of a job's events stands.
+    """The position of a reader in a job's events.
 
     Attributes:
-        job_id: whose events.
-        last_sequence: the number of the last event that was seen; 0 before the first.
-        is_complete: whether the last event there can be was seen.
+        job_id: the job.
+        last_sequence: the number of the last event received; 0 before the first.
+        is_complete: whether the job's last event was received.
     """
 
     def __init__(self, job_id: str, after: int = 0) -> None:
@@ -47,17 +47,17 @@ class EventStream:
 
     @property
     def path(self) -> str:
-        """The resource, below the version."""
+        """The path below ``/v1``."""
         return f"/jobs/{self.job_id}/events"
 
     def headers(self) -> dict[str, str]:
-        """What a new connection has to say, so that it goes on behind the last event."""
+        """The headers of a new connection, which resume after the last event."""
         self._at_connection = self.last_sequence
         resumed = {"Last-Event-ID": str(self.last_sequence)} if self.last_sequence else {}
         return {"Accept": "text/event-stream", "Cache-Control": "no-store", **resumed}
 
     def take(self, received: ServerSentEvent) -> RemoteEvent | None:
-        """The event, if it is one that was not seen before."""
+        """The event; None if it was received before."""
         event = _event(self.job_id, received)
         if event is None or event.sequence <= self.last_sequence:
             return None
@@ -66,9 +66,10 @@ class EventStream:
         return event
 
     def note_orderly_end(self, state: JobState) -> None:
-        """Take in that the service ended a connection while the job was in ``state``.
+        """Handle a connection that the service closed while the job was in ``state``.
 
-        A service that restarts does that too; so the end is believed only where a finished job had nothing more to say.
+        A restart of the service closes connections too, so the stream is complete only if the job is finished and the
+        connection brought no new event.
         """
         if state is JobState.FINISHED and self.last_sequence == self._at_connection:
             self.is_complete = True

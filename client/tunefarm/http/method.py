@@ -1,6 +1,6 @@
-"""Turns the description of a call into a method: one that blocks, and one that is awaited.
+"""Turns the description of a call into a blocking or an async method.
 
-Both are plain functions with the signature of the description, so that ``help`` and an editor show what they take.
+Both are plain functions with the signature of the description, so that ``help`` and editors show their arguments.
 """
 
 import inspect
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def blocking(describe: Callable[P, Flow[T]]) -> Callable[Concatenate[Any, P], T]:
-    """A method that carries the call out and returns its result; of classes that have a blocking ``transport``."""
+    """A method that executes the call and returns its result; for classes with a blocking ``transport``."""
 
     def method(self: Any, /, *arguments: P.args, **named: P.kwargs) -> T:
         result: T = self.transport.run(describe(*arguments, **named))
@@ -25,7 +25,7 @@ def blocking(describe: Callable[P, Flow[T]]) -> Callable[Concatenate[Any, P], T]
 
 
 def awaited(describe: Callable[P, Flow[T]]) -> Callable[Concatenate[Any, P], Awaitable[T]]:
-    """A method that carries the call out when awaited; of classes that have an awaiting ``transport``."""
+    """A coroutine method that executes the call; for classes with an async ``transport``."""
 
     async def method(self: Any, /, *arguments: P.args, **named: P.kwargs) -> T:
         result: T = await self.transport.run(describe(*arguments, **named))

@@ -1,4 +1,4 @@
-"""Lists that come in pages."""
+"""Paginated lists."""
 
 from typing import Final, TypeVar
 
@@ -13,7 +13,7 @@ PAGE: Final = 100
 
 
 def listed(path: str, model: type[V], query: Query, limit: int | None) -> Flow[list[V]]:
-    """The items of a list, page by page: the first ``limit`` of them, or all when None."""
+    """Fetch the first ``limit`` items of a list page by page; all if None."""
     found: list[V] = []
     token: str | None = None
     while True:

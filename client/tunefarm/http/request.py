@@ -1,4 +1,4 @@
-"""What a call is, whoever carries it: requests that are asked for one by one, and what is made of the replies."""
+"""The description of a call, independent of the transport: a generator that yields requests and receives replies."""
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ Query: TypeAlias = Mapping[str, Parameter | tuple[str, ...]]
 
 
 class Answer(BaseModel):
-    """An answer of the service, or a part of one. What a newer service says besides is ignored."""
+    """A response of the service, or a part of one. Unknown fields of a newer service are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -31,7 +31,7 @@ class Answer(BaseModel):
 class Request:
     """One HTTP request, sent after ``delay_s``.
 
-    ``creates`` gives it an idempotency key, by which sending it twice does it once.
+    ``creates`` adds an idempotency key, so that a retry has no second effect.
     """
 
     method: str
@@ -46,7 +46,7 @@ class Request:
 
     @property
     def parameters(self) -> list[tuple[str, Parameter]]:
-        """The query's parameters that have a value, as they are spelt in a URL; several of one name for a tuple."""
+        """The query parameters that have a value, formatted for a URL; a tuple yields one parameter per item."""
         return [
             (name, str(value).lower() if isinstance(value, bool) else str(value))
             for name, values in self.query.items()
@@ -57,35 +57,35 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer that is not an error, header names in lower case."""
+    """A successful response, with header names in lower case."""
 
     status: int
     headers: Mapping[str, str]
     content: bytes
 
     def read(self, model: type[V]) -> V:
-        """The content as one of ours; what a newer service says besides is ignored.
+        """Parse the content as ``model``. Unknown fields of a newer service are ignored.
 
         Raises:
-            BadInput: it is something else.
+            BadInput: the content does not match.
         """
-        with _said_by_a_service():
+        with _parsing_a_response():
             return model.model_validate_json(self.content, extra="ignore")
 
     def read_as(self, adapter: TypeAdapter[T]) -> T:
-        """The content as whatever the adapter makes. Raises BadInput as ``read`` does."""
-        with _said_by_a_service():
+        """Parse the content with a type adapter. Raises BadInput like ``read``."""
+        with _parsing_a_response():
             return adapter.validate_json(self.content)
 
 
 @contextmanager
-def _said_by_a_service() -> Iterator[None]:
+def _parsing_a_response() -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        problem = f"what answers there is no tunefarm service, or another version ({error.error_count()} errors)."
-        raise BadInput("api", problem, "Look at TUNEFARM_API_URL, and at what stands before the service.") from error
+        problem = f"the server is not a tunefarm service, or has another version ({error.error_count()} errors)."
+        raise BadInput("api", problem, "Check TUNEFARM_API_URL, and any proxy in front of the service.") from error
 
 
 Flow: TypeAlias = Generator[Request, Reply, T]
-"""A call: yields requests, is sent their replies, and returns what the caller wanted. An ``ApiError`` is thrown in."""
+"""A call: yields requests, receives their replies, and returns the result. Transports throw an ``ApiError`` into it."""

@@ -1,4 +1,4 @@
-"""When to send a request again: after an answer that asks for it, or none at all."""
+"""When to retry a request: after a transient error response, or without a response."""
 
 import random
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ WORTH_ANOTHER_TRY: Final = frozenset(
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How patient a client is: waits double from ``first_wait_s`` to ``longest_wait_s``, ``patience_s`` in all.
+    """Exponential backoff from ``first_wait_s`` to ``longest_wait_s``, for at most ``patience_s`` in total.
 
-    A stream of events was there before, so its service is waited for longer: ``stream_patience_s``.
+    Event streams use ``stream_patience_s``: their service was reachable before, so it is probably restarting.
     """
 
     patience_s: float = 10.0
@@ -24,29 +24,29 @@ class RetryPolicy:
     longest_wait_s: float = 5.0
 
     def of_streams(self) -> "RetryPolicy":
-        """The patience with streams."""
+        """The policy for event streams."""
         return replace(self, patience_s=max(self.patience_s, self.stream_patience_s))
 
 
 class Retrying:
-    """The waits of one request, or of one connection that has to hold."""
+    """The retries of one request or of one event stream."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
         self._waited_s = 0.0
         self._next_wait_s = policy.first_wait_s
 
-    def begin_again(self) -> None:
-        """Forget earlier trouble: something came through."""
+    def reset(self) -> None:
+        """Reset the timers after a success."""
         self._waited_s, self._next_wait_s = 0.0, self._policy.first_wait_s
 
     def wait_after_answer(
         self, status: int, headers: Mapping[str, str], *, says_try_again: bool = False
     ) -> float | None:
-        """Seconds to wait before the request is sent again; None when the answer stands.
+        """Seconds to wait before a retry; None if the response is final.
 
-        Does what ``Retry-After`` says, where it says it in seconds and patience suffices. Too many requests, or too
-        much used, is worth another try only if the service says when.
+        Honours ``Retry-After`` in seconds within the remaining patience. Status 429 is retried only with
+        ``Retry-After``: without it, the limit does not clear by itself soon.
         """
         asked = headers.get("retry-after", "")
         asked_s = float(asked) if asked.isascii() and asked.isdigit() else None
@@ -56,11 +56,11 @@ class Retrying:
         return self._wait_s(asked_s)
 
     def wait_after_failure(self) -> float | None:
-        """Seconds to wait after no answer came; None when patience is at its end."""
+        """Seconds to wait before a retry without a response; None if the patience is exhausted."""
         return self._wait_s(None)
 
     def _wait_s(self, asked_s: float | None) -> float | None:
-        # Spread out, so that many clients of a service that restarts do not come back in one moment.
+        # Jitter, so that the clients of a restarting service do not all retry at the same moment.
         own_s = self._next_wait_s * random.uniform(0.5, 1.0)
         wait_s = own_s if asked_s is None else max(asked_s, own_s)
         if self._waited_s + wait_s > self._policy.patience_s:

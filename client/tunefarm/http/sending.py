@@ -1,4 +1,4 @@
-"""What is the same for both transports: headers, and what an answer means."""
+"""The parts that both transports share: headers, and the handling of responses."""
 
 import secrets
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ CONNECT_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True)
 class Prepared:
-    """One request as httpx takes it."""
+    """The arguments of one request for httpx."""
 
     method: str
     url: str
@@ -30,7 +30,7 @@ class Prepared:
     timeout: httpx.Timeout
 
     def build(self, client: httpx.Client | httpx.AsyncClient) -> httpx.Request:
-        """Made anew for every attempt."""
+        """Build a new request for each attempt."""
         return client.build_request(
             self.method,
             self.url,
@@ -43,7 +43,7 @@ class Prepared:
 
 
 def prepared(address: ServiceAddress, request: Request) -> Prepared:
-    """Add what every request carries. Its idempotency key stays the same over all attempts."""
+    """Add the common headers and the idempotency key, which all attempts share."""
     headers = {**headers_of(address), **request.headers}
     if request.creates:
         headers["Idempotency-Key"] = secrets.token_urlsafe(KEY_BYTES)
@@ -59,13 +59,13 @@ def prepared(address: ServiceAddress, request: Request) -> Prepared:
 
 
 def headers_of(address: ServiceAddress) -> dict[str, str]:
-    """The headers that every request carries."""
+    """The headers of every request."""
     authorization = {} if address.token is None else {"Authorization": f"Bearer {address.token.get_secret_value()}"}
     return {"Accept": "application/json, application/problem+json", **authorization}
 
 
 def events_request(address: ServiceAddress, stream: EventStream) -> Prepared:
-    """A new connection for a job's events, behind the last one that was seen."""
+    """The request of a new connection for a job's events, after the last one received."""
     return Prepared(
         method="GET",
         url=f"{address.url}{API}{stream.path}",
@@ -78,21 +78,21 @@ def events_request(address: ServiceAddress, stream: EventStream) -> Prepared:
 
 
 class Attempts:
-    """The attempts at one request: says after each whether it is answered, refused, or how long to wait."""
+    """The attempts at one request: after each, returns the reply or the wait before a retry, or raises."""
 
     def __init__(self, address: ServiceAddress, policy: RetryPolicy) -> None:
         self._url = address.url
         self._retrying = Retrying(policy)
 
-    def begin_again(self) -> None:
-        """Something came through: be patient anew."""
-        self._retrying.begin_again()
+    def reset(self) -> None:
+        """Reset the timers after a success."""
+        self._retrying.reset()
 
     def reply_or_wait(self, status: int, headers: Mapping[str, str], content: bytes) -> Reply | float:
-        """The reply, or the seconds after which to send the request again.
+        """The reply, or the seconds to wait before a retry.
 
         Raises:
-            ApiError: the service refuses.
+            ApiError: the service rejects the request.
         """
         if status < HTTPStatus.MULTIPLE_CHOICES:
             return Reply(status, {name.lower(): value for name, value in headers.items()}, content)
@@ -105,10 +105,10 @@ class Attempts:
         return wait_s
 
     def wait_after(self, error: httpx.TransportError) -> float:
-        """The seconds after which to send the request again.
+        """The seconds to wait before a retry.
 
         Raises:
-            ServiceUnreachable: it was tried long enough.
+            ServiceUnreachable: the patience is exhausted.
         """
         wait_s = self._retrying.wait_after_failure()
         if wait_s is None:
@@ -117,18 +117,18 @@ class Attempts:
 
 
 def _moved(status: int, headers: Mapping[str, str]) -> ApiError:
-    """A token is shown to the address that was named and to no other, so nothing is followed."""
+    """Redirects are not followed, because they would send the token to an address that the user did not name."""
     where = headers.get("location", "another address")
     return ApiError(
         status=status,
         type="about:blank",
         title=f"HTTP {status}",
-        detail=f"the service's address answers with a reference to {where[:500]}.",
+        detail=f"the service's address redirects to {where[:500]}.",
         field=FIELD,
-        fix="Set TUNEFARM_API_URL to the address that answers itself.",
+        fix="Set TUNEFARM_API_URL to the final address.",
     )
 
 
 def described(error: httpx.TransportError) -> str:
-    """What went wrong, in one line."""
+    """The error in one line."""
     return f"{type(error).__name__}: {error}".rstrip(": ")

@@ -1,4 +1,4 @@
-"""Which service, and with which token: from arguments, from the environment, or from what ``tunefarm serve`` left."""
+"""The service's address and token: from arguments, the environment, or the files of ``tunefarm serve``."""
 
 import json
 import os
@@ -20,20 +20,20 @@ FIX: Final = "Start one with tunefarm serve, or set TUNEFARM_API_URL and TUNEFAR
 
 
 class ClientSettings(BaseSettings):
-    """What the environment says to a client. Each field is the variable of its name with ``TUNEFARM_`` before."""
+    """A client's settings from the environment. Each field is the variable of its name prefixed with ``TUNEFARM_``."""
 
     model_config = SettingsConfigDict(env_prefix="TUNEFARM_", frozen=True, extra="ignore")
 
     api_url: str | None = None
     api_token: SecretStr | None = None
     api_patience_s: float = Field(default=10.0, ge=0)
-    """How long requests are sent again while the service does not answer."""
+    """How long requests are retried while the service does not answer."""
     home: Path = Field(default_factory=lambda: Path.home() / ".tunefarm")
 
 
 @dataclass(frozen=True)
 class ServiceAddress:
-    """Where the service is, without a slash at the end, and the token it takes. Printing shows no secret."""
+    """The service's URL without a trailing slash, and its token. Printing hides the token."""
 
     url: str
     token: SecretStr | None
@@ -42,12 +42,12 @@ class ServiceAddress:
 def service_address(
     url: str | None = None, token: str | None = None, settings: ClientSettings | None = None
 ) -> ServiceAddress:
-    """Find the service: what is given, else the environment, else the one that was started on this machine.
+    """Find the service: the arguments, else the environment, else the service on this machine.
 
-    The token that a local service left is given to that service only.
+    The token file of a local service is used for that service only.
 
     Raises:
-        BadInput: none is known, or its URL is not one.
+        BadInput: no service is configured, or its URL is invalid.
     """
     settings = settings or ClientSettings()
     local = _local_url(settings.home)
@@ -62,7 +62,7 @@ def service_address(
 
 
 def is_service_named(url: str | None, settings: ClientSettings | None = None) -> bool:
-    """Whether a service was named by argument or environment, so that commands mean it and not this machine's store."""
+    """Whether an argument or the environment names a service, which commands then use instead of the local store."""
     return bool(url or (settings or ClientSettings()).api_url)
 
 
@@ -74,12 +74,16 @@ def _checked(url: str) -> str:
 
 
 def _usable_token(token: SecretStr | None) -> SecretStr | None:
-    """Without the line's end that files of secrets have. Raises BadInput for what no header can carry."""
+    """Strip the line end of secret files. Raises BadInput for a token that a header cannot contain."""
     if token is None:
         return None
     text = token.get_secret_value().strip()
     if not (text.isascii() and text.isprintable()):
-        raise BadInput("token", "it holds characters that no token has.", "Set TUNEFARM_API_TOKEN to the token alone.")
+        raise BadInput(
+            "token",
+            "it contains characters that are not valid in a token.",
+            "Set TUNEFARM_API_TOKEN to the token alone.",
+        )
     return SecretStr(text) if text else None
 
 
@@ -107,6 +111,6 @@ def _local_token(home: Path) -> SecretStr | None:
         raise BadInput("token", f"{path} cannot be read ({error.strerror}).", "Set TUNEFARM_API_TOKEN.") from error
     with os.fdopen(descriptor, encoding="utf-8") as file:
         if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
-            raise BadInput("token", f"others than its owner may read {path}.", f"Run: chmod 600 {path}")
+            raise BadInput("token", f"users other than its owner can read {path}.", f"Run: chmod 600 {path}")
         text = file.read().strip()
     return SecretStr(text) if text else None

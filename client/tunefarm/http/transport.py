@@ -1,4 +1,4 @@
-"""Carries calls out one after the other, blocking."""
+"""The blocking transport, for ``Client``."""
 
 import time
 import weakref
@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 
 class Transport:
-    """A connection to a service. Threads may share it."""
+    """Connections to a service. Thread-safe."""
 
     def __init__(self, address: ServiceAddress, policy: RetryPolicy) -> None:
         self.address = address
         self.policy = policy
         self._client = httpx.Client(follow_redirects=False)
-        # A client that nobody closes, such as a database's that TVM holds, ends with its last user.
+        # Closes a client that is never closed explicitly, such as that of a database which TVM holds.
         weakref.finalize(self, self._client.close)
 
     def __enter__(self) -> Self:
@@ -44,11 +44,11 @@ class Transport:
         self._client.close()
 
     def run(self, flow: Flow[T]) -> T:
-        """Carry a call out.
+        """Execute a call.
 
         Raises:
-            ApiError: the service refuses, and the call does not know better.
-            ServiceUnreachable: no answer comes.
+            ApiError: the service rejects a request, and the call does not handle it.
+            ServiceUnreachable: the service does not answer.
         """
         with closing(flow):
             try:
@@ -79,17 +79,17 @@ class Transport:
             time.sleep(outcome)
 
     def events(self, stream: EventStream) -> Iterator[RemoteEvent]:
-        """The events of a job, in order, each once, until its last; over lost connections and restarts of the service.
+        """The events of a job in order, each once, up to the last. Reconnects after lost connections and restarts.
 
         Raises:
-            ApiError: the service refuses.
-            ServiceUnreachable: the connection is lost and does not come back.
+            ApiError: the service rejects the request.
+            ServiceUnreachable: the connection is lost and cannot be restored.
         """
         attempts = Attempts(self.address, self.policy.of_streams())
         while not stream.is_complete:
             try:
                 for event in self._connection(stream, attempts):
-                    attempts.begin_again()
+                    attempts.reset()
                     yield event
             except httpx.TransportError as error:
                 time.sleep(attempts.wait_after(error))

@@ -1,5 +1,5 @@
-"""From what a user names on the command line to workloads, a target and a space.
+"""Converts the modules, targets and schedules that users give into workloads, targets and spaces.
 
-``module_source`` and ``intake_request`` are light and run in the command. ``child`` and what it imports run in a
-confined process that may die, because reading a user's file means running it.
+``module_source`` and ``intake_request`` do not import TVM and run in the command. ``child`` and its imports run in a
+confined process, because reading a user's file means executing it.
 """

@@ -1,4 +1,4 @@
-"""The intake child: understands a module, a target and a space, in a confined process that may die."""
+"""The intake child: reads a module, a target and a space in a confined process."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,17 +25,17 @@ from tunefarm_search.validation.memory_bounds import refuse_strays
 
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry of the child: an ``IntakeRequest`` in, an ``IntakeAnswer`` or a refusal out."""
+    """Entry of the child: reads an ``IntakeRequest``, answers with an ``IntakeAnswer`` or a refusal."""
     del descriptors
     request = IntakeRequest.model_validate_json(payload)
     answer(channel, lambda: understand(request))
 
 
 def understand(request: IntakeRequest) -> IntakeAnswer:
-    """Everything of a job that takes TVM to understand.
+    """Read the parts of a job that require TVM.
 
     Raises:
-        BadInput: any part of it cannot be tuned.
+        BadInput: any part of the request cannot be tuned.
     """
     target, notes = understand_target(request.target, request.host_cores, elsewhere=request.elsewhere)
     module, name = read_module(request.module)
@@ -59,32 +59,32 @@ def understand(request: IntakeRequest) -> IntakeAnswer:
 
 
 def understand_target(text: str, host_cores: int, *, elsewhere: bool = False) -> tuple[Target, tuple[str, ...]]:
-    """The canonical target that ``text`` names, and notes on what was filled in.
+    """The canonical form of a target, and notes on the defaults that were filled in.
 
     Raises:
-        BadInput: TVM does not know it, or this machine, where it is to be measured, cannot run it.
+        BadInput: TVM does not know the target, or it is to be measured here and this machine cannot run it.
     """
     attributes, notes = parse_target_text(text, host_cores=host_cores, host_cpu=str(codegen.llvm_get_system_cpu()))
     known = canonical_target(attributes, host_cores)
     reason = None if elsewhere else reason_it_cannot_run_here(known.target)
     if reason is not None:
-        raise BadInput("target", f"{reason}.", "Tune on a machine that can run it, or for this one: --target host.")
+        raise BadInput("target", f"{reason}.", "Tune on a machine that can run it, or use --target host.")
     return known.target, (*notes, *known.notes)
 
 
 def chosen_workloads(module: Any, name: str, function: str | None, *, all_functions: bool) -> tuple[Workload, ...]:
-    """The functions of a module that are meant, normalised.
+    """The selected functions of a module, normalised.
 
     Raises:
-        BadInput: there is none of that name, several and no choice or two, or one cannot be tuned.
+        BadInput: the selection matches no function, is ambiguous or contradictory, or a function cannot be tuned.
     """
     present = functions_of(module)
     if all_functions and function is not None:
-        raise BadInput("function", "all functions are asked for as well.", "Give --function or --all-functions.")
+        raise BadInput("function", "it conflicts with --all-functions.", "Give --function or --all-functions.")
     if all_functions:
         return tuple(workload_of(module, each) for each in sorted(present))
     if function is None and len(present) > 1:
-        fix = "Say --function NAME or --all-functions."
+        fix = "Give --function NAME or --all-functions."
         raise BadInput("module", f"it has several functions: {', '.join(sorted(present))}.", fix)
     return (workload_of(module, function, name=name if function is None else function),)
 
@@ -94,7 +94,7 @@ def _inputs(
 ) -> tuple[tuple[InputSpec, ...], tuple[InputExample, ...]]:
     if not request.inputs:
         return (), ()
-    # Not at the top: what only sends modules to a service has no workers installed.
+    # Imported here because clients that only submit modules do not have the workers installed.
     from tunefarm.intake.input_reader import read_inputs
 
     return read_inputs(request.inputs, workloads)
@@ -116,11 +116,13 @@ def _seed_traces(request: IntakeRequest, workloads: Sequence[Workload]) -> tuple
 
 
 def only_module(workloads: Sequence[Workload], field: str) -> Any:
-    """The one workload's module.
+    """The module of the only workload.
 
     Raises:
-        BadInput: there are several, and schedules fit one function only.
+        BadInput: there are several workloads, but a schedule applies to one function only.
     """
     if len(workloads) > 1:
-        raise BadInput(field, "a schedule fits one function, and several are tuned.", "Choose one with --function.")
+        raise BadInput(
+            field, "a schedule applies to one function, but several are tuned.", "Select one with --function."
+        )
     return tvm.ir.load_json(workloads[0].module_json)

@@ -1,4 +1,4 @@
-"""Turns what a user says of inputs into specs that fit the functions. Only ever called inside a confined child."""
+"""Converts input requests into specs that fit the functions. Called only in a confined child."""
 
 import io
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ FIELD: Final = "input"
 def read_inputs(
     requests: Sequence[InputRequest], workloads: Sequence[Workload]
 ) -> tuple[tuple[InputSpec, ...], tuple[InputExample, ...]]:
-    """The specs with the examples that they name.
+    """The input specs and their examples.
 
     Raises:
-        BadInput: a name, a shape, a type or a range does not fit any, or one, of the functions.
+        BadInput: a name matches no function's argument, or a shape, a type or a range does not fit an argument.
     """
     functions = [arguments_of(tvm.ir.load_json(workload.module_json)) for workload in workloads]
     specs, examples = [], []
@@ -50,27 +50,27 @@ def _elements(request: InputRequest, argument: Argument) -> bytes:
     array, name = _array(request), argument.tensor.name
     wanted = numpy_type(argument.tensor.dtype)
     if array.shape != argument.tensor.shape:
-        problem = f"the example for {name} has the shape {array.shape}, its argument {argument.tensor.shape}."
+        problem = f"the example for {name} has shape {array.shape}, its argument {argument.tensor.shape}."
         raise BadInput(FIELD, problem, f"Save an array of shape {argument.tensor.shape}.")
-    # A file of NumPy's own types cannot hold bfloat16 and the like: those are given as float32.
+    # NumPy files cannot store types such as bfloat16: users give these as float32.
     has_no_file_form = wanted.kind == "V" or not wanted.isbuiltin
     given = array.dtype.newbyteorder("=")
     if given != wanted and not (has_no_file_form and given == np.float32):
         if argument.tensor.dtype == "bool" and given == np.bool_:
             return np.ascontiguousarray(array).astype(wanted).tobytes()
         usual = "float32, which is rounded," if has_no_file_form else argument.tensor.dtype
-        problem = f"the example for {name} is of {array.dtype}, its argument of {argument.tensor.dtype}."
+        problem = f"the example for {name} has type {array.dtype}, its argument {argument.tensor.dtype}."
         raise BadInput(FIELD, problem, f"Save an array of {usual} instead.")
     return np.ascontiguousarray(array).astype(wanted).tobytes()
 
 
 def _array(request: InputRequest) -> Any:
     assert request.npy is not None, "an example has content"
-    fix = "Give a file that numpy.save has written, of numbers and not of objects."
+    fix = "Give a file written by numpy.save, with numbers and not objects."
     try:
         array = np.load(io.BytesIO(request.npy), allow_pickle=False)
     except (ValueError, EOFError, OSError, MemoryError, SyntaxError, TypeError) as error:
         raise BadInput(FIELD, f"the file for {request.argument} is not an array ({str(error)[:200]}).", fix) from error
     if not isinstance(array, np.ndarray):
-        raise BadInput(FIELD, f"the file for {request.argument} holds several arrays.", fix)
+        raise BadInput(FIELD, f"the file for {request.argument} contains several arrays.", fix)
     return array

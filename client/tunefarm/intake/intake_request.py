@@ -1,4 +1,4 @@
-"""What the intake child is asked, and what it answers."""
+"""The request to the intake child, and its answer."""
 
 from typing import Literal
 
@@ -28,7 +28,7 @@ class SeedSource(Frozen):
 
 
 class InputRequest(Frozen):
-    """What one argument holds; ``npy`` is the file of an example as NumPy wrote it, not yet looked at."""
+    """The contents of an argument; ``npy`` is the unchecked content of an example's NumPy file."""
 
     model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
@@ -40,27 +40,27 @@ class InputRequest(Frozen):
 
 
 class IntakeRequest(Frozen):
-    """Everything of a job that only a process with TVM can understand."""
+    """The parts of a job that require TVM to read."""
 
     module: ModuleSource
     function: str | None
-    """Which of several functions; None when there is one, or all are meant."""
+    """The function to tune; None if there is only one, or all are tuned."""
     all_functions: bool
     target: str
-    """JSON text, or empty for this host's processor."""
+    """JSON or a name; empty for this host's processor."""
     abi: Abi
     space: ScheduleSource | None
     seeds: tuple[SeedSource, ...]
     host_cores: int
     elsewhere: bool = False
-    """Whether other machines measure it, so that this one need not be able to run it."""
+    """Whether another machine measures, so that this one need not be able to run the target."""
     inputs: tuple[InputRequest, ...] = ()
     callees: tuple[str, ...] | None = ()
-    """Functions outside of its module that it may call. None: that is for the service to say that it is sent to."""
+    """External functions that the module may call. None leaves the decision to the service."""
 
 
 class IntakeAnswer(Frozen):
-    """A module understood. ``weights`` has one entry for each workload; ``notes`` say what was filled in."""
+    """A module that was read. ``notes`` list the defaults that were filled in."""
 
     kind: Literal["understood"] = "understood"
     workloads: tuple[Workload, ...]

@@ -1,4 +1,4 @@
-"""Turns what MODULE names into an IRModule. Only ever called inside a confined child."""
+"""Reads MODULE as an IRModule. Called only in a confined child."""
 
 import inspect
 from collections.abc import Callable
@@ -29,10 +29,10 @@ FIELD = "module"
 
 
 def read_module(source: ModuleSource) -> tuple[Any, str]:
-    """The IRModule that ``source`` names, and a name for it.
+    """Read an IRModule; returns it with a name.
 
     Raises:
-        BadInput: it cannot be turned into one.
+        BadInput: ``source`` does not yield an IRModule.
     """
     match source:
         case BuiltinSource(reference=reference):
@@ -78,9 +78,9 @@ def _from_symbol(path: str, symbol: str) -> Any:
 
 
 def _modules_with(path: str, symbol: str) -> dict[str, tvm.IRModule]:
-    """The modules of a file that have the function ``symbol``, which may name one of them first: ``Module.main``.
+    """The modules of a file with the function ``symbol``, which may be qualified: ``Module.main``.
 
-    No module where the file itself has something of that name.
+    Empty if the file itself defines that name.
     """
     module = run_user_file(FIELD, path)
     if hasattr(module, symbol):
@@ -102,12 +102,12 @@ def _called(function: Callable[..., Any], symbol: str) -> Any:
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
     if required:
-        fix = "Give the name of a function without parameters, which returns tensors or a module."
-        raise BadInput(FIELD, f"{symbol} needs the arguments {', '.join(required)}.", fix)
+        fix = "Give a function without parameters that returns tensors or a module."
+        raise BadInput(FIELD, f"{symbol} requires the arguments {', '.join(required)}.", fix)
     try:
         return function()
     except Exception as error:
-        fix = "Run it with Python to see the whole error, and correct it."
+        fix = "Run it with Python to see the whole error, and fix it."
         raise BadInput(FIELD, f"calling {symbol} failed: {describe(error)}.", fix) from error
 
 
@@ -131,14 +131,14 @@ def _nothing_found(path: str, module: ModuleType) -> BadInput:
         return _choose(path, f"defines no module, only functions: {', '.join(callables)}", callables[0])
     return BadInput(
         FIELD,
-        f"{Path(path).name} defines neither a module nor a function of TVM.",
+        f"{Path(path).name} defines no TVM module or function.",
         f"Decorate one with T.prim_func. {FORMS}",
     )
 
 
 def _choose(path: str, problem: str, example: str) -> BadInput:
     name = Path(path).name
-    return BadInput(FIELD, f"{name} {problem}.", f"Say which, such as {name}:{example}.")
+    return BadInput(FIELD, f"{name} {problem}.", f"Select one, such as {name}:{example}.")
 
 
 def _is_module_like(value: object) -> bool:
@@ -146,10 +146,10 @@ def _is_module_like(value: object) -> bool:
 
 
 def as_module(value: Any, name: str) -> Any:
-    """The IRModule that an object stands for: a module, a function, or te tensors.
+    """Convert a module, a function or te tensors to an IRModule.
 
     Raises:
-        BadInput: it is something else.
+        BadInput: the object has another type.
     """
     if isinstance(value, tvm.IRModule):
         return value
@@ -159,8 +159,8 @@ def as_module(value: Any, name: str) -> Any:
         value = [value]
     if isinstance(value, list | tuple) and value and all(isinstance(tensor, te.Tensor) for tensor in value):
         return _from_tensors(list(value), name)
-    fix = "It must be an IRModule, a TIR function, or a list of te tensors: inputs first, outputs last."
-    raise BadInput(FIELD, f"{name} gives a {type(value).__name__}, which is not a module.", fix)
+    fix = "Give an IRModule, a TIR function, or a list of te tensors: inputs first, outputs last."
+    raise BadInput(FIELD, f"{name} is a {type(value).__name__}, which is not a module.", fix)
 
 
 def _from_tensors(tensors: list[Any], name: str) -> Any:
@@ -168,7 +168,7 @@ def _from_tensors(tensors: list[Any], name: str) -> Any:
         return _module_of({"main": te.create_prim_func(tensors)})
     except Exception as error:
         fix = "Return inputs first and outputs last, all of the same program."
-        raise BadInput(FIELD, f"the tensors of {name} do not make a function: {describe(error)}.", fix) from error
+        raise BadInput(FIELD, f"the tensors of {name} do not form a function: {describe(error)}.", fix) from error
 
 
 def _module_of(functions: dict[str, Any]) -> Any:

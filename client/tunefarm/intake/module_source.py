@@ -1,4 +1,4 @@
-"""What the MODULE argument names. Checks what can be checked without running anything."""
+"""Parses the MODULE argument, without executing anything."""
 
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -15,7 +15,7 @@ MODEL_SUFFIXES: Final = {".onnx", ".pt", ".pth", ".pt2", ".tflite", ".pb", ".h5"
 
 
 class PythonSource(Frozen):
-    """A Python file, and which function or object in it is meant (empty: all modules and functions it defines)."""
+    """A Python file and the function or object in it (empty: all modules and functions that it defines)."""
 
     kind: Literal["python"] = "python"
     path: str
@@ -23,7 +23,7 @@ class PythonSource(Frozen):
 
 
 class JsonSource(Frozen):
-    """Text that ``tvm.ir.save_json`` wrote."""
+    """The output of ``tvm.ir.save_json``."""
 
     kind: Literal["json"] = "json"
     name: str
@@ -31,14 +31,14 @@ class JsonSource(Frozen):
 
 
 class TeWorkloadSource(Frozen):
-    """One of the workloads that TVM's own tests tune."""
+    """A workload of TVM's own tests."""
 
     kind: Literal["te"] = "te"
     name: str
 
 
 class BuiltinSource(Frozen):
-    """One of the workloads that come with tunefarm."""
+    """A built-in workload."""
 
     kind: Literal["builtin"] = "builtin"
     reference: BuiltinReference
@@ -48,10 +48,10 @@ ModuleSource = Annotated[PythonSource | JsonSource | TeWorkloadSource | BuiltinS
 
 
 def parse_module_source(text: str) -> ModuleSource:
-    """Read the MODULE argument.
+    """Parse the MODULE argument.
 
     Raises:
-        BadInput: it names nothing that can be read.
+        BadInput: it has an unknown form, or its file cannot be read.
     """
     scheme, _, rest = text.partition(":")
     if scheme == "builtin":
@@ -63,27 +63,27 @@ def parse_module_source(text: str) -> ModuleSource:
     if path.suffix == ".py":
         return PythonSource(path=str(path), symbol=symbol)
     if symbol:
-        raise BadInput("module", f"only a .py file has functions to choose, not {path_text}.", FORMS)
+        raise BadInput("module", f"only a .py file has functions to select, not {path_text}.", FORMS)
     if path.suffix in MODEL_SUFFIXES:
         raise BadInput(
             "module",
-            f"{path.name} is a whole model, which is not read yet.",
-            "Import it with TVM's frontend, legalize and fuse it, and give that as TVM JSON: its TIR is tuned.",
+            f"{path.name} is a model, which is not supported yet.",
+            "Import it with TVM's frontend, legalize and fuse it, and give the result as TVM JSON: its TIR is tuned.",
         )
     return JsonSource(name=path.name, text=_text_of(path))
 
 
 def split_symbol(text: str) -> tuple[str, str]:
-    """Split ``FILE.py:FUNCTION`` into its two parts; the second is empty when no function is named."""
+    """Split ``FILE.py:FUNCTION`` into its two parts; the second is empty without a function."""
     path, colon, symbol = text.rpartition(":")
     return (path, symbol) if colon and path.endswith(".py") else (text, "")
 
 
 def readable_file(field: str, text: str, *, fix: str, largest_bytes: int | None = LARGEST_FILE_BYTES) -> Path:
-    """The absolute path of a file that exists and is of a sensible size; of any size where ``largest_bytes`` is None.
+    """The absolute path of an existing file of at most ``largest_bytes``; of any size if None.
 
     Raises:
-        BadInput: there is no such file, it cannot be read, or it is too large.
+        BadInput: the file does not exist, cannot be read, or is too large.
     """
     try:
         path = Path(text).expanduser().resolve()

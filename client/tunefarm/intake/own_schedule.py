@@ -1,4 +1,4 @@
-"""Schedule functions that live in the caller's process, run in a fork of it so that they change nothing there."""
+"""Runs schedule functions of the caller's process in a fork, so that they cannot change its state."""
 
 import os
 from collections.abc import Callable
@@ -17,7 +17,7 @@ CHUNK_BYTES: Final = 1 << 16
 
 
 class Schedules(Frozen):
-    """What a schedule function gave."""
+    """The traces of a schedule function."""
 
     sketches: tuple[Sketch, ...] = ()
     trace: Trace | None = None
@@ -27,7 +27,7 @@ _answer: TypeAdapter[Schedules | Refusal] = TypeAdapter(Schedules | Refusal)
 
 
 def own_sketches(function: Callable[[Any], Any], workload: Workload, target: Target) -> tuple[Sketch, ...]:
-    """The distinct traces, without decisions, that a sampling schedule function makes on ``workload``.
+    """The distinct sketches of a sampling schedule function on ``workload``.
 
     Raises:
         BadInput: the function fails.
@@ -46,7 +46,7 @@ def own_sketches(function: Callable[[Any], Any], workload: Workload, target: Tar
 
 
 def own_trace(function: Callable[[Any], Any], workload: Workload) -> Trace:
-    """The trace, with its decisions, that a schedule function makes on ``workload``.
+    """The trace of a schedule function on ``workload``, with its decisions.
 
     Raises:
         BadInput: the function fails.
@@ -89,7 +89,7 @@ def _answer_and_end(field: str, work: Callable[[], Schedules], writing: int) -> 
         answer = Refusal.of(error)
     except BaseException as error:  # noqa: BLE001 - a fork must never return into the caller's code
         text = f"{type(error).__name__}: {error}"[:1000]
-        answer = Refusal(field=field, problem=f"the function failed: {text}", fix="Correct it.")
+        answer = Refusal(field=field, problem=f"the function failed: {text}", fix="Fix it.")
     try:
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(answer.model_dump_json().encode())

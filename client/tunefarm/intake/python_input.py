@@ -1,4 +1,4 @@
-"""What a Python caller hands over, turned into what the intake child takes."""
+"""Converts the arguments of the Python API into a request to the intake child."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -18,10 +18,9 @@ ScheduleFunction = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class PythonInput:
-    """A module, a target and schedules as a Python program holds them.
+    """A module, a target and schedules as Python objects.
 
-    Schedule functions that are objects of the caller's process run in a fork of it; what is named by file runs in the
-    intake child like everything else.
+    Schedule functions of the caller's process run in a fork of it; those in files run in the intake child.
     """
 
     module: ModuleSource
@@ -44,10 +43,10 @@ class PythonInput:
         seed_traces: Sequence[Any],
         abi: Abi,
     ) -> "PythonInput":
-        """Sort out what was given.
+        """Classify the arguments.
 
         Raises:
-            BadInput: one of them is of a kind that is not understood.
+            BadInput: an argument has an unsupported type.
         """
         return cls(
             module=_module_source(module),
@@ -61,7 +60,7 @@ class PythonInput:
         )
 
     def request(self, host_cores: int) -> IntakeRequest:
-        """What the intake child is asked."""
+        """The request to the intake child."""
         return IntakeRequest(
             module=self.module,
             function=self.function,
@@ -74,10 +73,10 @@ class PythonInput:
         )
 
     def complete(self, answer: IntakeAnswer) -> IntakeAnswer:
-        """``answer`` with the schedules that only this process can make.
+        """Add the schedules of this process's functions to ``answer``.
 
         Raises:
-            BadInput: one of the functions fails on the workload.
+            BadInput: a function fails on the workload.
         """
         if self.space_function is None and not self.seed_functions:
             return answer
@@ -90,23 +89,23 @@ class PythonInput:
 
 
 def schedule_source(field: str, text: str) -> ScheduleSource:
-    """Read ``FILE.py:FUNCTION``.
+    """Parse ``FILE.py:FUNCTION``.
 
     Raises:
-        BadInput: it is of another form, or there is no such file.
+        BadInput: it has another form, or the file does not exist.
     """
     path, symbol = split_symbol(text)
     fix = "Write it as FILE.py:FUNCTION, a function that takes a schedule and transforms it."
     if not symbol:
-        raise BadInput(field, f"{text!r} names no function.", fix)
+        raise BadInput(field, f"{text!r} does not name a function.", fix)
     return ScheduleSource(path=str(readable_file(field, path, fix=fix)), symbol=symbol)
 
 
 def seed_source_of_text(field: str, text: str) -> SeedSource:
-    """Read a file of a trace's JSON, or ``FILE.py:FUNCTION``.
+    """Parse the path of a trace's JSON, or ``FILE.py:FUNCTION``.
 
     Raises:
-        BadInput: there is no such file.
+        BadInput: the file does not exist.
     """
     if split_symbol(text)[1]:
         return SeedSource(name=text, function=schedule_source(field, text))

@@ -1,4 +1,4 @@
-"""Schedules that users write: a Python function, or a trace. Only ever called inside a confined child."""
+"""Reads schedules of users: Python functions and traces. Called only in a confined child."""
 
 import json
 from collections.abc import Callable, Collection
@@ -17,11 +17,11 @@ from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import NotPermitted, named_callees
 
 SEED_FIELD: Final = "seed_traces"
-SEED_FIX: Final = "Give the JSON of a trace of this very function, or FILE.py:FUNCTION, a function that schedules it."
+SEED_FIX: Final = "Give the JSON of a trace of this function, or FILE.py:FUNCTION, a function that schedules it."
 
 
 def schedule_function_of(field: str, source: ScheduleSource) -> Callable[[Any], Any]:
-    """The user's function that takes a schedule.
+    """The user's schedule function.
 
     Raises:
         BadInput: the file defines no such function.
@@ -35,7 +35,7 @@ def schedule_function_of(field: str, source: ScheduleSource) -> Callable[[Any], 
 
 
 def tersely_failing(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The same function, whose errors are one line: TVM's hold the whole module."""
+    """Wrap a function to shorten its errors to one line: TVM's errors contain the whole module."""
 
     def call(schedule: Any) -> Any:
         try:
@@ -47,12 +47,12 @@ def tersely_failing(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def seed_trace(source: SeedSource, module: Any, callees: Collection[str] | None = ()) -> Trace:
-    """The trace that ``source`` stands for, proven to apply to ``module``, which may then call ``callees``.
+    """Read a trace and check that it applies to ``module``; the result may call only ``callees``.
 
-    When those are None, it may call what the module calls already.
+    If ``callees`` is None, the result may call only what the module already calls.
 
     Raises:
-        BadInput: it is not a trace, or not one of this function.
+        BadInput: ``source`` is not a trace, or not a trace of this function.
     """
     if source.function is not None:
         return trace_of_function(schedule_function_of(SEED_FIELD, source.function), module)
@@ -60,7 +60,7 @@ def seed_trace(source: SeedSource, module: Any, callees: Collection[str] | None 
 
 
 def trace_of_function(function: Callable[[Any], Any], module: Any) -> Trace:
-    """The trace, with its decisions, that a schedule function makes on ``module``.
+    """The trace of a schedule function on ``module``, with its decisions.
 
     Raises:
         BadInput: the function fails.
@@ -70,7 +70,7 @@ def trace_of_function(function: Callable[[Any], Any], module: Any) -> Trace:
     try:
         returned = function(schedule)
     except Exception as error:
-        fix = "Run it on a tvm Schedule of this module to see the whole error, and correct it."
+        fix = "Run it on a tvm Schedule of this module to see the whole error, and fix it."
         raise BadInput(SEED_FIELD, f"the schedule function failed: {describe(error)}.", fix) from error
     return trace_of(returned if isinstance(returned, Schedule) else schedule)
 

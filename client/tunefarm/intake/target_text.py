@@ -1,4 +1,4 @@
-"""What --target says, before TVM checks it. Only ever called inside a confined child for the host's own name."""
+"""Parses ``--target``, before TVM checks it. Called only in a confined child, which knows the host's processor name."""
 
 import json
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ NAMED_FIX: Final = f"{FIX} Or name one of {', '.join(PRESET_NAMES)}."
 
 
 def parse_target_text(text: str, *, host_cores: int, host_cpu: str) -> tuple[Mapping[str, object], tuple[str, ...]]:
-    """The target's attributes, and notes on what was filled in.
+    """The target's attributes, and notes on the defaults that were filled in.
 
     Raises:
-        BadInput: it is neither this host, nor a preset, nor a JSON object.
+        BadInput: ``text`` is not ``host``, a preset or a JSON object.
     """
     name, _, threads_text = text.strip().partition(":")
     if not name:
@@ -26,11 +26,13 @@ def parse_target_text(text: str, *, host_cores: int, host_cpu: str) -> tuple[Map
         return _host(host_cpu, host_cores), (note,)
     if name == "host":
         threads = _threads(threads_text, host_cores)
-        note = f"target: {threads} threads share this host's {host_cores} cores; times say little about {threads} cores"
+        note = (
+            f"target: {threads} threads share this host's {host_cores} cores; latencies do not apply to {threads} cores"
+        )
         return _host(host_cpu, threads), (note,) if threads > host_cores else ()
     attributes = preset_attributes(text.strip()) or _parse_json(text)
     if attributes.get("kind") == "llvm" and "num-cores" not in attributes:
-        note = f"target: num-cores was not given; taking this host's {host_cores}"
+        note = f"target: num-cores was not given; using this host's {host_cores}"
         return {**attributes, "num-cores": host_cores}, (note,)
     return attributes, ()
 

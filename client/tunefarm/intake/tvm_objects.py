@@ -1,4 +1,4 @@
-"""TVM's own objects as the text that tunefarm takes. Loads nothing: a caller who has such an object has loaded TVM."""
+"""Converts TVM's objects to text. Does not import TVM: a caller that passes such an object has imported it."""
 
 import json
 import sys
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     import tvm
 
 TargetLike: TypeAlias = "str | Mapping[str, Any] | tvm.target.Target | None"
-"""A target as text (a preset, a tag, JSON), as an object of JSON, or as TVM holds it; None leaves the choice open."""
+"""A target as text (a preset, a tag, JSON), a JSON object, or a TVM target; None for the default."""
 
 TARGET_FIX: Final = 'Give a preset such as "x86-64-v3", a dictionary, its JSON, or a tvm.target.Target.'
 MODULE_FIX: Final = "Give an IRModule, a PrimFunc, a list of te tensors, or the JSON that tvm.ir.save_json writes."
 
 
 def target_text(target: Any) -> str:
-    """A target as text, empty for None.
+    """A target as text; empty for None.
 
     Raises:
-        BadInput: it is none.
+        BadInput: the object is not a target.
     """
     if target is None or isinstance(target, str):
         return target or ""
@@ -39,10 +39,10 @@ def target_text(target: Any) -> str:
 
 
 def target_field(target: Any) -> "str | dict[str, Any] | None":
-    """A target as it stands in the body of a request: an object where it is one, a name otherwise.
+    """A target as a field of a request body: a JSON object or a name.
 
     Raises:
-        BadInput: it is none.
+        BadInput: the object is not a target.
     """
     text = target_text(target)
     if isinstance(target, str) or not text:
@@ -52,10 +52,10 @@ def target_field(target: Any) -> "str | dict[str, Any] | None":
 
 
 def module_text(module: Any) -> str:
-    """A module as TVM JSON; text is taken to be that already.
+    """A module as TVM JSON; text is assumed to be TVM JSON.
 
     Raises:
-        BadInput: it is none.
+        BadInput: the object is not a module.
     """
     if isinstance(module, str):
         return module

@@ -1,4 +1,4 @@
-"""TVM's modules and targets as workloads and targets of ours. Loads TVM."""
+"""Converts TVM's modules and targets to workloads and targets. Imports TVM."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ from tunefarm_search.tvm.workload import workload_of
 
 
 def target_attributes(target: Any) -> dict[str, Any]:
-    """A TVM target as a service takes it, without what TVM derives by itself."""
+    """The attributes of a TVM target for a service, without those that TVM derives."""
     exported: dict[str, Any] = plain(target.export())
     return {name: value for name, value in exported.items() if not name.startswith("feature.")}
 
@@ -25,15 +25,15 @@ def target_of(target: Any) -> Target:
     """The canonical form of a TVM target.
 
     Raises:
-        BadInput: it cannot be one.
+        BadInput: the target has no canonical form.
     """
     return canonical_target(target_attributes(target)).target
 
 
 def workloads_of(module: Any) -> Iterator[Workload]:
-    """The workload that a module is, and then the one without the attribute that TVM adds before it asks a database.
+    """The workload of a module, and the workload without the attribute that TVM adds before it queries a database.
 
-    A module that cannot be tuned gives nothing: no database knows it.
+    Empty for a module that cannot be tuned, for which no database has records.
     """
     try:
         yield workload_of(module)
@@ -45,7 +45,7 @@ def workloads_of(module: Any) -> Iterator[Workload]:
 
 
 def is_same(first: Workload, second: Workload) -> bool:
-    """Whether two workloads are structurally equal: an equal hash alone never counts."""
+    """Whether two workloads are structurally equal; an equal hash alone is not enough."""
     if first.workload_id == second.workload_id:
         return True
     modules = [tvm.ir.load_json(workload.module_json) for workload in (first, second)]

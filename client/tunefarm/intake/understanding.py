@@ -1,4 +1,4 @@
-"""Asks the intake child. Runs in the command or the caller's process, and loads no TVM."""
+"""Sends requests to the intake child. Runs in the command or the caller's process, and does not import TVM."""
 
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ def understand(zygote: ForkServer, request: IntakeRequest) -> IntakeAnswer:
 
 
 def readable_folders(request: IntakeRequest) -> tuple[Path, ...]:
-    """Folders that the intake child has to read: those of the files named, for files import their neighbours."""
+    """The folders that the intake child may read: those of the given files, because files import their neighbours."""
     paths = [request.module.path] if isinstance(request.module, PythonSource) else []
     paths += [
         source.path for source in (request.space, *(seed.function for seed in request.seeds)) if source is not None

@@ -1,4 +1,4 @@
-"""Runs a user's Python file and finds what it defines. Only ever called inside a confined child."""
+"""Executes a user's Python file and finds its definitions. Called only in a confined child."""
 
 import importlib.util
 import sys
@@ -11,12 +11,12 @@ from tunefarm_schemas.bad_input import BadInput
 
 MODULE_NAME: Final = "user_module"
 PREDEFINED: Final = frozenset({"I", "T", "R"})
-"""Names that TVM's own printed scripts use without importing them."""
+"""Names that scripts printed by TVM use without importing them."""
 _FEW_LINES: Final = 3
 
 
 def run_user_file(field: str, path: str) -> ModuleType:
-    """The module that the file defines, run once.
+    """Execute the file once, and return its module.
 
     Raises:
         BadInput: the file does not compile or raises.
@@ -42,10 +42,10 @@ def run_user_file(field: str, path: str) -> ModuleType:
 
 
 def user_object(field: str, path: str, symbol: str) -> Any:
-    """The object of that name in the file.
+    """The object with the name ``symbol`` in the file.
 
     Raises:
-        BadInput: there is none.
+        BadInput: the file does not define it.
     """
     module = run_user_file(field, path)
     found: Any = module
@@ -58,7 +58,7 @@ def user_object(field: str, path: str, symbol: str) -> Any:
 
 
 def own_names(module: ModuleType) -> list[str]:
-    """Names that the file gave to objects, without what it imported as modules and without private ones."""
+    """The public names that the file defines, without imported modules."""
     return [
         name
         for name, value in vars(module).items()
@@ -67,9 +67,9 @@ def own_names(module: ModuleType) -> list[str]:
 
 
 def describe(error: BaseException) -> str:
-    """One line on what went wrong, without a full stop: the kind of error and its message.
+    """The type of an error and its message in one line, without a full stop.
 
-    Of a long one, such as TVM's with the stack in it, the last line.
+    Only the last line of a long message, such as TVM's, which contains a stack trace.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join(lines if len(lines) <= _FEW_LINES else lines[-1:])
@@ -78,7 +78,7 @@ def describe(error: BaseException) -> str:
 
 
 def _predefined() -> Mapping[str, Any]:
-    # Not at the top: it takes a tenth of a second, which only runs with a file of TVMScript have to spend.
+    # Imported here because it takes 0.1 s, and only TVMScript files need it.
     from tvm.script import ir, relax, tirx
 
     return {"I": ir, "T": tirx, "R": relax}
@@ -86,5 +86,5 @@ def _predefined() -> Mapping[str, Any]:
 
 def _fix_of(error: BaseException) -> str:
     if isinstance(error, ImportError):
-        return "Install what it imports into the environment that tunefarm runs in."
-    return "Run the file with Python to see the whole error, and correct it."
+        return "Install the modules that it imports in the environment of tunefarm."
+    return "Run the file with Python to see the whole error, and fix it."

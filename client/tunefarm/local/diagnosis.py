@@ -1,4 +1,4 @@
-"""What ``tunefarm doctor`` looks at. Each look is one function that gives one finding."""
+"""The checks of ``tunefarm doctor``. Each is a function that returns one finding."""
 
 import importlib.metadata
 import platform
@@ -19,7 +19,7 @@ STEADY_GOVERNORS: Final = frozenset({"performance", "unknown"})
 
 
 class Finding(Frozen):
-    """One thing that was looked at. ``wrong`` keeps tuning from working, ``note`` makes it worse."""
+    """The result of a check. ``wrong`` prevents tuning, ``note`` impairs it."""
 
     level: Literal["fine", "note", "wrong"]
     subject: str
@@ -28,7 +28,7 @@ class Finding(Frozen):
 
 
 def diagnose() -> list[Finding]:
-    """Look at everything."""
+    """Run all checks."""
     looks: Sequence[Callable[[], Finding]] = (
         look_at_python,
         look_at_tvm_versions,
@@ -46,15 +46,15 @@ def diagnose() -> list[Finding]:
 
 
 def look_at_python() -> Finding:
-    """The interpreter and the system."""
+    """Check the interpreter and the operating system."""
     text = f"{platform.python_version()} on {platform.system()} {platform.release()} {platform.machine()}"
     if not sys.platform.startswith("linux"):
-        return Finding(level="wrong", subject="system", text=text, fix="Measuring runs on Linux.")
+        return Finding(level="wrong", subject="system", text=text, fix="Measuring requires Linux.")
     return Finding(level="fine", subject="system", text=text)
 
 
 def look_at_tvm_versions() -> Finding:
-    """Whether the installed TVM and its FFI are a pair that works."""
+    """Check that the installed versions of TVM and its FFI work together."""
     tvm, ffi = _version_of("apache-tvm"), _version_of("apache-tvm-ffi")
     text = f"apache-tvm {tvm or 'is missing'}, apache-tvm-ffi {ffi or 'is missing'}"
     fix = f"Run: pip install apache-tvm=={TVM_PIN} apache-tvm-ffi=={FFI_THAT_WORK[-1]}"
@@ -66,7 +66,7 @@ def look_at_tvm_versions() -> Finding:
 
 
 def look_at_tvm() -> Finding:
-    """Whether TVM loads, in a child that may die of it."""
+    """Check that TVM loads, in a child, because it may crash."""
     from tunefarm.confined.call import call
     from tunefarm.confined.tvm_facts import ENTRY, NoQuestion, TvmFacts
     from tunefarm.startup.zygote import start_zygote
@@ -81,24 +81,24 @@ def look_at_tvm() -> Finding:
     except BadInput as error:
         return Finding(level="wrong", subject="TVM", text=error.problem, fix=fix)
     except OSError as error:
-        return Finding(level="wrong", subject="TVM", text=f"no process could be started: {error}", fix=fix)
-    return Finding(level="fine", subject="TVM", text=f"loads; LLVM {facts.llvm_version} sees a {facts.host_cpu}")
+        return Finding(level="wrong", subject="TVM", text=f"cannot start a process: {error}", fix=fix)
+    return Finding(level="fine", subject="TVM", text=f"loads; LLVM {facts.llvm_version} detects {facts.host_cpu}")
 
 
 def look_at_processor() -> Finding:
-    """Name and usable cores."""
+    """Report the processor's name and its usable cores."""
     names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     logical = usable_processors()
     cores = usable_physical_cores()
     text = f"{names[0] if names else platform.machine()}, {cores} usable cores, {logical} logical"
     if cores == 1:
-        fix = "More cores let builds run beside each other."
+        fix = "With more cores, builds run in parallel."
         return Finding(level="note", subject="processor", text=text, fix=fix)
     return Finding(level="fine", subject="processor", text=text)
 
 
 def look_at_confinement() -> Finding:
-    """What the kernel offers to hold candidates in."""
+    """Check the kernel's features for confining candidates."""
     from tunefarm_sandbox.confinement.abilities import abilities
 
     able = abilities()
@@ -110,7 +110,7 @@ def look_at_confinement() -> Finding:
 
 
 def look_at_governor() -> Finding:
-    """Whether the clock frequency is steady."""
+    """Check that the clock frequency is fixed."""
     governor = next(iter(_lines("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")), "unknown").strip()
     if governor in STEADY_GOVERNORS:
         return Finding(level="fine", subject="frequency governor", text=governor)
@@ -119,29 +119,29 @@ def look_at_governor() -> Finding:
 
 
 def look_at_memory() -> Finding:
-    """How much memory children may take."""
+    """Check the memory that is available to children."""
     amounts = {name: rest for name, _, rest in (line.partition(":") for line in _lines("/proc/meminfo"))}
     available_bytes = int(amounts.get("MemAvailable", "0 kB").split()[0]) << 10
     text = f"{bytes_text(available_bytes)} available"
     if available_bytes < ENOUGH_MEMORY_BYTES:
-        fix = f"Tuning wants {bytes_text(ENOUGH_MEMORY_BYTES)}; close other programs."
+        fix = f"Tuning needs {bytes_text(ENOUGH_MEMORY_BYTES)}; close other programs."
         return Finding(level="note", subject="memory", text=text, fix=fix)
     return Finding(level="fine", subject="memory", text=text)
 
 
 def look_at_compiler() -> Finding:
-    """The linker that makes shared libraries of artifacts."""
+    """Check for the linker of artifacts."""
     import shutil
 
     found = next((path for name in ("cc", "gcc", "clang") if (path := shutil.which(name))), None)
     if found is None:
-        fix = "Install gcc or clang: artifacts are linked by it."
+        fix = "Install gcc or clang, which links artifacts."
         return Finding(level="wrong", subject="compiler", text="neither cc, gcc nor clang is on PATH", fix=fix)
     return Finding(level="fine", subject="compiler", text=found)
 
 
 def look_at_settings() -> Finding:
-    """Settings as they came from the environment, secrets hidden."""
+    """Report the settings from the environment, with secrets hidden."""
     from pydantic import ValidationError
 
     from tunefarm_services.settings import Settings
@@ -155,7 +155,7 @@ def look_at_settings() -> Finding:
 
 
 def look_at_permissions() -> Finding:
-    """Whether other users of this machine are kept from what is stored. Looked at before opening mends it."""
+    """Check that other users cannot read the store. Runs before the store is opened, which corrects permissions."""
     from pydantic import ValidationError
 
     from tunefarm_sandbox.channel.private_files import is_open_to_others
@@ -164,18 +164,18 @@ def look_at_permissions() -> Finding:
     try:
         home = Settings().home.expanduser().absolute()
     except ValidationError:
-        return Finding(level="note", subject="permissions", text="not looked at: the settings are wrong")
+        return Finding(level="note", subject="permissions", text="not checked: the settings are wrong")
     names = ("", "blobs", "scratch", "devices", "lanes", "tunefarm.db", "tunefarm.db-wal", "tunefarm.db-shm", "token")
     found = [str(home / name) for name in names if is_open_to_others(home / name)]
     if found:
         text = f"other users have permissions on {', '.join(found)}"
-        fix = f"What belongs to you is corrected when it is opened; otherwise run: chmod -R go= {home}"
+        fix = f"Your own files are corrected when the store is opened; otherwise run: chmod -R go= {home}"
         return Finding(level="note", subject="permissions", text=text, fix=fix)
-    return Finding(level="fine", subject="permissions", text=f"only you may read {home}")
+    return Finding(level="fine", subject="permissions", text=f"only you can read {home}")
 
 
 def look_at_store() -> Finding:
-    """Whether the store opens."""
+    """Check that the store opens."""
     from tunefarm.local.machine import Machine
     from tunefarm_services.store import StoreError
 

@@ -1,4 +1,4 @@
-"""What ``tune --output`` leaves behind: the library, its manifest, a plot, the report."""
+"""The files of ``tune --output``: the library, its manifest, a plot and the report."""
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -32,10 +32,10 @@ def write_outputs(
     callees: Collection[str] = (),
     view: Callable[[TuningRecord], RecordView] | None = None,
 ) -> None:
-    """Write everything into ``folder``; with several tasks, each library into a folder of its own.
+    """Write all files into ``folder``; with several tasks, each library into its own subfolder.
 
-    ``callees`` are functions outside of them that libraries may call. Where nothing was measured, pictures of the run
-    that found the same stay. ``view`` shows a record's schedule, for the page.
+    ``callees`` are external functions that the libraries may call. If nothing was measured, existing plots of the run
+    that found the same record stay. ``view`` formats a record's schedule for the page.
     """
     earlier = _manifest_in(task_folder(folder, 0, len(summary.tasks)))
     for position, task in enumerate(summary.tasks):
@@ -46,7 +46,7 @@ def write_outputs(
             examples = store.input_examples.get(manifest.input_specs)
             write_artifact(place, manifest, library, module_json, examples, rules_of(manifest.target, callees))
     report = job_report(store, store.jobs.get(LOCAL_TENANT, summary.job_id))
-    stays = _tells_no_more_than(report, earlier)
+    stays = _adds_nothing_to(report, earlier)
     names = [name for name in NAMES if not (stays and (folder / name).exists())]
     if names:
         if PAGE_NAME in names and view is not None:
@@ -55,7 +55,7 @@ def write_outputs(
 
 
 def write_report(report: JobReport, folder: Path, names: Sequence[str] = NAMES) -> None:
-    """Of the plot of best latency over time, as SVG and PNG, and of the page, those that are named."""
+    """Write the files in ``names``: the plot of best latency over time as SVG or PNG, and the page."""
     task = report.tasks[0]
     figure = plots.latency_over_time(task, task.run_s, report.numpy_latency_s)
     written = {
@@ -74,10 +74,10 @@ def _manifest_in(folder: Path) -> ArtifactManifest | None:
         return None
 
 
-def _tells_no_more_than(report: JobReport, earlier: ArtifactManifest | None) -> bool:
-    """Whether a job was answered from the store, and pictures that lie beside ``earlier`` say as much of its function.
+def _adds_nothing_to(report: JobReport, earlier: ArtifactManifest | None) -> bool:
+    """Whether the report adds nothing to the existing plots next to the manifest ``earlier``.
 
-    They do where they are of the same record, and where the report has no curve to draw.
+    This is so if the job was answered from the store, with the same record or without a curve to draw.
     """
     task = report.tasks[0]
     if not task.summary.answered_from_store:

@@ -1,4 +1,4 @@
-"""Upgrading the store."""
+"""Migrates the store and rehashes workloads."""
 
 import contextlib
 
@@ -14,7 +14,7 @@ from tunefarm_services.store.catalog.workload_repository import WorkloadReposito
 
 
 class RehashReport(Frozen):
-    """How many workloads have a new hash, by which TVM, and which could not be read: a sentence for each."""
+    """The number of rehashed workloads, the TVM version, and one sentence per workload that cannot be read."""
 
     tvm_version: str
     rehashed: int
@@ -22,15 +22,15 @@ class RehashReport(Frozen):
 
 
 def upgrade_store(settings: Settings, *, create: bool) -> str:
-    """Bring the database to the schema of this version; the revision it is at then. ``create`` makes a missing one."""
+    """Migrate the database to the schema of this version; returns its revision. ``create`` creates a missing one."""
     with contextlib.closing(open_store(settings, create=create, upgrade=True)) as store:
         return str(store.revision())
 
 
 def rehash_workloads(workloads: WorkloadRepository, zygote: ForkServer) -> RehashReport:
-    """Compute anew, for all tenants, the structural hashes that another version of TVM computed.
+    """Recompute, for all tenants, the structural hashes that another version of TVM computed.
 
-    Ids stay, so that a function is still found, by its hash, although this TVM writes it differently.
+    Workloads keep their ids: a function is found by its new hash although this TVM serialises it differently.
     """
     facts = call(zygote, tvm_facts.ENTRY, tvm_facts.NoQuestion(), tvm_facts.TvmFacts, field="TVM")
     rehashed, refused = 0, []

@@ -1,4 +1,4 @@
-"""``--device-class``: a class of devices by its id, or by the first characters of it, which ``devices list`` shows."""
+"""``--device-class``: a device class by its id or a prefix of it, as shown by ``devices list``."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -9,13 +9,13 @@ CLASS_ID_LENGTH: Final = 64
 
 
 def device_class_of_text(text: str, known: Iterable[str]) -> str:
-    """The id of the known class that begins with ``text``; ``text`` itself where none does.
+    """The id of the known class that begins with ``text``; ``text`` itself if none does.
 
     Raises:
         BadInput: several begin with it.
     """
     found = {each for each in known if text and each.startswith(text)}
     if len(found) > 1:
-        fix = "Give more of it; see: tunefarm devices list --json"
+        fix = "Give more characters; see: tunefarm devices list --json"
         raise BadInput("device_class_id", f"the ids of {len(found)} classes begin with {text!r}.", fix)
     return found.pop() if found else text

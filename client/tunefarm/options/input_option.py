@@ -1,4 +1,4 @@
-"""What a user says of an argument's contents, such as ``A=uniform:0:1`` or ``rows=@rows.npy``."""
+"""``--input``: the contents of an argument, such as ``A=uniform:0:1`` or ``rows=@rows.npy``."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -20,19 +20,19 @@ RANGED: Final[dict[str, InputKind]] = {"uniform": "uniform", "integers": "intege
 
 
 def inputs_of_texts(texts: Sequence[str]) -> tuple[InputRequest, ...]:
-    """Read every ``NAME=...``.
+    """Parse texts of the form ``NAME=...``.
 
     Raises:
-        BadInput: one of them is of another form, or its file cannot be read.
+        BadInput: a text is malformed, or its file cannot be read.
     """
     return tuple(_input_of_text(text) for text in texts)
 
 
 def inputs_of_python(given: Mapping[str, Any]) -> tuple[InputRequest, ...]:
-    """The same for Python's callers: by name, text such as ``uniform:0:1``, or an array as an example.
+    """Convert the ``inputs`` argument of the Python API: per name, text such as ``uniform:0:1`` or an example array.
 
     Raises:
-        BadInput: one of them is neither.
+        BadInput: a value is neither.
     """
     return tuple(_input_of_value(name, value) for name, value in given.items())
 
@@ -40,7 +40,7 @@ def inputs_of_python(given: Mapping[str, Any]) -> tuple[InputRequest, ...]:
 def _input_of_text(text: str) -> InputRequest:
     name, equals, what = text.partition("=")
     if not equals or not name.strip() or not what:
-        raise BadInput(FIELD, f"{text[:200]!r} does not say what an argument holds.", FIX)
+        raise BadInput(FIELD, f"{text[:200]!r} does not describe the contents of an argument.", FIX)
     return _request(name.strip(), what)
 
 
@@ -59,18 +59,18 @@ def _input_of_value(name: str, value: Any) -> InputRequest:
 
 def _request(name: str, what: str) -> InputRequest:
     if what.startswith("@"):
-        path = readable_file(FIELD, what[1:], fix="Give a file that numpy.save has written.")
+        path = readable_file(FIELD, what[1:], fix="Give a file written by numpy.save.")
         return InputRequest(argument=name, kind="example", npy=_content(path))
     word, *ends = what.split(":")
     kind = PLAIN.get(word) if not ends else RANGED.get(word) if len(ends) == 2 else None
     if kind is None:
-        raise BadInput(FIELD, f"{name}={what[:200]} is not understood.", FIX)
+        raise BadInput(FIELD, f"{name}={what[:200]} is not a valid description.", FIX)
     low, high = (_number(name, end) for end in ends) if ends else (None, None)
     try:
         spec = InputSpec(argument=name, kind=kind, low=low, high=high)
     except ValidationError as error:
-        told = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise BadInput(FIELD, f"{name}={what[:200]} cannot be used: {told}.", FIX) from error
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise BadInput(FIELD, f"{name}={what[:200]} cannot be used: {reason}.", FIX) from error
     return InputRequest(argument=spec.argument, kind=spec.kind, low=spec.low, high=spec.high)
 
 

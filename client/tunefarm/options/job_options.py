@@ -1,4 +1,4 @@
-"""What a user asks of one tuning job, as typed: the same for the command line and for Python."""
+"""The options of a tuning job, shared by the command line and the Python API."""
 
 import os
 import tempfile
@@ -20,7 +20,7 @@ LONGEST_NAME_BYTES: Final = 255
 
 
 class JobOptions(Frozen):
-    """Everything of a job but its module, its target and its space."""
+    """All options of a job except its module, target and space."""
 
     trials: int = 512
     seconds: float | None = None
@@ -39,17 +39,17 @@ class JobOptions(Frozen):
         return require_protocol(self.protocol)
 
     def require_usable(self) -> None:
-        """Raise ``BadInput`` for what cannot be asked for."""
+        """Raise ``BadInput`` if an option is out of range."""
         self.effort()
         require_protocol(self.protocol)
         if not 0 <= self.seed < SEEDS:
-            raise BadInput("seed", f"{self.seed} is no seed.", f"Give a whole number from 0 to {SEEDS - 1}.")
+            raise BadInput("seed", f"{self.seed} is not a valid seed.", f"Give a whole number from 0 to {SEEDS - 1}.")
 
     def effort(self) -> Effort:
-        """The bounds of the job.
+        """The limits of the job.
 
         Raises:
-            BadInput: one of them is not positive.
+            BadInput: a limit is not positive.
         """
         for field, value in (
             ("trials", self.trials),
@@ -58,9 +58,9 @@ class JobOptions(Frozen):
             ("target_latency_us", self.target_latency_us),
         ):
             if value is not None and not value > 0:
-                raise BadInput(field, f"{value:g} is not a positive number.", "Give at least 1, or leave it out.")
+                raise BadInput(field, f"{value:g} is not a positive number.", "Give at least 1, or omit it.")
         if self.trials > MAX_TRIALS:
-            raise BadInput("trials", f"{self.trials} is more than any job can do.", f"Give at most {MAX_TRIALS}.")
+            raise BadInput("trials", f"{self.trials} exceeds the limit of a job.", f"Give at most {MAX_TRIALS}.")
         return Effort(
             trials=self.trials,
             seconds=self.seconds,
@@ -70,7 +70,7 @@ class JobOptions(Frozen):
 
 
 def require_protocol(text: str) -> str:
-    """The id of a protocol, which may be asked for without its version: the latest is meant then.
+    """The id of a protocol. A name without a version means its latest version.
 
     Raises:
         BadInput: there is no such protocol.
@@ -83,10 +83,10 @@ def require_protocol(text: str) -> str:
 
 
 def output_folder(text: str, *, field: str = "output") -> Path:
-    """The folder for results. A missing one can be made, and is not made yet: a refused command leaves nothing behind.
+    """Validate the folder for results without creating it, so that a rejected command leaves nothing behind.
 
     Raises:
-        BadInput: it has no name, or cannot be made or written.
+        BadInput: the folder has no name, or cannot be created or written.
     """
     require_named(field, text, "folder")
     try:
@@ -105,4 +105,4 @@ def output_folder(text: str, *, field: str = "output") -> Path:
 
 def _require_name(folder: Path) -> None:
     if "\0" in folder.name or len(os.fsencode(folder.name)) > LONGEST_NAME_BYTES:
-        raise ValueError("a part of it is no name of a folder")
+        raise ValueError("a part of the path is not a valid folder name")

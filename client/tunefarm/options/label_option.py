@@ -1,4 +1,4 @@
-"""``--label NAME=VALUE``, with which jobs are made and found again."""
+"""``--label NAME=VALUE``, which labels jobs and selects them."""
 
 from collections.abc import Iterable
 
@@ -6,10 +6,10 @@ from tunefarm_schemas.bad_input import BadInput
 
 
 def labels_of_texts(texts: Iterable[str]) -> dict[str, str]:
-    """Read every ``NAME=VALUE``.
+    """Parse texts of the form ``NAME=VALUE``.
 
     Raises:
-        BadInput: one of them has no name or no equals sign.
+        BadInput: a text has no name or no equals sign.
     """
     labels = {}
     for text in texts:

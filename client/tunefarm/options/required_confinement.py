@@ -1,4 +1,4 @@
-"""Whether this machine may measure where its kernel cannot confine candidates fully."""
+"""The check that this machine's kernel can confine candidates as the settings require."""
 
 from tunefarm_sandbox.confinement.abilities import abilities
 from tunefarm_schemas.bad_input import BadInput
@@ -6,12 +6,12 @@ from tunefarm_services.settings import Settings
 
 
 def require_confinement(settings: Settings) -> None:
-    """Refuse to go on where full confinement is required and cannot be had.
+    """Raise if the settings require full confinement and the kernel does not support it.
 
     Raises:
-        BadInput: it says what is missing.
+        BadInput: lists the missing features.
     """
     missing = " ".join(abilities().missing()) if settings.require_confinement else ""
     if missing:
-        fix = "Run on a kernel that offers it, or leave out --require-confinement and TUNEFARM_REQUIRE_CONFINEMENT."
-        raise BadInput("sandbox", f"candidates cannot be confined fully here. {missing}", fix)
+        fix = "Run on a kernel that supports it, or omit --require-confinement and TUNEFARM_REQUIRE_CONFINEMENT."
+        raise BadInput("sandbox", f"this host cannot fully confine candidates. {missing}", fix)

@@ -1,1 +1,1 @@
-"""Records in this machine's store or at a service."""
+"""Records in this machine's store or on a service."""

@@ -1,4 +1,4 @@
-"""Records to and from TVM's JSON database."""
+"""Export to and import from TVM's JSON database."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -24,10 +24,10 @@ TIMEOUT_S: Final = 300.0
 
 
 def export_records(machine: "Machine", folder_text: str, record_ids: Sequence[str]) -> Written:
-    """Write the named records, or all verified ones that TVM's database can hold, as such a database.
+    """Write the named records, or all verified ones of the stable ABI, as a TVM database.
 
     Raises:
-        BadInput: a record is not known, has an ABI of ours only, or the folder cannot be written.
+        BadInput: a record is unknown or has the packed ABI, or the folder cannot be written.
     """
     output_folder(folder_text, field="folder")
     named = [_exportable(named_record(machine.known_store, each)) for each in record_ids]
@@ -47,7 +47,7 @@ def export_records(machine: "Machine", folder_text: str, record_ids: Sequence[st
 
 
 def import_database(machine: "Machine", folder_text: str) -> ImportOutcome:
-    """Take in every usable line of a TVM database as a claim.
+    """Import every usable line of a TVM database as a claimed record.
 
     Raises:
         BadInput: there is no database in the folder.
@@ -60,7 +60,7 @@ def import_database(machine: "Machine", folder_text: str) -> ImportOutcome:
 
 def _exportable(record: TuningRecord) -> TuningRecord:
     if not holds(record):
-        problem = f"{record.record_id} has the packed ABI, which TVM's database cannot describe."
+        problem = f"{record.record_id} has the packed ABI, which TVM's database cannot represent."
         raise BadInput("record", problem, FIX)
     return record
 

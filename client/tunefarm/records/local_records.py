@@ -1,4 +1,4 @@
-"""The records of this machine's store, as the record commands look at them."""
+"""The record commands' access to this machine's store."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ class LocalRecords:
         return listed(self._machine.store.records, status, limit)
 
     def best(self, query: ModuleQuery) -> Sequence[RecordMatch]:
-        """The best records for a module, and what matched."""
+        """The best records for a module, each with its kind of match."""
         from tunefarm.records.record_queries import best_matches
 
         return best_matches(self._machine, query)
@@ -39,11 +39,11 @@ class LocalRecords:
         return named_record(self._machine.known_store, record_id)
 
     def workload_name(self, record: TuningRecord) -> str:
-        """What the record's workload is called."""
+        """The name of the record's workload."""
         return self._machine.workload_name(record)
 
     def view(self, record: TuningRecord) -> "RecordView":
-        """What its trace makes of its workload."""
+        """The workload with the record's trace applied."""
         from tunefarm.records.record_queries import schedule_view
 
         return schedule_view(self._machine, record)
@@ -55,25 +55,25 @@ class LocalRecords:
         return export_records(self._machine, folder, record_ids)
 
     def take_in(self, folder: str) -> "ImportOutcome":
-        """Take records of TVM's JSON database in, as claims."""
+        """Import records of TVM's JSON database as claimed."""
         from tunefarm.records.database_exchange import import_database
 
         return import_database(self._machine, folder)
 
     def publish(self, query: ModuleQuery, trace: str, latency_s: float) -> TuningRecord:
-        """Keep a schedule of a module as a claim. ``trace`` is as typed, the latency in seconds."""
+        """Publish a schedule of a module as claimed. ``trace`` is as typed."""
         from tunefarm.records.record_queries import published
 
         return published(self._machine, query.request(trace), latency_s)
 
     def retract(self, record: TuningRecord, reason: str) -> None:
-        """Take a record back."""
+        """Retract a record."""
         from tunefarm_services.store import LOCAL_TENANT
 
         self._machine.store.records.retract(LOCAL_TENANT, record.record_id, reason)
 
     def write_artifact(self, record: TuningRecord, folder: Path, rules: LibraryRules) -> tuple[str, Path]:
-        """Write the record's library, its manifest and its function; the artifact's id and the library's path."""
+        """Write the record's library, manifest and function; returns the artifact's id and the library's path."""
         from tunefarm.artifact.artifact_folder import write_artifact
         from tunefarm.records.record_queries import stored_artifact
         from tunefarm_services.store import LOCAL_TENANT

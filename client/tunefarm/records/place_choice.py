@@ -1,4 +1,4 @@
-"""Where the record commands look: in this machine's store, or at a service."""
+"""Selects where the record commands work: this machine's store, or a service."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from tunefarm.startup.prestarted_fork_server import take_zygote
 
 @contextmanager
 def record_place(api: str | None, *, remote: bool, needs_tvm: bool = False) -> Iterator[RecordPlace]:
-    """The service that ``api`` or the environment names, or the known one if ``remote``; this machine otherwise."""
+    """The service of ``api`` or the environment; the default service if ``remote``; else this machine's store."""
     zygote = take_zygote() if needs_tvm else None
     if remote or is_service_named(api):
         from tunefarm.client import Client

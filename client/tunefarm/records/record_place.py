@@ -1,4 +1,4 @@
-"""Records wherever they are: the port that the record commands use."""
+"""The port of the record commands to records on this machine or on a service."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModuleQuery:
-    """Which module's records are asked for, as typed.
+    """The module whose records are wanted, as typed.
 
-    ``device_class`` is the id of a class of devices, or the first characters of one; the place's own where it is None.
+    ``device_class`` is the id of a device class or a prefix of it; None for the default of the place.
     """
 
     module: str
@@ -32,10 +32,10 @@ class ModuleQuery:
     device_class: str | None = None
 
     def request(self, trace: str | None = None) -> "IntakeRequest":
-        """What the intake is asked. ``trace`` is the file of a trace's JSON or ``FILE.py:FUNCTION``, for any machine.
+        """The request for the intake. ``trace`` is a file with a trace's JSON or ``FILE.py:FUNCTION``, for any machine.
 
         Raises:
-            BadInput: the module or the trace names nothing that can be read.
+            BadInput: the module or the trace cannot be read.
         """
         from tunefarm.intake.intake_request import IntakeRequest
         from tunefarm.intake.module_source import parse_module_source
@@ -57,44 +57,44 @@ class ModuleQuery:
 
 @dataclass(frozen=True)
 class Written:
-    """How many records an export wrote, and how many it left out for which reason."""
+    """The number of records that an export wrote, and the numbers left out with their reasons."""
 
     records: int
     left_out: tuple[tuple[int, str], ...] = ()
 
 
 class RecordPlace(Protocol):
-    """Records, wherever they are. Raises BadInput, and what its store or service raises."""
+    """Access to records. Raises BadInput, and the errors of its store or service."""
 
     def listed(self, status: RecordStatus | None, limit: int) -> Sequence[TuningRecord]:
         """Records, the newest first."""
 
     def best(self, query: ModuleQuery) -> Sequence[RecordMatch]:
-        """The best records for a module, and what matched."""
+        """The best records for a module, each with its kind of match."""
 
     def named(self, record_id: str) -> TuningRecord:
         """The record whose id is, or begins with, ``record_id``."""
 
     def workload_name(self, record: TuningRecord) -> str:
-        """What the record's workload is called."""
+        """The name of the record's workload."""
 
     def view(self, record: TuningRecord) -> "RecordView":
-        """What its trace makes of its workload."""
+        """The workload with the record's trace applied."""
 
     def export(self, folder: str, record_ids: Sequence[str]) -> Written:
         """Write records as TVM's JSON database."""
 
     def take_in(self, folder: str) -> "ImportOutcome | ImportReport":
-        """Take records of TVM's JSON database in, as claims."""
+        """Import records of TVM's JSON database as claimed."""
 
     def publish(self, query: ModuleQuery, trace: str, latency_s: float) -> TuningRecord:
-        """Keep a schedule of a module as a claim. ``trace`` is as typed, the latency in seconds."""
+        """Publish a schedule of a module as claimed. ``trace`` is as typed."""
 
     def retract(self, record: TuningRecord, reason: str) -> None:
-        """Take a record back."""
+        """Retract a record."""
 
     def write_artifact(self, record: TuningRecord, folder: Path, rules: LibraryRules) -> tuple[str, Path]:
-        """Write the record's library, its manifest and its function; the artifact's id and the library's path.
+        """Write the record's library, manifest and function; returns the artifact's id and the library's path.
 
-        ``rules`` say what the library may do beyond what every kernel may.
+        ``rules`` permit what the library may do beyond the default.
         """

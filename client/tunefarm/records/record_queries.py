@@ -1,4 +1,4 @@
-"""Questions about records, for the command line."""
+"""Queries of this machine's store for the record commands."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -39,7 +39,7 @@ def named_record(store: Store | None, record_id: str) -> TuningRecord:
     """The record whose id is, or begins with, ``record_id``.
 
     Raises:
-        BadInput: there is none, or several.
+        BadInput: no record matches, or several do.
     """
     found: list[TuningRecord] = []
     if store is not None and record_id:
@@ -52,10 +52,10 @@ def named_record(store: Store | None, record_id: str) -> TuningRecord:
 
 
 def best_matches(machine: "Machine", query: "ModuleQuery") -> Sequence[RecordMatch]:
-    """The best records for a module: exact are those for this machine, unless another class of devices is named.
+    """The best records for a module. Exact ones are for this machine, unless the query names another device class.
 
     Raises:
-        BadInput: the module or the target cannot be understood.
+        BadInput: the module or the target is invalid.
     """
     answer = machine.understand(query.request())
     own = machine.farm.device.device_class.device_class_id
@@ -72,10 +72,10 @@ def best_matches(machine: "Machine", query: "ModuleQuery") -> Sequence[RecordMat
 
 
 def published(machine: "Machine", request: "IntakeRequest", latency_s: float) -> TuningRecord:
-    """Keep the one schedule of a request as a claim.
+    """Store the schedule of a request as a claimed record.
 
     Raises:
-        BadInput: the module, the target or the schedule cannot be used, or the schedule does not apply.
+        BadInput: the module, the target or the schedule is invalid, or the schedule does not apply.
     """
     answer = machine.understand(request)
     [workload] = machine.recognised(answer.workloads, with_schedules=True)
@@ -86,10 +86,10 @@ def published(machine: "Machine", request: "IntakeRequest", latency_s: float) ->
 
 
 def schedule_view(machine: "Machine", record: TuningRecord) -> RecordView:
-    """Apply a record's trace in a confined child and print what came of it.
+    """Apply a record's trace in a confined child, and return the scheduled function as text.
 
     Raises:
-        BadInput: the trace does not apply any more.
+        BadInput: the trace no longer applies.
     """
     workload = machine.store.workloads.get(LOCAL_TENANT, record.key.workload_id)
     request = ViewRequest(module_json=workload.module_json, trace=record.trace)
@@ -100,7 +100,7 @@ def stored_artifact(artifacts: ArtifactRepository, record: TuningRecord) -> tupl
     """The artifact of a record.
 
     Raises:
-        BadInput: the record has none, because it was never verified here.
+        BadInput: the record has no artifact, because it was never verified here.
     """
     manifests = artifacts.newest_first(LOCAL_TENANT, record_id=record.record_id)
     if not manifests:

@@ -1,4 +1,4 @@
-"""The records of a service, as the record commands look at them."""
+"""The record commands' access to a service."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tunefarm.records.record_place import ModuleQuery
 
 MAX_LISTED = 10_000
-"""A service lists records by their ids, so the newest of them are found among so many."""
+"""A service lists records by id: the newest are selected from at most this many."""
 
 
 class RemoteRecords:
@@ -32,7 +32,7 @@ class RemoteRecords:
         return sorted(found, key=lambda record: record.created_at, reverse=True)[:limit]
 
     def best(self, query: "ModuleQuery") -> Sequence[RecordMatch]:
-        """The best records for a module, and what matched."""
+        """The best records for a module, each with its kind of match."""
         conversion = self._client.converter.convert(query.request())
         return self._client.records.best(
             conversion.modules[0].text,
@@ -53,11 +53,11 @@ class RemoteRecords:
         return self._client.records.get(record_id)
 
     def workload_name(self, record: TuningRecord) -> str:
-        """What the record's workload is called."""
+        """The name of the record's workload."""
         return self._client.workloads.view(record.key.workload_id).name
 
     def view(self, record: TuningRecord) -> "RecordView":
-        """What its trace makes of its workload. The trace is applied on this machine, in a confined process."""
+        """The workload with the record's trace applied, on this machine in a confined child."""
         from tunefarm.confined.call import call
         from tunefarm.confined.record_view import ENTRY, RecordView, ViewRequest
 
@@ -72,12 +72,12 @@ class RemoteRecords:
         return Written(exported.exported, tuple((each.records, each.reason) for each in exported.left_out))
 
     def take_in(self, folder: str) -> ImportReport:
-        """Take records of TVM's JSON database in, as claims."""
+        """Import records of TVM's JSON database as claimed."""
         workloads, records = read_database(folder)
         return self._client.records.import_(workloads, records)
 
     def publish(self, query: "ModuleQuery", trace: str, latency_s: float) -> TuningRecord:
-        """Keep a schedule of a module as a claim. ``trace`` is as typed, the latency in seconds."""
+        """Publish a schedule of a module as claimed. ``trace`` is as typed."""
         conversion = self._client.converter.convert(query.request(trace))
         module = conversion.modules[0]
         return self._client.records.publish(
@@ -90,11 +90,11 @@ class RemoteRecords:
         )
 
     def retract(self, record: TuningRecord, reason: str) -> None:
-        """Take a record back."""
+        """Retract a record."""
         self._client.records.retract(record.record_id, reason)
 
     def write_artifact(self, record: TuningRecord, folder: Path, rules: LibraryRules) -> tuple[str, Path]:
-        """Write the record's library, its manifest and its function; the artifact's id and the library's path."""
+        """Write the record's library, manifest and function; returns the artifact's id and the library's path."""
         built = self._client.artifacts.of_record(record.record_id)
         return built.manifest.artifact_id, built.write(
             folder, callees=rules.callees, device_code=rules.may_hold_device_code

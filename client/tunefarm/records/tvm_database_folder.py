@@ -1,4 +1,4 @@
-"""The folder in which TVM keeps a JSON database."""
+"""The folder of a TVM JSON database."""
 
 import shlex
 from collections.abc import Iterator
@@ -45,12 +45,12 @@ def read_database(folder_text: str) -> tuple[str, str]:
 
 
 def database_lines(folder_text: str) -> tuple[Iterator[str], Iterator[str]]:
-    """The lines of both files, read while they are taken: workloads, records.
+    """The lines of both files, read lazily: workloads, records.
 
     Raises:
         BadInput: there is no database in the folder.
     """
-    from tunefarm_services.exchange.database_reading import (  # what a client alone has not
+    from tunefarm_services.exchange.database_reading import (  # not installed with the client alone
         LONGEST_RECORD,
         LONGEST_WORKLOAD,
     )
@@ -68,7 +68,7 @@ def _folder(text: str) -> Path:
 
 
 def _lines(path: Path, longest: int) -> Iterator[str]:
-    """Lines without their ends. Of one that is longer than any that is taken, only its beginning."""
+    """Lines without line ends. Truncates lines that exceed the limit, which the import then rejects."""
     with _readably(path), open_plain_file(path) as file:
         while line := file.readline(longest + 2):
             text = line.decode("utf-8", "replace").rstrip("\r\n")

@@ -1,5 +1,4 @@
-"""Speaking with a service: one description of every call, carried by a blocking and by an awaiting transport.
+"""Jobs and other resources of a service, for ``Client`` and ``AsyncClient``.
 
-``service_address`` finds the service, ``request`` says what a call is, the ``*_calls`` files describe the calls noun by
-noun, and ``transport`` and ``async_transport`` carry them.
+``http`` describes and executes the calls; this package converts modules, submits jobs and reads their results.
 """

@@ -1,4 +1,4 @@
-"""What a service holds, as attributes of a client that is awaited: each method carries one described call out."""
+"""The resources of a service as attributes of ``AsyncClient``; each method executes one call."""
 
 from collections.abc import Mapping
 
@@ -18,14 +18,14 @@ from tunefarm_schemas.tuning.job import JobKind, JobState
 
 
 class Noun:
-    """One kind of thing that a service holds."""
+    """A resource of a service."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self.transport = transport
 
 
 class AsyncJobs(Noun):
-    """What the service was asked to do."""
+    """Jobs of the service."""
 
     views = awaited(job_calls.job_views)
     pause = awaited(job_calls.job_pause)
@@ -35,7 +35,7 @@ class AsyncJobs(Noun):
     delete = awaited(job_calls.job_deletion)
 
     async def get(self, job_id: str) -> AsyncRemoteJob:
-        """One job."""
+        """Fetch a job."""
         return AsyncRemoteJob(self.transport, await self.transport.run(job_calls.job_view(job_id)))
 
     async def list(
@@ -45,13 +45,13 @@ class AsyncJobs(Noun):
         kind: JobKind | None = None,
         limit: int | None = job_calls.LIMIT,
     ) -> "list[AsyncRemoteJob]":
-        """Jobs, the newest first, that carry all ``labels``."""
+        """Jobs that have all ``labels``, the newest first."""
         found = await self.transport.run(job_calls.job_views(state, labels, kind, limit))
         return [AsyncRemoteJob(self.transport, view) for view in found]
 
 
 class AsyncRecords(Noun):
-    """Schedules with their times."""
+    """Tuning records: schedules with their latencies."""
 
     get = awaited(record_calls.record)
     list = awaited(record_calls.records)
@@ -63,7 +63,7 @@ class AsyncRecords(Noun):
 
 
 class AsyncWorkloads(Noun):
-    """What is tuned."""
+    """Workloads: the functions that are tuned."""
 
     get = awaited(workload_calls.workload)
     view = awaited(workload_calls.workload_view)
@@ -74,7 +74,7 @@ class AsyncWorkloads(Noun):
 
 
 class AsyncTargets(Noun):
-    """What code is generated for."""
+    """Targets of code generation."""
 
     get = awaited(workload_calls.target)
     list = awaited(workload_calls.targets)
@@ -83,7 +83,7 @@ class AsyncTargets(Noun):
 
 
 class AsyncDevices(Noun):
-    """What is measured on."""
+    """Devices that measure."""
 
     get = awaited(device_calls.device)
     list = awaited(device_calls.devices)
@@ -91,7 +91,7 @@ class AsyncDevices(Noun):
 
 
 class AsyncWorkers(Noun):
-    """The lanes of workers that serve devices."""
+    """Lanes of workers."""
 
     get = awaited(device_calls.worker)
     list = awaited(device_calls.workers)
@@ -107,7 +107,7 @@ class AsyncArtifacts(Noun):
 
 
 class AsyncUploads(Noun):
-    """Content on its way in, piece by piece. Large modules are uploaded without being asked."""
+    """Resumable uploads. Clients upload large modules automatically."""
 
     send = awaited(upload_calls.upload)
     resume = awaited(upload_calls.upload_rest)
@@ -116,7 +116,7 @@ class AsyncUploads(Noun):
 
 
 class AsyncTokens(Noun):
-    """Who may do what in the caller's tenant."""
+    """Tokens of the caller's tenant."""
 
     list = awaited(token_calls.tokens)
     create = awaited(token_calls.new_token)

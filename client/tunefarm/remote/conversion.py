@@ -1,4 +1,4 @@
-"""From what a user names to what a service takes: TVM JSON, traces and sketches. Code never leaves this machine."""
+"""Converts modules and schedules to TVM JSON, traces and sketches for a service. Code never leaves this machine."""
 
 import json
 from types import TracebackType
@@ -17,38 +17,38 @@ from tunefarm_schemas.tuning.trace import Space, Trace
 if TYPE_CHECKING:
     from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
-SPACE_NOTE: Final = "space: the schedule function was run for this host's target"
+SPACE_NOTE: Final = "space: the schedule function ran with this host's target"
 HOST: Final = "host"
 
 
 class SentModule(Frozen):
-    """A module as TVM JSON, and what to call it; an empty name leaves that to its functions."""
+    """A module as TVM JSON with a name; an empty name means the names of its functions."""
 
     name: str
     text: str = Field(repr=False)
 
 
 class Conversion(Frozen):
-    """What is sent of a module, a target and schedules. A target of None leaves the choice to the service."""
+    """A converted module, target and schedules. A target of None leaves the choice to the service."""
 
     modules: tuple[SentModule, ...]
     function: str | None = None
     all_functions: bool = False
     target: str | None = None
-    """JSON of an object, or a name that the service knows: of a preset, a tag of TVM's, or the id of a target."""
+    """A JSON object, or a name that the service knows: a preset, a TVM tag, or the id of a target."""
     space: Space = Space()
     seed_traces: tuple[Trace, ...] = ()
     input_specs: tuple[InputSpec, ...] = ()
     notes: tuple[str, ...] = ()
     untuned_functions: tuple[str, ...] = ()
-    """Functions of the module that are not TIR, where the module was read here."""
+    """Functions of the module that are not TIR, if the module was read on this machine."""
 
 
 class Converter:
-    """Converts, in confined children of a process with TVM that is started when it is first needed."""
+    """Converts in confined children of a zygote, which starts on first use."""
 
     def __init__(self, zygote: "ForkServer | None" = None) -> None:
-        """``zygote`` is one that was started earlier; it is ended with this."""
+        """``zygote`` is a fork server that is already running; ``close`` ends it."""
         self._zygote = zygote
 
     def __enter__(self) -> Self:
@@ -61,7 +61,7 @@ class Converter:
 
     @property
     def zygote(self) -> "ForkServer":
-        """The process that confined children are forked from, started when it is first needed."""
+        """The zygote, started on first use."""
         from tunefarm.startup.zygote import start_intake_zygote
 
         if self._zygote is None:
@@ -69,16 +69,16 @@ class Converter:
         return self._zygote
 
     def close(self) -> None:
-        """End the process."""
+        """End the zygote."""
         if self._zygote is not None:
             self._zygote.close()
             self._zygote = None
 
     def convert(self, request: IntakeRequest, given: PythonInput | None = None) -> Conversion:
-        """Convert what was named. ``given`` holds the schedules that only the caller's own process can make.
+        """Convert a request. ``given`` contains schedule functions of the caller's own process.
 
         Raises:
-            BadInput: it cannot be understood.
+            BadInput: any part of the request is invalid.
         """
         has_functions = given is not None and bool(given.space_function or given.seed_functions)
         plain = None if has_functions else without_tvm(request)
@@ -86,20 +86,20 @@ class Converter:
             return plain
         from tunefarm.intake.understanding import understand
 
-        # What arguments hold, and what a name stands for, is not looked at here: neither need go through the child.
+        # Inputs and named targets are resolved by the service, so the child does not receive them.
         target = request.target if _is_read_here(request) else ""
-        asked = request.model_copy(update={"elsewhere": True, "inputs": (), "target": target, "callees": None})
-        answer = understand(self.zygote, asked)
+        child_request = request.model_copy(update={"elsewhere": True, "inputs": (), "target": target, "callees": None})
+        answer = understand(self.zygote, child_request)
         return _conversion(request, answer if given is None else given.complete(answer))
 
 
 def without_tvm(request: IntakeRequest) -> Conversion | None:
-    """The conversion where there is nothing to convert, because all of it is JSON or a name already; None otherwise.
+    """The conversion of a request that consists of JSON and names only, which needs no TVM; None for any other.
 
-    The service checks it as it checks everything.
+    The service validates it like any request.
 
     Raises:
-        BadInput: a seed is not JSON.
+        BadInput: a seed trace is not JSON.
     """
     needs_tvm = request.space is not None or any(seed.function is not None for seed in request.seeds)
     target = request.target.strip()
@@ -120,14 +120,14 @@ def _is_this_host(target: str) -> bool:
 
 
 def _is_read_here(request: IntakeRequest) -> bool:
-    """Whether the target is understood on this machine, and not left to the service or named for it."""
+    """Whether the target is read on this machine, and not chosen or looked up by the service."""
     target = request.target.strip()
     return target.startswith("{") or _is_this_host(target)
 
 
 def _conversion(request: IntakeRequest, answer: IntakeAnswer) -> Conversion:
     is_read_here = _is_read_here(request)
-    # What was filled in for this host does not concern a service that chooses for itself.
+    # Omit notes on this host's defaults if the service chooses the target.
     notes = tuple(answer.notes) if is_read_here else (SPACE_NOTE,) if answer.space.sketches else ()
     return Conversion(
         modules=tuple(SentModule(name=workload.name, text=workload.module_json) for workload in answer.workloads),
@@ -143,7 +143,7 @@ def _conversion(request: IntakeRequest, answer: IntakeAnswer) -> Conversion:
 def _input_specs(request: IntakeRequest) -> tuple[InputSpec, ...]:
     examples = [each.argument for each in request.inputs if each.npy is not None]
     if examples:
-        problem = f"the example for {examples[0]} stays on this machine; a service takes ranges only."
+        problem = f"the example for {examples[0]} cannot be sent; a service accepts only ranges."
         raise BadInput("input", problem, "Write NAME=uniform:LOW:HIGH or NAME=integers:LOW:HIGH.")
     return tuple(
         InputSpec(argument=each.argument, kind=each.kind, low=each.low, high=each.high) for each in request.inputs

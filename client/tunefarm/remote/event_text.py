@@ -1,4 +1,4 @@
-"""Events of a job as lines, and on a display."""
+"""Formats events of a job as lines or for a display."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -14,7 +14,7 @@ PROGRESS: Final = "progress"
 
 
 def show(event: RemoteEvent, display: ProgressDisplay) -> None:
-    """Put an event on a display: progress into its panel, all else as a line."""
+    """Show an event on a display: progress in its panel, any other event as a line."""
     if event.kind == PROGRESS:
         display.show(RemoteProgress.of(event.data))
     elif event.kind != "summary":
@@ -22,7 +22,7 @@ def show(event: RemoteEvent, display: ProgressDisplay) -> None:
 
 
 def event_line(event: RemoteEvent) -> str:
-    """One line: when, what, and its data as words."""
+    """One line with the time, the kind and the data of an event."""
     return visible_line(f"{event.at[:19]} {event.kind} {_words(event)}".rstrip())
 
 

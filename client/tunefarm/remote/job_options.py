@@ -1,4 +1,4 @@
-"""What is asked of a service's job, as typed: more than of a job on this machine."""
+"""The options of a job on a service, which extend those of a job on this machine."""
 
 from tunefarm.options.job_options import JobOptions
 from tunefarm_schemas.bad_input import BadInput
@@ -6,7 +6,7 @@ from tunefarm_schemas.tuning.job import Effort
 
 
 class RemoteJobOptions(JobOptions):
-    """Everything of a service's job but its module, its target and its space."""
+    """All options of a service's job except its module, target and space."""
 
     device_seconds: float | None = None
     deadline_s: float | None = None
@@ -14,12 +14,12 @@ class RemoteJobOptions(JobOptions):
     device_class_id: str | None = None
 
     def effort(self) -> Effort:
-        """The bounds of the job.
+        """The limits of the job.
 
         Raises:
-            BadInput: one of them is not positive.
+            BadInput: a limit is not positive.
         """
         for field, value in (("device_seconds", self.device_seconds), ("deadline_s", self.deadline_s)):
             if value is not None and not value > 0:
-                raise BadInput(field, f"{value:g} is not a positive number.", "Give at least 1, or leave it out.")
+                raise BadInput(field, f"{value:g} is not a positive number.", "Give at least 1, or omit it.")
         return super().effort().model_copy(update={"device_seconds": self.device_seconds})

@@ -1,4 +1,4 @@
-"""How a job of a service ended, printed and as an exit status."""
+"""Prints the result of a service's job."""
 
 import shlex
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def tell_end(job: "RemoteJob", *, as_json: bool) -> ExitCode:
-    """Print how a job ended; the exit status."""
+    """Print the result of a job and return the exit status."""
     summary = job.summary or job.read_summary()
     if as_json:
         print_json({"job": job.view.model_dump(mode="json"), "summary": summary or None})
@@ -29,7 +29,7 @@ def tell_end(job: "RemoteJob", *, as_json: bool) -> ExitCode:
 
 
 def tell_next_of(job: "RemoteJob", api: str | None, *, as_json: bool) -> None:
-    """Say what comes after a job: its library, or why it has none."""
+    """Print the next command after a job: build its library, or look at its events."""
     if as_json:
         return
     summary = job.summary or job.read_summary()

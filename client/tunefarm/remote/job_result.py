@@ -1,4 +1,4 @@
-"""What a job ended with."""
+"""Calls for the results of a job."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,23 +13,23 @@ from tunefarm_schemas.views.trial import TrialView
 
 
 def job_summary(job_id: str) -> Flow[Mapping[str, Any]]:
-    """How the job ended, task by task: its last summary; empty before there is one."""
+    """The job's last summary, with one entry per task; empty before there is one."""
     events = yield from job_events(job_id)
     return next((event.data for event in reversed(events) if event.kind == "summary"), {})
 
 
 def job_records(job_id: str) -> Flow[list[TuningRecord]]:
-    """The best verified record of each of the job's tasks, once there is one."""
+    """The best verified record of each task of the job that has one."""
     return listed(f"/jobs/{job_id}/records", TuningRecord, {}, None)
 
 
 def job_trials(job_id: str, *, failed_only: bool = False, limit: int | None = None) -> Flow[list[TrialView]]:
-    """What was tried for the job, with what came of each; only what gave no time if ``failed_only``."""
+    """The job's trials with their measurements; only those without a timing if ``failed_only``."""
     return listed(f"/jobs/{job_id}/trials", TrialView, {"failed_only": failed_only}, limit)
 
 
 def artifacts_of_job(job_id: str) -> Flow[list[RemoteArtifact | None]]:
-    """The compiled library of each of the job's tasks; None for a task that has none."""
+    """The compiled library of each task of the job; None for a task without one."""
     summary = yield from job_summary(job_id)
     found: list[RemoteArtifact | None] = []
     for task in summary.get("tasks", ()):
@@ -39,10 +39,10 @@ def artifacts_of_job(job_id: str) -> Flow[list[RemoteArtifact | None]]:
 
 
 def artifact_of_job(job_id: str, task: str | None = None) -> Flow[RemoteArtifact]:
-    """The compiled library of the job's task; of the one called ``task``, where it has several.
+    """The compiled library of the task named ``task``, or of the only task.
 
     Raises:
-        BadInput: it has none, or several and none was named.
+        BadInput: there is no library, or there are several and ``task`` is None.
     """
     summary = yield from job_summary(job_id)
     built = {

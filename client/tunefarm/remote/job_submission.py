@@ -1,4 +1,4 @@
-"""Asking for a job, and reading what a job of measurements gave."""
+"""Calls that submit jobs, and the results of measurement jobs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ from tunefarm_schemas.tuning.trace import Space
 from tunefarm_schemas.views.job import NewJob
 
 BODY_BYTES: Final = 8 << 20
-"""What the modules of one request may take together; the rest is uploaded."""
+"""The total size of modules sent in the body of a request; further modules are uploaded."""
 
 
 def submission(conversion: Conversion, options: RemoteJobOptions) -> Flow[NewJob]:
-    """Ask for modules to be tuned."""
+    """Submit a tuning job."""
     fields = yield from _module_fields([module.text for module in conversion.modules])
     modules: list[JsonValue] = []
     for module, field in zip(conversion.modules, fields, strict=True):
@@ -59,7 +59,7 @@ def submission(conversion: Conversion, options: RemoteJobOptions) -> Flow[NewJob
 def measurement_submission(
     modules: Sequence[str], target: str, *, device_class_id: str | None, labels: Mapping[str, str]
 ) -> Flow[NewJob]:
-    """Ask for scheduled modules, as TVM JSON, to be measured as they are; each different one once."""
+    """Submit a job that measures scheduled modules, given as TVM JSON, unchanged; duplicates are measured once."""
     fields = yield from _module_fields(list(dict.fromkeys(modules)))
     body: dict[str, JsonValue] = {
         "kind": "measure",
@@ -75,7 +75,7 @@ def measurement_submission(
 
 
 def measurements(job: Job, summary: Mapping[str, Any], modules: Sequence[str]) -> list[MeasuredModule]:
-    """What the job's summary says of each of ``modules``, in their order."""
+    """The result of each of ``modules`` from the job's summary, in their order."""
     different = list(dict.fromkeys(modules))
     tasks = list(summary.get("tasks", ()))
     if len(tasks) != len(different):

@@ -1,11 +1,11 @@
-"""What a farm says of a module that was measured as it is."""
+"""The result of measuring a scheduled module on a farm."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class MeasuredModule:
-    """Seconds per call, one for each sample; or, where there are none, why it was not timed."""
+    """Seconds per call, one value per sample; without samples, the reason of the failure."""
 
     samples_s: tuple[float, ...] = ()
     failure: str = ""

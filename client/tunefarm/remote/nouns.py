@@ -1,4 +1,4 @@
-"""What a service holds, as attributes of a client that blocks: each method carries one described call out."""
+"""The resources of a service as attributes of ``Client``; each method executes one call."""
 
 from collections.abc import Mapping
 
@@ -18,14 +18,14 @@ from tunefarm_schemas.tuning.job import JobKind, JobState
 
 
 class Noun:
-    """One kind of thing that a service holds."""
+    """A resource of a service."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
 
 
 class Jobs(Noun):
-    """What the service was asked to do."""
+    """Jobs of the service."""
 
     views = blocking(job_calls.job_views)
     pause = blocking(job_calls.job_pause)
@@ -35,7 +35,7 @@ class Jobs(Noun):
     delete = blocking(job_calls.job_deletion)
 
     def get(self, job_id: str) -> RemoteJob:
-        """One job."""
+        """Fetch a job."""
         return RemoteJob(self.transport, self.transport.run(job_calls.job_view(job_id)))
 
     def list(
@@ -45,13 +45,13 @@ class Jobs(Noun):
         kind: JobKind | None = None,
         limit: int | None = job_calls.LIMIT,
     ) -> "list[RemoteJob]":
-        """Jobs, the newest first, that carry all ``labels``."""
+        """Jobs that have all ``labels``, the newest first."""
         found = self.transport.run(job_calls.job_views(state, labels, kind, limit))
         return [RemoteJob(self.transport, view) for view in found]
 
 
 class Records(Noun):
-    """Schedules with their times."""
+    """Tuning records: schedules with their latencies."""
 
     get = blocking(record_calls.record)
     list = blocking(record_calls.records)
@@ -63,7 +63,7 @@ class Records(Noun):
 
 
 class Workloads(Noun):
-    """What is tuned."""
+    """Workloads: the functions that are tuned."""
 
     get = blocking(workload_calls.workload)
     view = blocking(workload_calls.workload_view)
@@ -74,7 +74,7 @@ class Workloads(Noun):
 
 
 class Targets(Noun):
-    """What code is generated for."""
+    """Targets of code generation."""
 
     get = blocking(workload_calls.target)
     list = blocking(workload_calls.targets)
@@ -83,7 +83,7 @@ class Targets(Noun):
 
 
 class Devices(Noun):
-    """What is measured on."""
+    """Devices that measure."""
 
     get = blocking(device_calls.device)
     list = blocking(device_calls.devices)
@@ -91,7 +91,7 @@ class Devices(Noun):
 
 
 class Workers(Noun):
-    """The lanes of workers that serve devices."""
+    """Lanes of workers."""
 
     get = blocking(device_calls.worker)
     list = blocking(device_calls.workers)
@@ -107,7 +107,7 @@ class Artifacts(Noun):
 
 
 class Uploads(Noun):
-    """Content on its way in, piece by piece. Large modules are uploaded without being asked."""
+    """Resumable uploads. Clients upload large modules automatically."""
 
     send = blocking(upload_calls.upload)
     resume = blocking(upload_calls.upload_rest)
@@ -116,7 +116,7 @@ class Uploads(Noun):
 
 
 class Tokens(Noun):
-    """Who may do what in the caller's tenant."""
+    """Tokens of the caller's tenant."""
 
     list = blocking(token_calls.tokens)
     create = blocking(token_calls.new_token)

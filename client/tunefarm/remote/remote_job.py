@@ -1,4 +1,4 @@
-"""A job of a service, held by whoever waits for it."""
+"""Handles of jobs on a service."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
@@ -17,12 +17,12 @@ from tunefarm_schemas.views.trial import TrialView
 
 
 class _Handle:
-    """What is known of a job without asking.
+    """The locally known state of a job.
 
     Attributes:
-        view: the job as it was when it was last looked at.
-        notes: what the service said of the target when it took the job.
-        summary: how it ended, task by task, once its events were read to the end; empty before.
+        view: the job when it was last fetched.
+        notes: the service's notes on the target when the job was created.
+        summary: the summary with one entry per task, once all events were read; empty before.
     """
 
     def __init__(self, view: Job) -> None:
@@ -37,12 +37,12 @@ class _Handle:
 
     @property
     def state(self) -> JobState:
-        """Where it was in its life when it was last looked at."""
+        """The state when the job was last fetched."""
         return self.view.state
 
     @property
     def outcome(self) -> JobOutcome | None:
-        """How it ended; None before it has."""
+        """The outcome; None before the job has ended."""
         return self.view.outcome
 
     def __repr__(self) -> str:
@@ -54,54 +54,54 @@ class _Handle:
 
 
 class RemoteJob(_Handle):
-    """A job of a service."""
+    """A job on a service."""
 
     def __init__(self, transport: Transport, view: Job) -> None:
         super().__init__(view)
         self.transport = transport
 
     def refresh(self) -> Job:
-        """Look at the job again."""
+        """Fetch the current state of the job."""
         self.view = self.transport.run(job_view(self.job_id))
         return self.view
 
     def pause(self) -> Job:
-        """Ask for it to be paused; what was measured is kept."""
+        """Pause the job. Its measurements are kept."""
         return self._ask("pause")
 
     def resume(self) -> Job:
-        """Ask for it to go on."""
+        """Resume the job."""
         return self._ask("resume")
 
     def cancel(self) -> Job:
-        """Ask for it to be canceled; what was measured is kept."""
+        """Cancel the job. Its measurements are kept."""
         return self._ask("cancel")
 
     def finish(self) -> Job:
-        """Ask for its search to end; its best is verified and shipped. ``wait`` for that."""
+        """End the search early; the best schedule is verified and built. Call ``wait`` for the result."""
         return self._ask("finish")
 
     def delete(self) -> None:
-        """Remove it and its events."""
+        """Delete the job and its events."""
         self.transport.run(job_deletion(self.job_id))
 
     def events(self, after: int = 0) -> Iterator[RemoteEvent]:
-        """Its events later than number ``after``, until its last; waits for those still to come."""
+        """The job's events after number ``after``, up to the last; waits for further events."""
         for event in self.transport.events(EventStream(self.job_id, after)):
             self._note(event)
             yield event
 
     def past_events(self) -> list[RemoteEvent]:
-        """Its events so far."""
+        """The job's events so far."""
         return self.transport.run(job_events(self.job_id))
 
     def read_summary(self) -> Mapping[str, Any]:
-        """How it ended, task by task; empty before it has."""
+        """The job's summary, with one entry per task; empty before it has ended."""
         self.summary = self.transport.run(job_summary(self.job_id))
         return self.summary
 
     def wait(self, *, progress: bool = True) -> Job:
-        """Wait until it ends, showing its progress on standard error unless ``progress`` is off."""
+        """Wait until the job ends; shows its progress on standard error unless ``progress`` is False."""
         from tunefarm.terminal.progress_display import progress_display
 
         if not progress:
@@ -114,22 +114,22 @@ class RemoteJob(_Handle):
         return self.refresh()
 
     def trials(self, *, failed_only: bool = False, limit: int | None = None) -> list[TrialView]:
-        """What was tried for it, with what came of each; only what gave no time if ``failed_only``."""
+        """The job's trials with their measurements; only those without a timing if ``failed_only``."""
         return self.transport.run(job_trials(self.job_id, failed_only=failed_only, limit=limit))
 
     def records(self) -> list[TuningRecord]:
-        """The best verified record of each of its tasks, once there is one."""
+        """The best verified record of each task that has one."""
         return self.transport.run(job_records(self.job_id))
 
     def artifacts(self) -> list[RemoteArtifact | None]:
-        """The compiled library of each of its tasks, in their order; None for a task that has none."""
+        """The compiled library of each task, in order; None for a task without one."""
         return self.transport.run(artifacts_of_job(self.job_id))
 
     def artifact(self, task: str | None = None) -> RemoteArtifact:
-        """The compiled library of its task; of the named one, where it has several.
+        """The compiled library of the task named ``task``, or of the only task.
 
         Raises:
-            BadInput: it has none, or several and none was named.
+            BadInput: there is no library, or there are several and ``task`` is None.
         """
         return self.transport.run(artifact_of_job(self.job_id, task))
 
@@ -139,54 +139,54 @@ class RemoteJob(_Handle):
 
 
 class AsyncRemoteJob(_Handle):
-    """A job of a service, awaited."""
+    """A job on a service, for ``AsyncClient``."""
 
     def __init__(self, transport: AsyncTransport, view: Job) -> None:
         super().__init__(view)
         self.transport = transport
 
     async def refresh(self) -> Job:
-        """Look at the job again."""
+        """Fetch the current state of the job."""
         self.view = await self.transport.run(job_view(self.job_id))
         return self.view
 
     async def pause(self) -> Job:
-        """Ask for it to be paused; what was measured is kept."""
+        """Pause the job. Its measurements are kept."""
         return await self._ask("pause")
 
     async def resume(self) -> Job:
-        """Ask for it to go on."""
+        """Resume the job."""
         return await self._ask("resume")
 
     async def cancel(self) -> Job:
-        """Ask for it to be canceled; what was measured is kept."""
+        """Cancel the job. Its measurements are kept."""
         return await self._ask("cancel")
 
     async def finish(self) -> Job:
-        """Ask for its search to end; its best is verified and shipped. ``wait`` for that."""
+        """End the search early; the best schedule is verified and built. Call ``wait`` for the result."""
         return await self._ask("finish")
 
     async def delete(self) -> None:
-        """Remove it and its events."""
+        """Delete the job and its events."""
         await self.transport.run(job_deletion(self.job_id))
 
     async def events(self, after: int = 0) -> AsyncIterator[RemoteEvent]:
-        """Its events later than number ``after``, until its last; waits for those still to come."""
+        """The job's events after number ``after``, up to the last; waits for further events."""
         async for event in self.transport.events(EventStream(self.job_id, after)):
             self._note(event)
             yield event
 
     async def past_events(self) -> list[RemoteEvent]:
-        """Its events so far."""
+        """The job's events so far."""
         return await self.transport.run(job_events(self.job_id))
 
     async def read_summary(self) -> Mapping[str, Any]:
-        """How it ended, task by task; empty before it has."""
+        """The job's summary, with one entry per task; empty before it has ended."""
         self.summary = await self.transport.run(job_summary(self.job_id))
         return self.summary
 
     async def wait(self, *, progress: bool = True) -> Job:
-        """Wait until it ends, showing its progress on standard error unless ``progress`` is off."""
+        """Wait until the job ends; shows its progress on standard error unless ``progress`` is False."""
         from tunefarm.terminal.progress_display import progress_display
 
         if not progress:
@@ -199,22 +199,22 @@ class AsyncRemoteJob(_Handle):
         return await self.refresh()
 
     async def trials(self, *, failed_only: bool = False, limit: int | None = None) -> list[TrialView]:
-        """What was tried for it, with what came of each; only what gave no time if ``failed_only``."""
+        """The job's trials with their measurements; only those without a timing if ``failed_only``."""
         return await self.transport.run(job_trials(self.job_id, failed_only=failed_only, limit=limit))
 
     async def records(self) -> list[TuningRecord]:
-        """The best verified record of each of its tasks, once there is one."""
+        """The best verified record of each task that has one."""
         return await self.transport.run(job_records(self.job_id))
 
     async def artifacts(self) -> list[RemoteArtifact | None]:
-        """The compiled library of each of its tasks, in their order; None for a task that has none."""
+        """The compiled library of each task, in order; None for a task without one."""
         return await self.transport.run(artifacts_of_job(self.job_id))
 
     async def artifact(self, task: str | None = None) -> RemoteArtifact:
-        """The compiled library of its task; of the named one, where it has several.
+        """The compiled library of the task named ``task``, or of the only task.
 
         Raises:
-            BadInput: it has none, or several and none was named.
+            BadInput: there is no library, or there are several and ``task`` is None.
         """
         return await self.transport.run(artifact_of_job(self.job_id, task))
 

@@ -1,9 +1,8 @@
-"""Tickets: what TVM is given in place of a path to a built library.
+"""Tickets: paths that TVM gets instead of the path of a built library.
 
-TVM's tuner removes the whole folder that a builder's path lies in, whatever that is, once the path was run. So each
-ticket is an empty file in a folder that was made for it alone, private to this user, and holds nothing else: removing
-it is the only harm that can be done, and is what we want. What the ticket stands for is kept in memory, and only paths
-that this process itself made mean anything.
+After a run, TVM's tuner deletes the parent folder of a builder's path, whatever it contains. Each ticket is therefore
+an empty file in its own private folder, whose deletion is harmless and wanted. The ticket's module is kept in memory,
+and only paths that this process issued are accepted.
 """
 
 import atexit
@@ -19,14 +18,14 @@ from typing import Final
 
 @dataclass(frozen=True)
 class ScheduledModule:
-    """A function with its schedule applied, as TVM JSON, and the target it is for, as JSON."""
+    """A scheduled function as TVM JSON, with its target as JSON."""
 
     module_json: str = field(repr=False)
     target: str
 
 
 class Tickets:
-    """The tickets of one process. Threads may share it."""
+    """The tickets of one process. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,7 +33,7 @@ class Tickets:
         self._folders: dict[str, str] = {}
 
     def issue(self, module: ScheduledModule) -> str:
-        """A path that stands for ``module``: an empty file in a folder of its own."""
+        """Create a ticket for ``module``: an empty file in its own folder."""
         folder = tempfile.mkdtemp(prefix="tunefarm-ticket-")
         path = str(Path(folder) / f"ticket-{secrets.token_hex(16)}")
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -45,12 +44,12 @@ class Tickets:
         return path
 
     def redeem(self, path: str) -> ScheduledModule | None:
-        """What the ticket stands for, once; None for a path that was never issued here or was redeemed before."""
+        """Return the ticket's module, once; None for a path that was not issued here or was already redeemed."""
         with self._lock:
             return self._live.pop(path, None)
 
     def remove_left(self) -> None:
-        """Remove the files and folders that nobody has removed. Only empty folders go, and only our own."""
+        """Remove tickets that TVM has not removed. Removes only empty folders that this process created."""
         with self._lock:
             for path, folder in self._folders.items():
                 with contextlib.suppress(OSError):
@@ -66,6 +65,6 @@ class Tickets:
 
 
 TICKETS: Final = Tickets()
-"""One for the process: TVM makes builder and runner separately, and neither learns of the other."""
+"""One per process: TVM creates builder and runner separately, and neither knows the other."""
 
 atexit.register(TICKETS.remove_left)

@@ -1,4 +1,4 @@
-"""What ``Client.tune`` is called with."""
+"""The arguments of ``Client.tune``."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -22,20 +22,21 @@ T = TypeVar("T")
 
 
 class TuneArguments(TypedDict, total=False):
-    """The arguments of ``Client.tune`` besides the module; each may be left out.
+    """The arguments of ``Client.tune`` besides the module; all are optional.
 
-    target: a ``tvm.target.Target``, a dictionary or its JSON, ``host`` for this one, or the name of one of the
-        service's presets (``x86-64-v3``) or of a tag of TVM's; the service's choice when left out.
-    function, all_functions: which of the module's functions, where it has several.
-    space: a schedule function that samples its decisions, or ``FILE.py:FUNCTION``; TVM's rules when left out.
+    target: a ``tvm.target.Target``, a dictionary or its JSON, ``host`` for this host, or the name of one of the
+        service's presets (``x86-64-v3``) or of a TVM tag. Default: the service's choice.
+    function, all_functions: the functions to tune if the module has several.
+    space: a schedule function that samples its decisions, or ``FILE.py:FUNCTION``. Default: TVM's rules.
     seed_traces: schedules to measure first: traces (TVM's, their JSON, or ours) or schedule functions.
-    trials, seconds, plateau_trials, target_latency_us, device_seconds: bounds; the first that is met ends the search.
-    deadline_s: seconds after which the job ends with what it has, waiting included.
-    strategy, seed, fresh, abi, protocol: as of ``tunefarm tune``.
-    inputs: what arguments hold, by name: ``uniform:0:1``, ``integers:0:1000``, ``normal`` or ``positive``.
-    priority: jobs of higher priority are begun first.
-    device_class_id: where to measure; the service's choice when left out.
-    labels: names and values to find the job by.
+    trials, seconds, plateau_trials, target_latency_us, device_seconds: limits; the search ends at the first that is
+        reached.
+    deadline_s: seconds after which the job ends with its best so far, including time in the queue.
+    strategy, seed, fresh, abi, protocol: as for ``tunefarm tune``.
+    inputs: the contents of arguments by name: ``uniform:0:1``, ``integers:0:1000``, ``normal`` or ``positive``.
+    priority: jobs of higher priority start first.
+    device_class_id: the device class to measure on. Default: the service's choice.
+    labels: names and values that identify the job in lists.
     """
 
     target: TargetLike
@@ -70,7 +71,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class TuneRequest:
-    """A call of ``tune``, sorted out: what has to be converted, and what is only sent."""
+    """The arguments of a call of ``tune``, split into those that are converted and the job's options."""
 
     given: PythonInput
     intake: IntakeRequest
@@ -78,10 +79,10 @@ class TuneRequest:
 
     @classmethod
     def of(cls, module: Any, **arguments: Unpack[TuneArguments]) -> "TuneRequest":
-        """Sort out the arguments.
+        """Split and validate the arguments.
 
         Raises:
-            BadInput: one of them cannot be used.
+            BadInput: an argument is invalid.
         """
         of_input = {"target", "function", "all_functions", "space", "seed_traces", "inputs"}
         given = PythonInput.of(
@@ -110,7 +111,7 @@ def _options(values: Mapping[str, object]) -> RemoteJobOptions:
 
 
 def takes_tune_arguments(method: Callable[P, T]) -> Callable[P, T]:
-    """``method`` with each of ``TuneArguments`` in the signature that ``help`` shows, in place of ``**arguments``."""
+    """Show each of ``TuneArguments`` in the signature of ``method`` instead of ``**arguments``."""
     shown = inspect.signature(method)
     kept = [each for each in shown.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
     named = [

@@ -1,1 +1,1 @@
-"""What happened in a job, as figures, plots and one HTML page that needs nothing else."""
+"""Reports of jobs: figures, plots, and a self-contained HTML page."""

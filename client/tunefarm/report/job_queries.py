@@ -1,4 +1,4 @@
-"""Questions about the jobs of this machine's store, for the command line."""
+"""Queries of this machine's store for jobs."""
 
 from tunefarm.terminal.named_id import ASKED_FOR, require_one
 from tunefarm_schemas.tuning.job import Job
@@ -6,10 +6,10 @@ from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
 
 
 def named_job(store: Store | None, job_id: str, *, field: str = "job") -> Job:
-    """The job whose id is, or begins with, ``job_id``. ``field`` is what the user gave it as.
+    """The job whose id is, or begins with, ``job_id``. ``field`` is the argument's name in the error.
 
     Raises:
-        BadInput: there is none, or several.
+        BadInput: no job matches, or several do.
     """
     found: list[Job] = []
     if store is not None and job_id:
@@ -17,6 +17,6 @@ def named_job(store: Store | None, job_id: str, *, field: str = "job") -> Job:
             return store.jobs.get(LOCAL_TENANT, job_id)
         except NotFound:
             found = store.jobs.page(LOCAL_TENANT, limit=ASKED_FOR, id_prefix=job_id)
-    fix = "Leave it out for the latest job."
+    fix = "Omit it for the latest job."
     require_one("job", job_id, [job.job_id for job in found], field=field, fix=fix)
     return found[0]

@@ -22,11 +22,11 @@ from tunefarm_services.store.records.record_repository import RecordRepository
 from tunefarm_services.tuner.summary import JobSummary, ModelAccuracy, TaskSummary
 
 MAX_JOBS: Final = 200
-"""How many of the latest jobs are looked through for one that measured what this one found in the store."""
+"""The number of recent jobs that are searched for the one that measured what this job found in the store."""
 
 
 class Step(Frozen):
-    """The best latency from a moment of a run on, when the exploration had so many trials."""
+    """A point of a run from which on the exploration has this best latency after this many trials."""
 
     elapsed_s: float
     trials: int
@@ -34,12 +34,12 @@ class Step(Frozen):
 
 
 class TaskReport(Frozen):
-    """One task of a job, with all trials of its exploration, whichever run made them, numbered from 1.
+    """A task of a job, with the trials of its exploration from all runs, numbered from 1.
 
-    ``steps`` are those of the latest run that found anything faster, as the search measured them; it took ``run_s``
-    seconds, and began with ``known_before_s``, the best of the trials before it, or with None. ``trials`` are the
-    numbers and latencies of those that were timed. ``accuracy`` says how well the model foresaw them, over all runs.
-    ``schedule`` is what ships, for the eye; None where it was not asked for or cannot be shown.
+    ``steps`` are those of the latest run that found a faster schedule, as measured during the search. The run took
+    ``run_s`` seconds and started from ``known_before_s``, the best earlier latency, or None. ``trials`` are the numbers
+    and latencies of timed trials. ``accuracy`` is the cost model's accuracy over all runs. ``schedule`` is the final
+    schedule as text; None if it was not requested or cannot be shown.
     """
 
     name: str
@@ -58,23 +58,23 @@ class TaskReport(Frozen):
 
     @property
     def verified_s(self) -> float | None:
-        """What the record takes in fresh processes, in seconds; None without one."""
+        """The record's latency in fresh processes, in seconds; None without a record."""
         return self.summary.best_latency_s if self.summary.record_id is not None else None
 
     @property
     def measured_s(self) -> float | None:
-        """The best that the search measured, in seconds; None where it timed nothing."""
+        """The best latency measured during the search, in seconds; None if nothing was timed."""
         return min((latency_s for _, latency_s in self.trials), default=None)
 
     @property
     def gigaflops(self) -> float | None:
-        """Billions of floating-point operations a second of what ships; None where either is not known."""
+        """The final schedule's GFLOP/s; None if its latency or number of operations is unknown."""
         best_s = self.summary.best_latency_s
         return self.floating_point_operations / best_s / 1e9 if best_s and self.floating_point_operations else None
 
     @property
     def best_over_trials(self) -> tuple[tuple[int, float], ...]:
-        """The trials that were faster than all before them, by number, with their latencies."""
+        """The trials that were faster than all earlier ones: numbers and latencies."""
         best: list[tuple[int, float]] = []
         for number, latency_s in self.trials:
             if not best or latency_s < best[-1][1]:
@@ -83,7 +83,7 @@ class TaskReport(Frozen):
 
 
 class JobReport(Frozen):
-    """A job and its tasks. ``seconds`` says where the time went: on the wall, and summed over lanes."""
+    """A job and its tasks. ``seconds`` are the durations of stages: wall time, or sums over lanes."""
 
     job: Job
     tasks: tuple[TaskReport, ...]
@@ -92,10 +92,10 @@ class JobReport(Frozen):
 
 
 def job_report(store: Store, job: Job, view: Callable[[TuningRecord], RecordView] | None = None) -> JobReport:
-    """Gather the report of a job, with the schedules that ship where ``view`` can show them.
+    """Gather the report of a job, with the final schedules if ``view`` is given.
 
     Raises:
-        BadInput: nothing was measured for it yet.
+        BadInput: no run of the job has ended.
     """
     summary = last_summary(store.events, job)
     summaries = list(_summaries_of_runs(store, job))
@@ -107,38 +107,38 @@ def job_report(store: Store, job: Job, view: Callable[[TuningRecord], RecordView
 
 
 def latest_job(store: Store | None, job_id: str | None) -> Job:
-    """The job whose id is, or begins with, ``job_id``; the latest one where that is None.
+    """The job whose id is, or begins with, ``job_id``; the latest job if None.
 
     Raises:
-        BadInput: there is none, or several.
+        BadInput: no job matches, or several do.
     """
     if job_id is not None:
         return named_job(store, job_id)
     jobs: Sequence[Job] = [] if store is None else store.jobs.page(LOCAL_TENANT, limit=1000)
     if not jobs:
-        raise BadInput("job", "the store holds no jobs.", "Start one: tunefarm tune MODULE.")
+        raise BadInput("job", "the store has no jobs.", "Start one: tunefarm tune MODULE.")
     return max(jobs, key=lambda job: job.created_at)
 
 
 def last_summary(events: EventRepository, job: Job) -> JobSummary:
-    """How the latest run of the job ended.
+    """The summary of the job's latest run.
 
     Raises:
-        BadInput: no run of it has ended.
+        BadInput: no run of the job has ended.
     """
     for event in reversed(events.of_job(LOCAL_TENANT, job.job_id)):
         if event.kind == "summary":
             try:
                 return JobSummary.model_validate(event.data)
             except ValidationError as error:
-                fix = "Make the report with the version of tunefarm that ran the job."
-                raise BadInput("job", f"the summary of {job.job_id} has another form.", fix) from error
-    fix = f"Wait for it, or go on with it: tunefarm tune --resume {job.job_id}"
+                fix = "Create the report with the version of tunefarm that ran the job."
+                raise BadInput("job", f"the summary of {job.job_id} has an unknown format.", fix) from error
+    fix = f"Wait for it, or resume it: tunefarm tune --resume {job.job_id}"
     raise BadInput("job", f"no run of job {job.job_id} has ended yet.", fix)
 
 
 class _Run(NamedTuple):
-    """What one run of a job found for one task, and how many seconds the run took."""
+    """The steps of one run of a job for one task, and the duration of the run."""
 
     task: TaskSummary
     seconds: float
@@ -149,7 +149,7 @@ class _Run(NamedTuple):
 
 
 def _run_with_steps(summaries: Iterable[JobSummary], exploration_id: str) -> _Run | None:
-    """The latest run that found anything for an exploration; ``summaries`` are those of this job's runs first."""
+    """The latest run that found a schedule for an exploration; ``summaries`` begin with this job's runs."""
     for summary in summaries:
         for task in summary.tasks:
             if task.improvements and task.exploration_id == exploration_id:
@@ -158,19 +158,19 @@ def _run_with_steps(summaries: Iterable[JobSummary], exploration_id: str) -> _Ru
 
 
 def _accuracy(summaries: Iterable[JobSummary], exploration_id: str) -> tuple[ModelAccuracy, ...]:
-    """How well the models of all runs foresaw the exploration's trials, in their order."""
-    told = {
+    """The accuracy of the cost models of all runs on the exploration's trials, in order of the trials."""
+    by_number = {
         accuracy.known: accuracy
         for summary in summaries
         for task in summary.tasks
         if task.exploration_id == exploration_id
         for accuracy in task.model_accuracy
     }
-    return tuple(told[known] for known in sorted(told))
+    return tuple(by_number[known] for known in sorted(by_number))
 
 
 def _summaries_of_runs(store: Store, job: Job) -> Iterator[JobSummary]:
-    """How the runs of the job ended, the latest first, and then those of other jobs over the same workloads."""
+    """The summaries of the job's runs, the latest first, then those of other jobs with the same workloads."""
     yield from _summaries(store.events, job)
     workload_ids = {task.workload_id for task in job.spec.tasks}
     for other in store.jobs.page(LOCAL_TENANT, limit=MAX_JOBS):
@@ -235,11 +235,11 @@ def _schedule(
     try:
         return None if record_id is None else view(records.get(LOCAL_TENANT, record_id))
     except (BadInput, NotFound):
-        return None  # of another TVM, or taken away meanwhile: the figures stand without it
+        return None  # from another TVM version, or removed meanwhile: the report works without it
 
 
 def _steps(run: _Run) -> tuple[Step, ...]:
-    """What the search measured, as long as it is less than all before: what was verified in the end may be more."""
+    """The improvements measured during the search. Excludes the final verified latency, which may be higher."""
     steps: list[Step] = []
     for step in run.task.improvements:
         if not step.is_verified and (not steps or step.latency_s < steps[-1].latency_s):
@@ -249,7 +249,7 @@ def _steps(run: _Run) -> tuple[Step, ...]:
 
 
 def _known_before_s(run: _Run, timed: Sequence[tuple[int, float]]) -> float | None:
-    """The best latency of the trials that were made before a run; its first step was faster than that."""
+    """The best latency of the trials before a run; the run's first step is faster."""
     first_s = run.task.improvements[0].latency_s
     before = [latency_s for number, latency_s in timed if number <= run.trials_before and latency_s > first_s]
     return min(before, default=None)

@@ -1,4 +1,4 @@
-"""A job as one HTML page that needs no other file and no network."""
+"""Renders a job as a self-contained HTML page."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 MIN_POINTS: Final = 2
 MARKS: Final = (
-    "The line and the circle are what the search measured, in one process each. The diamond is what was verified: the "
-    "library that ships, in several fresh processes. It may be slower."
+    "The line and the circle were measured during the search, in one process each. The diamond is the verified latency "
+    "of the final library, in several fresh processes. It may be higher."
 )
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A plot with its caption, for a wide and a narrow screen, or, where there is nothing to draw, words alone."""
+    """A plot with its caption for wide and narrow screens, or only text if there is nothing to draw."""
 
     title: str
     about: str
@@ -36,7 +36,7 @@ class Drawing:
 
 
 def render_page(report: JobReport) -> str:
-    """The HTML text. Everything that comes from a user is escaped."""
+    """Render the HTML. All text from users is escaped."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -54,23 +54,23 @@ def render_page(report: JobReport) -> str:
 
 
 def moment_text(at: str) -> str:
-    """A moment in RFC 3339 as a person reads it, to the second."""
+    """Format an RFC 3339 time for people, to the second."""
     return datetime.fromisoformat(at).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def gigaflops_text(gigaflops: float | None) -> str:
-    """Billions of floating-point operations a second; a dash for None."""
+    """Format GFLOP/s; a dash for None."""
     return "-" if gigaflops is None else f"{gigaflops:.4g} GFLOP/s"
 
 
 def _drawings(report: JobReport, task: TaskReport) -> list[Drawing]:
     numpy_s = report.numpy_latency_s
-    start = "the untuned program" if task.known_before_s is None else "the best that earlier runs had found"
+    start = "the untuned program" if task.known_before_s is None else "the best schedule of earlier runs"
     title = "Best latency over time"
     about = f"Lower is better. It starts at {start}. {MARKS}"
     over_time = partial(plots.latency_over_time, task, task.run_s, numpy_s, titled=False)
     drawn = [_drawing(title, about, over_time)]
-    title, about = "Best latency over trials", "Trials that failed, or were stopped early as losers, have no dot."
+    title, about = "Best latency over trials", "Failed trials, and slow ones that were stopped early, have no dot."
     drawn.append(_drawing(title, about, partial(plots.latency_over_trials, task, numpy_s, titled=False)))
     return [*drawn, _failures(task), _accuracy(task)]
 
@@ -79,7 +79,7 @@ def _failures(task: TaskReport) -> Drawing:
     title = "Failures by reason"
     if not task.failures:
         return Drawing(title, "No trial failed.")
-    about = "Build timeouts are usual: what takes far longer to compile than the rest is almost never fast."
+    about = "Build timeouts are normal: a candidate that takes far longer to compile than others is almost never fast."
     return _drawing(title, about, partial(plots.failures_by_reason, task.failures))
 
 
@@ -87,27 +87,25 @@ def _accuracy(task: TaskReport) -> Drawing:
     title = "Accuracy of the cost model"
     whole = accuracy_in_all(task.accuracy)
     if whole is None or len(task.accuracy) < MIN_POINTS:
-        return Drawing(title, "Too few trials were ranked by the model to tell.")
+        return Drawing(title, "Too few trials were ranked by the cost model.")
     trials = max(task.summary.trials_in_store, max((number for number, _ in task.trials), default=1))
     return _drawing(title, accuracy_text(whole), partial(plots.model_accuracy, task.accuracy, trials))
 
 
 def accuracy_text(whole: ModelAccuracy) -> str:
-    """What the model foresaw over all trials, and whether that is more than chance."""
+    """The accuracy of the cost model over all trials, compared with chance."""
     verdict = "chance is 50%" if is_better_than_chance(whole) else "no better than chance so far, which is 50%"
     return (
-        "Of each new trial, before it was measured, and each earlier one: how often the model knew which is faster. "
+        "For pairs of a new and an earlier trial: how often the model predicted, before measuring, which is faster. "
         f"{whole.share:.0%} of {whole.pairs} pairs, ties left out; {verdict}."
     )
 
 
 def _seconds(report: JobReport) -> Drawing:
-    title = "Where the seconds went"
+    title = "Time per stage"
     if not any(name in report.seconds for name in plots.SECONDS_SPENT):
         return Drawing(title, "Nothing was measured.")
-    about = (
-        "Dark bars are time by the clock. Pale ones are summed over lanes that work side by side, beside the search."
-    )
+    about = "Dark bars are wall time. Pale bars are summed over lanes that work in parallel with the search."
     return _drawing(title, about, partial(plots.seconds_spent, report.seconds))
 
 

@@ -1,4 +1,4 @@
-"""Plots of a job as SVG text or PNG bytes, drawn by matplotlib without a display."""
+"""Plots of a job as SVG or PNG, drawn by matplotlib without a display."""
 
 import io
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WIDTH_INCHES: Final = 7.6
 NARROW_INCHES: Final = 4.2
-"""On a telephone: as wide as its letters stay readable."""
+"""For phones: narrow enough that the text stays readable."""
 HEIGHT_INCHES: Final = 3.4
 BAR_INCHES: Final = 0.34
 AXIS_INCHES: Final = 0.62
@@ -38,7 +38,7 @@ NICE_STEPS: Final = (1.0, 2.0, 5.0)
 
 
 def prepare_matplotlib(cache: Path) -> None:
-    """Give matplotlib a folder of ours for its font cache, unless the user chose one."""
+    """Set matplotlib's cache folder, unless the user has set it."""
     os.environ.setdefault("MPLCONFIGDIR", str(cache))
 
 
@@ -50,7 +50,7 @@ def latency_over_time(
     titled: bool = True,
     width_inches: float = WIDTH_INCHES,
 ) -> "Figure":
-    """Best latency so far over seconds since the run of ``task.steps`` began, to ``end_s`` or its last step."""
+    """Best latency over seconds since the start of the run of ``task.steps``, to ``end_s`` or its last step."""
     end = max(end_s, *(step.elapsed_s for step in task.steps), 1e-3)
     points = [(step.elapsed_s, step.latency_s) for step in task.steps]
     before_s = task.summary.untuned_latency_s if task.known_before_s is None else task.known_before_s
@@ -66,7 +66,7 @@ def latency_over_trials(
     titled: bool = True,
     width_inches: float = WIDTH_INCHES,
 ) -> "Figure":
-    """Best latency so far over all trials of the exploration, with every timed one as a dot."""
+    """Best latency over all trials of the exploration, with each timed trial as a dot."""
     end = max([task.summary.trials_in_store, *(number for number, _ in task.trials), 1])
     points = [(float(number), latency_s) for number, latency_s in task.best_over_trials]
     figure, axes = _staircase(task, points, task.summary.untuned_latency_s, end, numpy_latency_s, width_inches)
@@ -79,7 +79,7 @@ def latency_over_trials(
 
 
 def failures_by_reason(failures: Mapping[str, int], *, width_inches: float = WIDTH_INCHES) -> "Figure":
-    """A bar for each reason, the most frequent on top."""
+    """One bar per reason, the most frequent on top."""
     names = sorted(failures, key=lambda name: (failures[name], name))
     figure, axes = _bars(
         [name.replace("_", " ") for name in names],
@@ -94,7 +94,7 @@ def failures_by_reason(failures: Mapping[str, int], *, width_inches: float = WID
 
 
 def model_accuracy(accuracy: Sequence[ModelAccuracy], trials: int, *, width_inches: float = WIDTH_INCHES) -> "Figure":
-    """Share of pairs that the cost model ordered right before it saw them, over ``trials`` trials."""
+    """The share of pairs that the cost model ordered correctly before they were measured, over ``trials`` trials."""
     figure, axes = _figure(HEIGHT_INCHES, width_inches)
     numbers = [each.known for each in accuracy]
     axes.plot(numbers, [each.share for each in accuracy], color=GREEN, marker="o", markersize=4)
@@ -105,12 +105,12 @@ def model_accuracy(accuracy: Sequence[ModelAccuracy], trials: int, *, width_inch
     axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     _whole_numbers(axes.xaxis)
     axes.set_xlabel("trials")
-    axes.set_ylabel("pairs ordered right")
+    axes.set_ylabel("pairs ordered correctly")
     return figure
 
 
 def seconds_spent(seconds: Mapping[str, float], *, width_inches: float = WIDTH_INCHES) -> "Figure":
-    """A bar for each stage; wall time in one colour, what is summed over lanes in another."""
+    """One bar per stage; wall time and sums over lanes in different colours."""
     names = [name for name in SECONDS_SPENT if name in seconds][::-1]
     colours = [BLUE if name in WALL else PALE_BLUE for name in names]
     figure, axes = _bars(
@@ -121,7 +121,7 @@ def seconds_spent(seconds: Mapping[str, float], *, width_inches: float = WIDTH_I
 
 
 def as_svg(figure: "Figure", label: str = "") -> str:
-    """The SVG element alone, fit to stand inside a page; ``label`` says to those who do not see it what it shows."""
+    """The SVG element, for embedding in a page; ``label`` describes it for screen readers."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     svg = re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), flags=re.DOTALL)
@@ -143,10 +143,10 @@ def _staircase(
     numpy_latency_s: float | None,
     width_inches: float,
 ) -> tuple["Figure", "Axes"]:
-    """The latency of each of ``points`` from there to the next, and ``before_s`` until the first.
+    """Draw the latency of each point until the next, and ``before_s`` until the first.
 
-    What the search measured and what was verified are marks of their own: the one is the time of one process, the other
-    that of several fresh ones, and no step of the same line.
+    The measured and the verified latency have their own marks: one is from a single process and the other from several
+    fresh ones, so the verified latency is not a step of the line.
     """
     figure, axes = _figure(HEIGHT_INCHES, width_inches)
     if points:
@@ -166,7 +166,7 @@ def _staircase(
 
 
 def _mark(axes: "Axes", at: tuple[float, float], marker: str, color: str, label: str) -> None:
-    """A mark on top of everything, whole even on the edge."""
+    """Draw a mark on top, not clipped at the edge."""
     text = f"{label}: {latency_text(at[1])}"
     axes.plot(*at, marker, color=color, markersize=7, zorder=5, clip_on=False, label=text)
 
@@ -177,14 +177,16 @@ def _finished(figure: "Figure", axes: "Axes", task: TaskReport, *, titled: bool)
         axes.set_title(_shown(task.name), loc="left")
     if axes.get_legend_handles_labels()[0]:
         columns = max(1, round(figure.get_figwidth() / LEGEND_INCHES))
-        figure.legend(loc="outside upper right", ncols=columns, frameon=False)  # beside what is drawn, never on it
+        figure.legend(
+            loc="outside upper right", ncols=columns, frameon=False
+        )  # next to the plot, so that it hides nothing
     else:
         axes.annotate("no kernel was timed", (0.5, 0.5), xycoords="axes fraction", ha="center", color=GREY)
     return figure
 
 
 def _latency_axis(axes: "Axes") -> None:
-    """A logarithmic axis whose ticks have units, such as 200 us and 1 ms."""
+    """Make the axis logarithmic, with units in its ticks, such as 200 us and 1 ms."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_yscale("log")
@@ -206,7 +208,7 @@ def _level(axes: "Axes", latency_s: float | None, color: str, label: str) -> Non
 def _bars(
     names: list[str], values: list[float], colors: list[str], form: str, width_inches: float
 ) -> tuple["Figure", "Axes"]:
-    """Bars of the same thickness, however few there are, each with its value at its end."""
+    """Draw bars of constant thickness, each with its value at its end."""
     figure, axes = _figure(AXIS_INCHES + BAR_INCHES * max(len(names), 1), width_inches)
     drawn = axes.barh(names, values, color=colors, height=0.7)
     axes.bar_label(drawn, [form.format(value) for value in values], padding=4, color=INK)

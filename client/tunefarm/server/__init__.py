@@ -1,1 +1,1 @@
-"""The service's processes, put together: the API, a tuner, and this host's device where there is no broker."""
+"""The processes of the service: the API, a tuner, and without a broker this host's device."""

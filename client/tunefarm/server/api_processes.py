@@ -1,4 +1,4 @@
-"""Several processes that answer on one socket: forked, replaced when they die, ended with their parent."""
+"""A prefork server: API processes that share one listening socket, restarted when they die."""
 
 import os
 import select
@@ -18,7 +18,7 @@ from tunefarm.server.parent_watch import die_with
 
 END_WITHIN_S: Final = GRACE_S + 1.0
 SOUND_S: Final = 10.0
-"""A process that lived so long is replaced at once, and one that did not after a pause."""
+"""A process that ran at least this long is restarted at once; any other after a pause."""
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 _STOPS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 @dataclass
 class _Place:
-    """One of the processes, and its next after a death."""
+    """A slot for one process, kept over restarts."""
 
     number: int
     pid: int = 0
@@ -39,10 +39,10 @@ class _Place:
 
 
 class ApiProcesses:
-    """Forks of this process, which has loaded everything and opened no connection.
+    """Forks of this process, which has loaded all modules and opened no connection.
 
-    A fork shares what was loaded, so that it costs a few MB and is there within milliseconds. They take connections
-    from one listening socket: what one of them leaves, when it dies, the others take.
+    A fork shares the loaded memory, so it costs a few MB and starts within milliseconds. All accept connections from
+    one listening socket: when one dies, the others accept the connections that are still queued.
     """
 
     def __init__(self, number: int, work: Callable[[int], None], on_death: Callable[[int], None]) -> None:
@@ -57,10 +57,10 @@ class ApiProcesses:
         self._stop = 0
 
     def run(self) -> None:
-        """Keep them running until SIGINT or SIGTERM, and return when all have ended.
+        """Keep the processes running until SIGINT or SIGTERM, and return when all have ended.
 
         Raises:
-            KeyboardInterrupt: it was SIGINT.
+            KeyboardInterrupt: on SIGINT.
         """
         with self._stop_noted() as wakened:
             try:
@@ -86,11 +86,11 @@ class ApiProcesses:
         place.pid, place.pidfd = pid, os.pidfd_open(pid)
 
     def _serve(self, number: int) -> NoReturn:
-        """Be one of the processes."""
+        """Run one of the processes; called in the fork."""
         status = 1
         try:
             signal.set_wakeup_fd(-1)
-            # A session of its own: Ctrl-C in a terminal reaches the parent alone, which ends the others in order.
+            # In its own session, so that Ctrl-C reaches only the parent, which then stops the others in order.
             os.setsid()
             for stop in _STOPS:
                 signal.signal(stop, _end_in_order)
@@ -105,7 +105,7 @@ class ApiProcesses:
             os._exit(status)
 
     def _wait(self, wakened: int) -> None:
-        """Until a signal comes, a process ends, or one that died is to be replaced."""
+        """Wait until a signal arrives, a process ends, or a restart is due."""
         waiting = select.poll()
         waiting.register(wakened, select.POLLIN)
         for place in self._places:
@@ -117,7 +117,7 @@ class ApiProcesses:
             self._dispose(place)
 
     def _dispose(self, place: _Place) -> None:
-        """Note the end of a process that has ended."""
+        """Reap a process if it has ended."""
         if not place.pid:
             return
         pid, status = os.waitpid(place.pid, os.WNOHANG)
@@ -136,7 +136,7 @@ class ApiProcesses:
         log.error("an API process ended and is replaced", process=pid, exit_code=code, after_s=place.pause_s)
 
     def _end(self) -> None:
-        """Have all of them end in order, and kill those that take too long."""
+        """Stop all processes in order, and kill those that exceed the deadline."""
         self._stop = self._stop or signal.SIGTERM
         self._signal(signal.SIGTERM)
         deadline_s = time.monotonic() + END_WITHIN_S
@@ -155,7 +155,7 @@ class ApiProcesses:
 
     @contextmanager
     def _stop_noted(self) -> Iterator[int]:
-        """While it holds, SIGINT and SIGTERM are noted, and the descriptor that it gives has something to read."""
+        """Record SIGINT and SIGTERM inside the block; yields a descriptor that becomes readable on a signal."""
         read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         before = {stop: signal.signal(stop, self._note) for stop in _STOPS}
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)

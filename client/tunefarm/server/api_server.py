@@ -1,4 +1,4 @@
-"""The API in this process: uvicorn over a socket that listens already."""
+"""The API in this process: uvicorn on an already listening socket."""
 
 import gc
 import resource
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from tunefarm_services.telemetry.request_spans import Application
 
 GRACE_S: Final = 1
-"""How long open requests, such as streams of events, may go on after the order to stop."""
+"""How long open requests, such as event streams, may continue after a stop signal."""
 KEEP_ALIVE_S: Final = 15
 COLLECT_EVERY_S: Final = 5.0
 DESCRIPTORS: Final = 16_384
 SWITCH_INTERVAL_S: Final = 0.0005
-"""How long a thread that answers may compute while the event loop waits for the interpreter: a tenth of the usual."""
+"""How long a request thread may hold the interpreter while the event loop waits: a tenth of Python's default."""
 
 
 def api_server(app: "Application", listening: Listening, settings: "ApiSettings") -> "Server":
-    """A server of ``app``. Its ``run`` takes the socket, and ends after SIGINT or SIGTERM as these do by themselves."""
+    """A server of ``app``. After SIGINT or SIGTERM its ``run`` stops the server and raises the signal again."""
     import uvicorn
 
     from tunefarm_services.api.http.http_protocol import bounded_protocol
@@ -49,20 +49,19 @@ def api_server(app: "Application", listening: Listening, settings: "ApiSettings"
 
 
 def keep_for_good() -> None:
-    """Have the garbage collector never look again at what is loaded, which stays anyway.
+    """Exclude all objects that are loaded now from garbage collection.
 
-    Nobody waits for it then, and forked processes go on sharing that memory, which it would otherwise write to.
+    Collections become short, and forked processes keep sharing this memory, which the collector would write to.
     """
     gc.collect()
     gc.freeze()
 
 
 def collect_now_and_then(every_s: float = COLLECT_EVERY_S) -> None:
-    """Collect all garbage every few seconds from now on, beside whatever else this process does.
+    """Start a thread that collects all garbage every few seconds.
 
-    Left to itself Python looks through what is older only after thousands of requests, each of which leaves cycles, and
-    the heap keeps the size of the largest heap of garbage for good. A look through what is left takes a tenth of a
-    millisecond.
+    By default Python collects the oldest generation only after thousands of requests. Each request leaves cycles, so
+    the heap would grow to the largest amount of garbage and never shrink. A full collection takes 0.1 ms here.
     """
 
     def collect() -> None:
@@ -74,7 +73,7 @@ def collect_now_and_then(every_s: float = COLLECT_EVERY_S) -> None:
 
 
 def _allow_descriptors() -> None:
-    """Raise the soft limit of open files, which is often 1,024: fewer than the connections that a process may hold."""
+    """Raise the soft limit of open files. It is often 1,024, fewer than the connections that a process may hold."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""What an operator asks of a lane."""
+"""Requests of an operator to a lane, such as to drain."""
 
 from tunefarm.startup.installation import open_store
 from tunefarm_schemas.bad_input import BadInput
@@ -8,10 +8,9 @@ from tunefarm_services.settings import Settings
 
 
 def ask_lane(name: str, verb: str) -> tuple[str, str]:
-    """Ask the lane of that id or name, or of the worker's id that the service shows; give its id and present state.
+    """Send a request to the lane with this id, name or worker id; returns the lane's id and current state.
 
-    It goes through the farm's database, so it works where an operator has that and no service runs. Raises BadInput,
-    StoreError.
+    Writes to the farm's database, so it also works while no API runs. Raises BadInput, StoreError.
     """
     store = open_store(Settings(), create=False)
     try:
@@ -28,5 +27,5 @@ def _the_one(lanes: list[Lane], name: str) -> Lane:
         return found[0]
     if found:
         ids = ", ".join(lane.lane_id for lane in found)
-        raise BadInput("LANE", f"{len(found)} lanes are called {name!r}.", f"Give the id of one: {ids}.")
+        raise BadInput("LANE", f"{len(found)} lanes are named {name!r}.", f"Give the id of one: {ids}.")
     raise BadInput("LANE", f"there is no lane {name!r}.", "List them: tunefarm devices list")

@@ -1,4 +1,4 @@
-"""Where the API listens, and whether it may."""
+"""The address on which the API listens, and the rules for it."""
 
 import ipaddress
 import socket
@@ -14,7 +14,7 @@ _BACKLOG: Final = 512
 
 @dataclass(frozen=True)
 class Listening:
-    """An address with what protects it. Port 0 takes one that is free."""
+    """An address with its TLS files. Port 0 selects a free port."""
 
     host: str
     port: int
@@ -23,27 +23,28 @@ class Listening:
     allow_plain_http: bool = False
 
     def check(self) -> None:
-        """Refuse what would send tokens over a network in the clear.
+        """Reject a configuration that would send tokens over a network unencrypted.
 
         Raises:
-            BadInput: the address is not this machine's own and there is neither TLS nor leave to do without.
+            BadInput: an option is invalid, or the address is not a loopback address and neither TLS nor plain HTTP is
+                configured.
         """
         if not 0 <= self.port <= 65535:
-            raise BadInput("--port", f"{self.port} is no port.", "Give one from 1 to 65535, or 0 for any that is free.")
+            raise BadInput("--port", f"{self.port} is not a port.", "Give one from 1 to 65535, or 0 for a free one.")
         if (self.tls_certificate is None) != (self.tls_key is None):
-            raise BadInput("--tls-certificate", "a certificate and a key go together.", "Give both or none.")
+            raise BadInput("--tls-certificate", "a certificate requires a key.", "Give both or neither.")
         for option, path in (("--tls-certificate", self.tls_certificate), ("--tls-key", self.tls_key)):
             if path is not None and not path.is_file():
                 raise BadInput(option, f"there is no file {path}.", "Give a PEM file.")
         if self.is_loopback or self.tls_certificate is not None or self.allow_plain_http:
             return
         problem = f"{self.host} can be reached by other machines, and without TLS they can read every token."
-        fix = "Give --tls-certificate and --tls-key; or --allow-plain-http where something else encrypts."
+        fix = "Give --tls-certificate and --tls-key; or --allow-plain-http if a proxy encrypts."
         raise BadInput("--host", problem, fix)
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the address."""
         if self.host == "localhost":
             return True
         try:
@@ -52,10 +53,10 @@ class Listening:
             return False
 
     def bind(self) -> socket.socket:
-        """A socket that listens there.
+        """Open a listening socket.
 
         Raises:
-            BadInput: the address is taken or not this machine's.
+            BadInput: the address is in use or does not belong to this machine.
         """
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(
@@ -66,12 +67,14 @@ class Listening:
             listener.bind(address)
             listener.listen(_BACKLOG)
         except OSError as error:
-            problem = f"{self.host}:{self.port} cannot be listened on ({error.strerror or error})."
-            raise BadInput("--port", problem, "Choose another with --port, or stop what uses it.") from error
+            problem = f"cannot listen on {self.host}:{self.port} ({error.strerror or error})."
+            raise BadInput(
+                "--port", problem, "Choose another port with --port, or stop the process that uses it."
+            ) from error
         return listener
 
     def url(self, listener: socket.socket) -> str:
-        """The address for clients on this machine or beyond, without a path."""
+        """The URL for clients on this or other machines, without a path."""
         scheme = "http" if self.tls_certificate is None else "https"
         port = listener.getsockname()[1]
         host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(self.host, self.host)  # noqa: S104

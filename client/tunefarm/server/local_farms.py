@@ -1,4 +1,4 @@
-"""This host's device, offered to the tuner of the same machine: no broker, no workers."""
+"""This host's device for the tuner of the same machine, without a broker and workers."""
 
 import os
 import threading
@@ -28,7 +28,7 @@ CPU_TARGETS: Final = frozenset({"llvm"})
 
 
 class LocalFarms:
-    """Makes a farm on this host's device for one job after another. There is one device, so one at a time."""
+    """Creates farms on this host's device, for one job at a time."""
 
     def __init__(self, store: Store, zygotes: Zygotes, scratch: Path) -> None:
         """``scratch`` is a folder for this process alone."""
@@ -55,7 +55,7 @@ class LocalFarms:
             )
         if self._in_use.locked():
             return NoDevice("waits for this host's device")
-        farm = self._taken_farm()
+        farm = self._acquire_farm()
         own = farm.device.device_class.device_class_id
         if job.spec.device_class_id not in (None, own):
             farm.close()
@@ -63,21 +63,21 @@ class LocalFarms:
         return farm
 
     def keep_search_child(self, child: Child | None) -> None:
-        """Hear of the search that runs beside the measuring, so that it is held still while a clock runs."""
+        """Register the search child, so that it is paused during timing."""
         self._search_child = child
 
     def identify(self) -> None:
-        """Find out what this host's device is, before any job asks. Raises ForkFailed."""
-        self._taken_farm().close()
+        """Identify this host's device before the first job needs it. Raises ForkFailed."""
+        self._acquire_farm().close()
 
-    def tell(self, stop: threading.Event) -> None:
-        """Show the device among the lanes of the farm until ``stop`` is set."""
+    def send_heartbeats(self, stop: threading.Event) -> None:
+        """Send heartbeats, which list the device among the lanes of the farm, until ``stop`` is set."""
         while not stop.is_set():
             self._beat(LaneState.BUSY if self._in_use.locked() else LaneState.READY)
             stop.wait(HEARTBEAT_S)
         self._beat(LaneState.DRAINED)
 
-    def _taken_farm(self) -> "_HostFarm":
+    def _acquire_farm(self) -> "_HostFarm":
         self._in_use.acquire()
         try:
             return self._new_farm()
@@ -142,7 +142,7 @@ class _HostFarm(LocalFarm):
         self._in_use: threading.Lock | None = in_use
 
     def close(self) -> None:
-        """End every child, and let the device go; harmless when repeated."""
+        """End every child and release the device. Idempotent."""
         super().close()
         if self._in_use is not None:
             self._in_use.release()
@@ -150,5 +150,5 @@ class _HostFarm(LocalFarm):
 
 
 def _tvm_version(code_generator: str) -> str:
-    """The part of a code generator's name that tells TVM's version."""
+    """The TVM version in the name of a code generator."""
     return code_generator.partition("+")[0].removeprefix("tvm-")

@@ -1,4 +1,4 @@
-"""Dying with the process that started this one."""
+"""Ties the lifetime of this process to that of its parent."""
 
 import os
 import signal
@@ -8,9 +8,9 @@ from tunefarm_sandbox.confinement.linux import PR_SET_PDEATHSIG, prctl
 
 
 def die_with(parent: int, alive: Callable[[], int] = os.getppid) -> bool:
-    """Have the kernel kill this process when its parent is gone; False when it is gone already.
+    """Have the kernel kill this process when its parent ends; False if it has already ended.
 
-    A kill loses nothing, and an end in order would leave things running for longer than anyone expects.
+    SIGKILL loses nothing, and an orderly stop could keep processes running for seconds after the parent.
     """
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     return alive() == parent

@@ -1,4 +1,4 @@
-"""The whole service behind one command: the API, and the tuner in a child that is started again when it dies."""
+"""The whole service in one command: the API, and the tuner in a child that is restarted when it dies."""
 
 import os
 import signal
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 def run_service(settings: Settings, listening: Listening, processes: int, tuner_words: list[str] | None) -> None:
-    """Serve until SIGINT or SIGTERM. ``tuner_words`` are the tuner's options; None starts no tuner.
+    """Serve until SIGINT or SIGTERM. ``tuner_words`` are the tuner's options; without them no tuner starts.
 
     Raises:
         BadInput, StoreError: an address, a folder or the database cannot be used.
-        KeyboardInterrupt, SystemExit: SIGINT or SIGTERM came, and everything has been put in order.
+        KeyboardInterrupt, SystemExit: after SIGINT or SIGTERM, once everything has been released.
     """
     from tunefarm_services.api.application.app import create_app
     from tunefarm_services.telemetry.farm_collector import FarmCollector
@@ -45,11 +45,11 @@ def run_service(settings: Settings, listening: Listening, processes: int, tuner_
             figures = ScratchFolder.within(private_folder(settings, "scratch"))
             parts.callback(figures.close)
             share_figures(figures.path)
-        # The API answers /metrics itself, and only a process that answers requests has traces.
-        said = TelemetrySettings()
-        own = said.model_copy(update={"metrics_listen": None, "traces_endpoint": None})
+        # The API serves /metrics itself, and only the processes that answer requests record traces.
+        telemetry_settings = TelemetrySettings()
+        own = telemetry_settings.model_copy(update={"metrics_listen": None, "traces_endpoint": None})
         telemetry = parts.enter_context(telemetry_of("api", own))
-        configure_traces("api", said.traces_endpoint).close()  # what cannot be used is told now
+        configure_traces("api", telemetry_settings.traces_endpoint).close()  # fails early if traces are misconfigured
         if tuner_words is not None:
             parts.enter_context(SingleService(settings))
         listener = parts.enter_context(listening.bind())
@@ -75,7 +75,7 @@ def run_service(settings: Settings, listening: Listening, processes: int, tuner_
             app.state.parts.loads_intake_at_once = number == 0
             with ExitStack() as own_parts:
                 own_parts.callback(store.close)
-                traces = configure_traces("api", said.traces_endpoint)
+                traces = configure_traces("api", telemetry_settings.traces_endpoint)
                 own_parts.callback(traces.close)
                 serve(api_server(RequestSpans(app, traces), listening, api_settings), listener)
 
@@ -83,17 +83,17 @@ def run_service(settings: Settings, listening: Listening, processes: int, tuner_
         if processes == 1:
             answer(0)
         else:
-            store.close()  # no connection is shared; each process opens its own
+            store.close()  # forks must not share connections; each process opens its own
             ApiProcesses(processes, answer, forget_process).run()
 
 
 def _end_in_order(_number: int, _frame: FrameType | None) -> NoReturn:
-    """Init systems end a service with SIGTERM: what it leaves behind is to be as after Ctrl-C."""
+    """Treat SIGTERM, which init systems send, like Ctrl-C, so that the cleanup runs."""
     sys.exit(0)
 
 
 def _tuner_environment() -> dict[str, str]:
-    """The tuner's: on a terminal it speaks only of trouble, in words for people."""
+    """The tuner's environment: on a terminal it logs only warnings, as text."""
     environment = dict(os.environ)
     if sys.stderr.isatty():
         environment.setdefault("TUNEFARM_LOG_FORMAT", "text")
@@ -102,7 +102,7 @@ def _tuner_environment() -> dict[str, str]:
 
 
 def _api_settings(listening: Listening) -> "ApiSettings":
-    """What the environment says. A service of this machine alone shows the API page unless it is told not to."""
+    """The API's settings. A service for this machine only shows the API page by default."""
     from tunefarm_services.api.settings import ApiSettings
 
     settings = ApiSettings()

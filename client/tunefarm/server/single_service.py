@@ -1,4 +1,4 @@
-"""One service with a tuner for each TUNEFARM_HOME: two would take turns at disturbing each other's measurements."""
+"""At most one service with a tuner per TUNEFARM_HOME: two would disturb each other's measurements."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ LOCK_FILE: Final = "serve.lock"
 
 
 class SingleService:
-    """A lock that is held while entered, and let go by the kernel when this process dies."""
+    """A lock that is held inside the ``with`` block. The kernel releases it when this process dies."""
 
     def __init__(self, settings: Settings) -> None:
         self._path = private_folder(settings, ".") / LOCK_FILE
@@ -26,7 +26,7 @@ class SingleService:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._descriptor)
-            problem = f"tunefarm serve runs already on {self._path.parent}."
+            problem = f"tunefarm serve is already running on {self._path.parent}."
             fix = "Stop it, set another TUNEFARM_HOME, or add --no-tuner."
             raise BadInput("TUNEFARM_HOME", problem, fix) from error
         return self

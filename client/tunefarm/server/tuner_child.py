@@ -1,4 +1,4 @@
-"""The tuner as a child process of the service: started, started again when it dies, ended with its parent."""
+"""The tuner as a child process of the service: restarted when it dies, stopped with its parent."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ import structlog
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 SOUND_S: Final = 60.0
-"""A child that lived so long has earned a quick start again."""
+"""A child that ran at least this long is restarted after the shortest pause."""
 END_S: Final = 1.6
 
 log = structlog.get_logger()
@@ -23,7 +23,8 @@ log = structlog.get_logger()
 class TunerChild:
     """One child, watched by a thread.
 
-    The thread starts it, because the kernel ends the child when that thread does, which is when this process dies.
+    The watching thread also starts the child: the kernel kills the child when the thread that started it ends, so a
+    thread that lives as long as this process must start it.
     """
 
     def __init__(self, words: Sequence[str], environment: dict[str, str]) -> None:
@@ -43,11 +44,11 @@ class TunerChild:
         self._thread = threading.Thread(target=self._watch, name="tuner child", daemon=True)
 
     def start(self) -> None:
-        """Start it; returns at once."""
+        """Start the child; returns at once."""
         self._thread.start()
 
     def end(self) -> None:
-        """Have it give its jobs back and end, and wait for that; after a moment it is killed, which loses nothing."""
+        """Stop the child, which releases its jobs, and wait for it. Kills it after a moment, which loses nothing."""
         self._ending.set()
         self._thread.join()
 
@@ -55,7 +56,7 @@ class TunerChild:
         pause_s = FIRST_PAUSE_S
         while not self._ending.is_set():
             began_s = time.monotonic()
-            # A session of its own: Ctrl-C in a terminal reaches the parent alone, which ends it in order.
+            # In its own session, so that Ctrl-C reaches only the parent, which then stops the child in order.
             with subprocess.Popen(
                 self._command, env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True
             ) as process:

@@ -1,4 +1,4 @@
-"""A tuner in a process of its own: its store, its zygote, and whoever measures for it."""
+"""A tuner process: its store, its zygote, and a local or remote farm."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -22,11 +22,11 @@ log = structlog.get_logger()
 
 
 def run_tuner(settings: TunerSettings, telemetry: Telemetry, stop: threading.Event) -> None:
-    """Work on jobs until ``stop`` is set. Without a broker this host measures.
+    """Process jobs until ``stop`` is set. Without a broker, measure on this host.
 
     Raises:
-        BadInput, StoreError: a folder, the database or the broker's URL cannot be used, or this host, which is to
-            measure, cannot confine candidates as the settings require.
+        BadInput, StoreError: a folder, the database or the broker's URL is unusable, or this host would measure but
+            cannot confine candidates as the settings require.
     """
     with ExitStack() as parts:
         store = open_store(settings)
@@ -52,10 +52,10 @@ def _on_this_host(
         farms = LocalFarms(store, zygotes, scratch.path)
         try:
             farms.identify()
-        except ForkFailed as error:  # each job tries again, and says why it waits
+        except ForkFailed as error:  # each job retries, and reports why it waits
             log.warning("this host's device is not known yet", reason=str(error))
         one = settings.model_copy(update={"jobs_at_once": 1})
-        with _beside(stop, farms.tell):
+        with _beside(stop, farms.send_heartbeats):
             yield _service(one, store, farms.farm_for, zygotes, telemetry, farms.keep_search_child)
     finally:
         zygotes.close()
@@ -70,7 +70,7 @@ def _on_workers(
 
     assert settings.broker_url is not None
     zygotes = Zygotes(start_search_zygote)
-    zygotes.present()  # loads while the rest begins
+    zygotes.present()  # loads in the background
     try:
         broker_url = settings.broker_url.get_secret_value()
         farms = BrokerFarms(store, broker_url, settings.blobs(), settings.broker_prefix)
@@ -93,7 +93,7 @@ def _service(
 
 @contextmanager
 def _beside(stop: threading.Event, work: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Have ``work`` done in a thread until ``stop`` is set, and wait for its end."""
+    """Run ``work`` in a thread inside the block, then set ``stop`` and wait for the thread."""
     thread = threading.Thread(target=work, args=(stop,), name="registry", daemon=True)
     thread.start()
     try:

@@ -1,4 +1,4 @@
-"""The tuner's blob store, as a worker process uses it."""
+"""The blob store behind the port of a worker process."""
 
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing, StoreUnavailable
@@ -6,13 +6,13 @@ from tunefarm_workers.broker.blobs import BlobsUnavailable
 
 
 class WorkerBlobs:
-    """Puts the store's errors into the worker's words."""
+    """Translates the store's errors into the worker's."""
 
     def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
 
     def get(self, blob_digest: str) -> bytes | None:
-        """The content; None when it is not there, or not what its digest says. Raises BlobsUnavailable."""
+        """The content; None if it is missing or does not match its digest. Raises BlobsUnavailable."""
         try:
             return self._blobs.get(blob_digest)
         except (BlobMissing, BlobDamaged):
@@ -21,7 +21,7 @@ class WorkerBlobs:
             raise BlobsUnavailable(str(error)) from error
 
     def put(self, content: bytes) -> str:
-        """Store it and return its digest. Raises BlobsUnavailable."""
+        """Store content and return its digest. Raises BlobsUnavailable."""
         try:
             return self._blobs.put(content)
         except StoreUnavailable as error:

@@ -1,4 +1,4 @@
-"""A worker put together: settings, blobs, telemetry, and the process that measures."""
+"""Assembles a worker: settings, blobs, telemetry, and the process that measures."""
 
 from collections.abc import Mapping
 
@@ -16,14 +16,14 @@ from tunefarm_workers.worker.worker_process import LaneRefused, WorkerProcess
 
 
 def start_worker(given: Mapping[str, object], *, keep_trying: bool) -> int:
-    """Measure until stopped; ``given`` settings go before those of the environment.
+    """Measure until stopped. ``given`` settings override those of the environment.
 
     Raises:
-        BadInput, StoreError, ForkFailed: something here cannot be used.
+        BadInput, StoreError, ForkFailed: a setting, a folder or the fork server is unusable.
     """
     share_one_heap()
     worker = WorkerSettings.model_validate({**WorkerSettings().model_dump(), **given})
-    worker.broker()  # refused before anything is made
+    worker.broker()  # rejects bad settings before anything is created
     settings = Settings()
     scratch = ScratchFolder.within(private_folder(settings, "scratch"))
     try:

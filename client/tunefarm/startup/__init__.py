@@ -1,1 +1,1 @@
-"""How a command starts: the installation, and the fork server with TVM loaded."""
+"""Startup of a command: the installation, and the fork server with TVM loaded."""

@@ -1,4 +1,4 @@
-"""The folders and the store that the settings name."""
+"""The folders and the store of an installation, from its settings."""
 
 import os
 from contextlib import suppress
@@ -11,9 +11,9 @@ from tunefarm_services.store import Store
 
 
 def open_store(settings: Settings, *, create: bool = True, upgrade: bool = False) -> Store:
-    """Open the store. Raises what ``Store.open`` raises, and BadInput where TUNEFARM_HOME cannot be used.
+    """Open the store. Raises what ``Store.open`` raises, and BadInput if TUNEFARM_HOME is unusable.
 
-    A home that was made for a store which cannot be opened does not stay.
+    If the store cannot be opened, a TUNEFARM_HOME that was created for it is removed.
     """
     home = settings.home.expanduser()
     was_there = _exists(home)
@@ -29,19 +29,19 @@ def open_store(settings: Settings, *, create: bool = True, upgrade: bool = False
         )
     except Exception:
         if create and not was_there:
-            with suppress(OSError):  # something came to lie in it
+            with suppress(OSError):  # keep a folder that is not empty
                 home.rmdir()
         raise
 
 
 def has_store(settings: Settings) -> bool:
-    """Whether there may be a store: not where its database is a file that does not exist."""
+    """Whether a store may exist: False only if its database is a file that does not exist."""
     file = database_file(settings)
     return file is None or _exists(file)
 
 
 def _exists(path: Path) -> bool:
-    """Whether a path may lead somewhere. What cannot be looked at may: opening it says what is wrong."""
+    """Whether a path may exist. True if it cannot be examined: opening it then reports the error."""
     try:
         return path.exists()
     except OSError:
@@ -49,10 +49,10 @@ def _exists(path: Path) -> bool:
 
 
 def private_folder(settings: Settings, name: str) -> Path:
-    """A folder of that name under TUNEFARM_HOME, made if it is missing.
+    """The folder ``name`` under TUNEFARM_HOME, created if it is missing.
 
     Raises:
-        BadInput: it cannot be made or written.
+        BadInput: the folder cannot be created or written.
     """
     home = settings.home.expanduser().absolute()
     folder = home / name
@@ -60,14 +60,14 @@ def private_folder(settings: Settings, name: str) -> Path:
         make_private_folder(home)
         make_private_folder(folder)
     except (OSError, ValueError) as error:
-        problem = f"{folder} cannot be made ({getattr(error, 'strerror', None) or error})."
-        raise BadInput("TUNEFARM_HOME", problem, "Set it to a folder that you may write.") from error
+        problem = f"{folder} cannot be created ({getattr(error, 'strerror', None) or error})."
+        raise BadInput("TUNEFARM_HOME", problem, "Set it to a writable folder.") from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise BadInput("TUNEFARM_HOME", f"{folder} cannot be written.", "Set it to a folder that you may write.")
+        raise BadInput("TUNEFARM_HOME", f"{folder} cannot be written.", "Set it to a writable folder.")
     return folder
 
 
 def database_file(settings: Settings) -> Path | None:
-    """The SQLite file, or None where the database is a server's."""
+    """The SQLite file; None for a database server."""
     scheme, _, path = settings.database().partition(":///")
     return Path(path) if scheme.startswith("sqlite") else None

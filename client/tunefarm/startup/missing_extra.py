@@ -1,4 +1,4 @@
-"""Which of the client's extras a command needs, told where a package of it is not installed."""
+"""Names the extra to install when a command's package is missing."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -9,11 +9,11 @@ from tunefarm_schemas.bad_input import BadInput
 
 _OF_COMMANDS: Final[Mapping[str, str]] = MappingProxyType({"submit": "convert", "tuner": "server", "worker": "worker"})
 _OF_FARMS: Final = frozenset({"opentelemetry", "psycopg", "redis"})
-"""What no command on this machine alone imports: the database of a farm, its broker, its collector of traces."""
+"""Packages that only a farm imports, for its database, its broker and its traces."""
 
 
 def missing_extra(command: str, error: ModuleNotFoundError) -> BadInput | None:
-    """What to install for ``command``; None where the package is there, so that the error is a bug."""
+    """What to install for ``command``; None if the package is installed, in which case the error is a bug."""
     package = (error.name or "").partition(".")[0]
     if not package or find_spec(package) is not None:
         return None

@@ -1,4 +1,4 @@
-"""One heap for all threads of a process that runs for months."""
+"""One malloc arena for all threads of a long-running process."""
 
 import ctypes
 import platform
@@ -8,12 +8,11 @@ _M_ARENA_MAX: Final = -8
 
 
 def share_one_heap() -> None:
-    """Have every thread that is started from now on allocate from the heap of the first one.
+    """Make all threads that start from now on share glibc's main arena.
 
-    The C library gives each thread a heap of its own, up to eight for each core, and what one thread frees does not
-    serve the others: a service in which any thread answers any request grows by some megabytes an hour although it
-    holds no more than before. Python's threads take turns anyway, so one heap costs them nothing. Only the GNU library
-    does this, and only it is told.
+    By default glibc creates up to eight arenas per core, and a thread cannot reuse memory that was freed in another
+    arena: a service in which any thread answers any request grows by several megabytes an hour. Python's threads hold
+    the interpreter lock in turn, so a single arena costs no throughput. Other C libraries are left as they are.
     """
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)

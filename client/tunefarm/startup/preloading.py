@@ -1,4 +1,4 @@
-"""Loads, into the zygote, everything that its children need: an import takes a second, a fork takes milliseconds."""
+"""Imports into the zygote the modules that its children need: an import takes a second, a fork milliseconds."""
 
 import importlib
 from typing import Final
@@ -10,7 +10,7 @@ MODULES: Final = (
 
 
 def load() -> None:
-    """Load what each kind of child imports. Runs no kernel: a process that ran one cannot fork."""
+    """Import the modules of every kind of child. Runs no kernel: a process that has run one cannot fork."""
     from tunefarm_workers.child.preload import preload
 
     preload()
@@ -19,11 +19,11 @@ def load() -> None:
 
 
 def load_intake() -> None:
-    """Load only what understands modules, for clients of a service."""
+    """Import only the intake, for clients of a service."""
     importlib.import_module(MODULES[0])
 
 
 def load_search() -> None:
-    """Load only what searches, for tuners whose candidates are measured by workers."""
+    """Import only the search, for tuners whose candidates are measured by workers."""
     for name in MODULES[1:]:
         importlib.import_module(name)

@@ -1,7 +1,7 @@
-"""The zygote of a command that will need TVM, started before the command is parsed.
+"""The zygote of a command that needs TVM, started before the command line is parsed.
 
-Holds the one piece of state that has to outlive parsing: a process begun here belongs to whichever command takes it.
-Imports next to nothing: what the process loads takes longer than everything else that a command does before its work.
+Loading TVM takes longer than everything else at startup, so this module imports almost nothing. It holds the only
+state that outlives parsing: the started process, until a command takes it.
 """
 
 import os
@@ -20,14 +20,14 @@ NEED_TVM: Final = frozenset(
     {("tune",), *(("records", word) for word in ("best", "show", "export", "import", "publish"))}
 )
 SENDS: Final = frozenset({"submit"})
-"""Only read a module and send it on, so that neither the tuner nor the workers have to be installed."""
+"""Commands that only read a module and submit it, so that tuner and workers need not be installed."""
 NEVER: Final = frozenset({"--help", "-h"})
 
-_begun: "list[ServerProcess]" = []
+_started: "list[ServerProcess]" = []
 
 
 def begin_loading(words: Sequence[str]) -> bool:
-    """Start the zygote if this command line is one that needs it, and tell whether it is."""
+    """Start the zygote if this command line needs it; returns whether it does."""
     if NEVER.intersection(words) or len(words) < 2:
         return False
     preload: tuple[str, ...] | None = None
@@ -35,26 +35,26 @@ def begin_loading(words: Sequence[str]) -> bool:
         preload = PRELOAD
     elif words[0] in SENDS:
         preload = PRELOAD_TO_SEND
-    if preload is None or find_spec("tunefarm_search") is None:  # a client without extras sends TVM JSON as it is
+    if preload is None or find_spec("tunefarm_search") is None:  # a client without extras submits TVM JSON unchanged
         return False
     from tunefarm_sandbox.fork_server.server_process import start_server_process
 
-    _begun.append(start_server_process(preload))
+    _started.append(start_server_process(preload))
     return True
 
 
 def take_zygote() -> "ForkServer | None":
-    """The process that was begun, which is the caller's from now on; None when none was."""
+    """The process that ``begin_loading`` started, now owned by the caller; None if it started none."""
     from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
-    return ForkServer.of(_begun.pop()) if _begun else None
+    return ForkServer.of(_started.pop()) if _started else None
 
 
 def end_at_once(status: int) -> NoReturn:
-    """End this process now.
+    """Exit without Python's teardown.
 
-    A zygote that was never taken still loads TVM: it dies with us instead of being awaited. And what a command of this
-    kind has imported takes a tenth of a second to take apart, which is of no use to anybody.
+    A zygote that no command took may still load TVM: it dies with this process instead of being waited for. Teardown of
+    the imported modules would take another 0.1 s.
     """
     sys.stdout.flush()
     sys.stderr.flush()

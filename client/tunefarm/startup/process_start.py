@@ -1,4 +1,4 @@
-"""When this process began, so that elapsed times count what a person waited for."""
+"""The start time of this process, so that elapsed times include the startup."""
 
 import os
 import time
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def process_started_at_s() -> float:
-    """The moment, in seconds since the Unix epoch, at which this process was started; now where no one tells."""
+    """When this process started, in seconds since the Unix epoch; the current time if the system does not report it."""
     now_s = time.time()
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""A folder for one command's temporary files, which outlives a killed command only until the next one starts."""
+"""A folder for a command's temporary files. If the command is killed, the next command removes the folder."""
 
 import contextlib
 import fcntl
@@ -13,26 +13,26 @@ _UNFINISHED_LOCK_NAME: Final = "in-use.lock.new"
 
 
 class ScratchFolder:
-    """A new folder in ``parent``, with a lock file that is held for as long as this process lives.
+    """A new folder in ``parent``, with a lock file that this process holds until it ends.
 
     Attributes:
         path: the folder.
     """
 
     def __init__(self, path: Path, lock: int | None) -> None:
-        """Used by ``within``."""
+        """Called by ``within``."""
         self.path = path
         self._lock = lock
 
     @classmethod
     def within(cls, parent: Path) -> Self:
-        """Remove what killed commands left in ``parent``, and make a new folder there."""
+        """Remove the folders of killed commands in ``parent``, and create a new folder there."""
         remove_stale(parent)
         path = Path(tempfile.mkdtemp(prefix="run-", dir=parent))
         return cls(path, _locked(path))
 
     def close(self) -> None:
-        """Remove it; harmless when repeated, or when somebody else removed it."""
+        """Remove the folder. Idempotent; the folder may already be gone."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -40,11 +40,11 @@ class ScratchFolder:
 
 
 def remove_stale(parent: Path) -> None:
-    """Remove the folders directly in ``parent`` that carry our lock file while nobody holds it."""
+    """Remove the folders directly in ``parent`` whose lock file is not locked."""
     with os.scandir(parent) as entries:
         folders = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
     for folder in folders:
-        with contextlib.suppress(OSError):  # no lock file of ours, held, or removed by another command just now
+        with contextlib.suppress(OSError):  # no lock file, locked, or just removed by another command
             lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -54,9 +54,10 @@ def remove_stale(parent: Path) -> None:
 
 
 def _locked(folder: Path) -> int | None:
-    """The held lock of a new folder; None on a file system without locks, where nothing is removed later.
+    """Create and lock the lock file; None on a file system without locks, where stale folders stay.
 
-    The file gets its name only when it is locked, so that nobody ever sees it free while its owner lives.
+    The file is renamed to its final name only after it is locked. Otherwise another command could find it unlocked and
+    remove the folder of a running command.
     """
     lock = os.open(folder / _UNFINISHED_LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""Starts the process that all confined children are forked from."""
+"""Starts the fork servers for confined children."""
 
 from importlib import import_module
 
@@ -7,21 +7,21 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 
 def start_zygote() -> ForkServer:
-    """Start it; returns at once, while it loads TVM in the background."""
+    """Start a zygote for all kinds of children; returns at once, TVM loads in the background."""
     return _started(PRELOAD)
 
 
 def start_intake_zygote() -> ForkServer:
-    """Start one that only reads what is then sent to a service; needs neither the tuner nor the workers installed."""
+    """Start a zygote that only converts modules for a service; requires neither tuner nor workers to be installed."""
     return _started(PRELOAD_TO_SEND)
 
 
 def start_search_zygote() -> ForkServer:
-    """Start one that only searches, for tuners whose candidates are measured by workers."""
+    """Start a zygote that only searches, for tuners whose candidates are measured by workers."""
     return _started(PRELOAD_TO_SEARCH)
 
 
 def _started(preload: tuple[str, ...]) -> ForkServer:
-    """Raises ModuleNotFoundError, which the process that loads TVM could only die of."""
+    """Raises ModuleNotFoundError here, because the child could only die of it."""
     import_module("tunefarm_search")
     return ForkServer.start(preload)

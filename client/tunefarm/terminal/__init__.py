@@ -1,1 +1,1 @@
-"""What commands print and read on a terminal."""
+"""Terminal input and output of the commands."""

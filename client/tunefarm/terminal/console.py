@@ -1,4 +1,4 @@
-"""The one place that writes to the user's terminal. Names in files, rows and answers are not trusted there."""
+"""The only module that writes to the user's terminal. Escapes control characters of untrusted text."""
 
 import json
 import sys
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def say(text: object = "", *, stream: TextIO | None = None) -> None:
-    """Print lines of text to ``stream`` (standard output), control characters as escapes.
+    """Print lines of text to ``stream`` (standard output) with control characters escaped.
 
-    What the stream's encoding lacks is escaped too: a locale without Unicode must not turn a name into a traceback.
+    Also escapes characters that the stream's encoding lacks, which would raise UnicodeEncodeError.
     """
     stream = stream or sys.stdout
     encoding = getattr(stream, "encoding", None) or "utf-8"
@@ -24,7 +24,7 @@ def say(text: object = "", *, stream: TextIO | None = None) -> None:
 
 
 def complain(text: object) -> None:
-    """Print lines of text to standard error, control characters as escapes."""
+    """Print lines of text to standard error with control characters escaped."""
     say(text, stream=sys.stderr)
 
 
@@ -34,5 +34,5 @@ def say_json(value: "JsonValue") -> None:
 
 
 def say_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an unexpected error as Python does, control characters as escapes. For ``sys.excepthook``."""
+    """Print a traceback with control characters escaped. For ``sys.excepthook``."""
     complain("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"))

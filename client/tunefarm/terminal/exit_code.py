@@ -1,10 +1,10 @@
-"""What the command's exit status says."""
+"""Exit statuses of the command."""
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """One number for each way in which a command can end."""
+    """The exit status of a command."""
 
     FINE = 0
     BAD_INPUT = 2

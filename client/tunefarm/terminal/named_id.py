@@ -1,4 +1,4 @@
-"""Ids as people type them: whole, or only their first characters."""
+"""Ids given as a whole or as a prefix."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,23 +8,23 @@ from tunefarm_schemas.bad_input import BadInput
 JOB_ID_LENGTH: Final = 21
 RECORD_ID_LENGTH: Final = 32
 ASKED_FOR: Final = 6
-"""So many ids are looked up at most: all but one of them are named where they begin alike."""
+"""The most ids that are looked up. An ambiguity error lists all but the last of them."""
 
 
 def require_one(
     noun: str, text: str, found: Sequence[str], *, field: str | None = None, fix: str | None = None
 ) -> None:
-    """Refuse a text that is the beginning of no id, or of several.
+    """Raise unless exactly one id begins with ``text``.
 
-    ``field`` is what the user gave it as, ``fix`` what to do where there is none.
+    ``field`` is the option or argument in the error, ``fix`` the advice if no id matches.
 
     Raises:
-        BadInput: names those that begin with it.
+        BadInput: no id matches, or several, which it lists.
     """
     if len(found) == 1:
         return
     if not found:
-        raise BadInput(field or noun, f"no {noun} is called {text[:100]!r}.", fix or f"See: tunefarm {noun}s list")
+        raise BadInput(field or noun, f"there is no {noun} {text[:100]!r}.", fix or f"See: tunefarm {noun}s list")
     more = ", and others" if len(found) == ASKED_FOR else ""
     named = ", ".join(found[: ASKED_FOR - 1])
     problem = f"several {noun}s begin with {text!r}: {named}{more}."

@@ -1,7 +1,7 @@
-"""The closing line of a command: what to do next, ready to be typed.
+"""The last line of a command's output: the next command to run.
 
-It goes to standard error, where it is in no program's way, and is left out with ``--json``. What comes from a file or
-a service is quoted, for people type these lines into a shell.
+It is printed to standard error, and omitted with ``--json``. Text from files and services is shell-quoted, because
+people copy these lines into a shell.
 """
 
 import shlex
@@ -13,27 +13,27 @@ from tunefarm_schemas.visible_text import visible_line
 
 
 def tell_next(command: str) -> None:
-    """Say which command comes next."""
+    """Print the next command."""
     complain(visible_line(f"next: {command}"))
 
 
 def at_service(api: str | None) -> str:
-    """How a command that also looks at this machine asks the same service."""
+    """The option with which a command that defaults to this machine uses the same service."""
     return "--remote" if api is None else with_api(api)
 
 
 def with_api(api: str | None) -> str:
-    """How a command that is about a service names the same one; nothing where it finds it by itself."""
+    """The option that names the same service; empty if commands find it by default."""
     return "" if api is None else f"--api {shlex.quote(api)}"
 
 
 def building(record_id: str, place: str = "") -> str:
-    """The command that writes the library of a record; ``place`` names the service that has it."""
+    """The command that writes the library of a record; ``place`` is the option that names its service."""
     return f"tunefarm artifact build {shlex.quote(record_id)} --output tuned {place}".rstrip()
 
 
 def watching(job_id: str, api: str | None) -> str:
-    """The command that shows a job's progress."""
+    """The command that follows a job's progress."""
     return f"tunefarm watch {shlex.quote(job_id)} {with_api(api)}".rstrip()
 
 
@@ -43,6 +43,6 @@ def trying(folder: Path) -> str:
 
 
 def loading(manifest: ArtifactManifest, library: Path) -> str:
-    """How a Python program loads the library, on as many threads as it was measured with."""
+    """A command that loads the library in Python, with the number of threads that it was measured with."""
     code = f"import tvm; kernel = tvm.runtime.load_module({str(library)!r})[{manifest.entry!r}]"
     return f"TVM_NUM_THREADS={manifest.num_cores} python -c {shlex.quote(code)}"

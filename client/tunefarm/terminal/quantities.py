@@ -1,8 +1,8 @@
-"""Numbers as people read them."""
+"""Formats quantities for people."""
 
 
 def latency_text(latency_s: float | None, digits: int = 4) -> str:
-    """A latency in seconds with the unit that suits it, to so many digits; a dash for None."""
+    """A latency in seconds, with a suitable unit and ``digits`` significant digits; a dash for None."""
     if latency_s is None:
         return "-"
     for limit_s, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
@@ -21,17 +21,17 @@ def duration_text(seconds: float | None) -> str:
 
 
 def ratio_text(slow_s: float | None, fast_s: float | None, digits: int = 3) -> str:
-    """How many times faster ``fast_s`` is than ``slow_s``; a dash when either is not known."""
+    """The speedup of ``fast_s`` over ``slow_s``; a dash if either is unknown."""
     return "-" if not slow_s or not fast_s else f"{_rounded(slow_s / fast_s, digits)}x"
 
 
 def _rounded(value: float, digits: int) -> str:
-    """To so many digits, and never with an exponent where that would surprise, such as 1.2e+02 for 120."""
+    """Round to significant digits without an exponent: 120, not 1.2e+02."""
     return f"{float(f'{value:.{digits}g}'):.12g}"
 
 
 def bytes_text(count: int) -> str:
-    """A number of bytes with a binary unit."""
+    """A size in bytes with a binary unit."""
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:
@@ -41,7 +41,7 @@ def bytes_text(count: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things, such as ``1 trial`` and ``2 trials``."""
+    """A number with its noun, such as ``1 trial`` or ``2 trials``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

@@ -1,4 +1,4 @@
-"""A running job as its service last described it."""
+"""The progress of a job on a service."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RemoteProgress:
-    """One look at a running job, from its latest progress event. Has what a display shows."""
+    """The progress of a running job, from its latest progress event."""
 
     stage: str
     task_name: str
@@ -26,7 +26,7 @@ class RemoteProgress:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "RemoteProgress":
-        """Read the data of an event; what is missing counts as not known."""
+        """Read the data of an event; missing fields are unknown."""
         return cls(
             stage=str(data.get("stage", "")),
             task_name=str(data.get("task_name", "")),

@@ -1,4 +1,4 @@
-"""Lets ``--resume`` stand with or without the id of a job."""
+"""``--resume`` with or without the id of a job."""
 
 import re
 from typing import TYPE_CHECKING, Final
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
 
 LATEST: Final = "latest"
 JOB_ID: Final = re.compile(r"[0-9a-f][0-9a-f-]{0,63}")
-"""Of a job's id the first characters are enough. No module is called so: each has a suffix or a colon."""
+"""A job's id or a prefix of it. No module matches: each has a suffix or a colon."""
 
 
 def with_resume_value(words: list[str]) -> list[str]:
-    """The words, with ``latest`` after every ``--resume`` that no job id follows."""
+    """Insert ``latest`` after every ``--resume`` that is not followed by a job id."""
     completed: list[str] = []
     for position, word in enumerate(words):
         completed.append(word)
@@ -23,5 +23,5 @@ def with_resume_value(words: list[str]) -> list[str]:
 
 
 def module_of(job: "Job") -> str:
-    """What was named when the job was made."""
-    return job.spec.labels.get("module", "a module of no name")
+    """The module that was given when the job was created."""
+    return job.spec.labels.get("module", "an unnamed module")

@@ -1,4 +1,4 @@
-"""How a job on this machine ended, as text for a person and as JSON for a program."""
+"""The summary of a job on this machine, as text and as JSON."""
 
 import json
 

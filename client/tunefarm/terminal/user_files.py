@@ -1,4 +1,4 @@
-"""Files that the user names: read only where they are plain files, and written whole or not at all."""
+"""Files given by the user: only regular files are read, and writes are atomic."""
 
 import errno
 import os
@@ -13,24 +13,24 @@ STORAGE_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def require_named(field: str, text: str, what: str) -> None:
-    """Refuse a name of nothing, which would stand for the present folder.
+    """Reject an empty name, which would mean the current folder. ``what`` is "file" or "folder".
 
     Raises:
-        BadInput: names ``field``. ``what`` is a file or a folder.
+        BadInput: for ``field``.
     """
     if not text.strip():
-        present = ", '.' for the present one" if what == "folder" else ""
+        present = ", or '.' for the current one" if what == "folder" else ""
         raise BadInput(field, f"the {what} has no name.", f"Give a {what}{present}.")
 
 
 def open_plain_file(path: Path) -> BinaryIO:
-    """A regular file, opened for reading.
+    """Open a regular file for reading.
 
-    A pipe that never gives would hang the command, a device would fill its memory, and what a name stands for may
-    change between looking and reading: so the file is opened first and then looked at.
+    A pipe without a writer would hang the command, and a device such as /dev/zero would fill its memory. The type is
+    checked after opening, because the file at a path may change between a check and the opening.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
+        OSError: the file cannot be read, or is not a regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     file = os.fdopen(descriptor, "rb")
@@ -44,7 +44,7 @@ def read_plain_file(path: Path, *, limit_bytes: int = LARGEST_FILE_BYTES) -> byt
     """The content of a regular file.
 
     Raises:
-        OSError: it cannot be read, is no regular file, or is larger than ``limit_bytes``.
+        OSError: the file cannot be read, is not a regular file, or is larger than ``limit_bytes``.
     """
     with open_plain_file(path) as file:
         content = file.read(limit_bytes + 1)
@@ -54,10 +54,10 @@ def read_plain_file(path: Path, *, limit_bytes: int = LARGEST_FILE_BYTES) -> byt
 
 
 def put_file(path: Path, content: bytes, *, field: str = "output") -> None:
-    """Put a result in place whole. Another user's symbolic link is refused; the user's own is followed.
+    """Write a result atomically. Follows the user's own symbolic link; rejects one of another user.
 
     Raises:
-        BadInput: it cannot be written; what was there before stays.
+        BadInput: the file cannot be written; an existing file stays unchanged.
         OSError: the disk is full.
     """
     from tunefarm_sandbox.channel.private_files import require_own_link, write_private_file
@@ -74,4 +74,4 @@ def put_file(path: Path, content: bytes, *, field: str = "output") -> None:
         if isinstance(error, OSError) and error.errno in STORAGE_FULL:
             raise
         reason = getattr(error, "strerror", None) or error
-        raise BadInput(field, f"{str(path)[:300]!r} cannot be written ({reason}).", "Give another place.") from error
+        raise BadInput(field, f"{str(path)[:300]!r} cannot be written ({reason}).", "Give another path.") from error

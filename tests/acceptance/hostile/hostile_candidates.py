@@ -1,4 +1,4 @@
-"""Traces that are good, broken or hostile, for one small workload."""
+"""Valid, broken and hostile traces for a small workload."""
 
 import json
 import random
@@ -46,12 +46,12 @@ NATIVE_ENDS: dict[str, frozenset[FailureReason] | None] = {
     "hang later": LATE | DIED,
     "crash later": DIED,
 }
-"""How each misdeed may end. None: it is refused by the kernel, so that the candidate is only slow."""
+"""The permitted results of each attack. None: the kernel blocks it, and the candidate may be timed."""
 
 
 @dataclass(frozen=True)
 class HostileCandidate:
-    """A trace, and the reasons one of which its failure must have; None where it does no harm and so may be timed."""
+    """A trace and its permitted failure reasons; None if it is harmless and may be timed."""
 
     name: str
     trace: Trace
@@ -60,7 +60,7 @@ class HostileCandidate:
 
 @cache
 def workload() -> tvm.IRModule:
-    """A product with a vector and an error function of it, for which TVM calls the C library."""
+    """A matrix-vector product followed by an error function, for which TVM calls the C library."""
     a = te.placeholder((EXTENT, EXTENT), name="A")
     out = te.compute((EXTENT, EXTENT), lambda i, j: a[i, j] * tvm.tirx.erf(a[i, j]), name="C")
     return tvm.IRModule({"main": te.create_prim_func([a, out])})
@@ -92,7 +92,7 @@ def all_native(path: str) -> Iterator[HostileCandidate]:
 
 
 def broken() -> Iterator[HostileCandidate]:
-    """Traces that no schedule comes out of."""
+    """Traces that do not yield a schedule."""
     sound = good().text
     texts = {
         "nothing": "",
@@ -127,7 +127,7 @@ def misused() -> Iterator[HostileCandidate]:
 
 
 def mutated(generator: random.Random) -> HostileCandidate:
-    """A sound trace with some of its bytes changed. It may still be sound."""
+    """A valid trace with some bytes changed. It may still be valid."""
     text = list(good(generator.choice([1, 2, 4, 16])).text)
     for _ in range(generator.randint(1, 6)):
         text[generator.randrange(len(text))] = generator.choice('[]{}",0123456789lbvCS')

@@ -1,4 +1,4 @@
-"""A local farm that is fed candidates, and what it leaves in the machine."""
+"""A local farm that measures given candidates, and the resources that it leaves behind."""
 
 import os
 import time
@@ -37,7 +37,7 @@ WAIT_S = 180.0
 def measuring_farm(
     scratch: Path, module: tvm.IRModule, settings: FarmSettings = SETTINGS, user: str = USERS[0]
 ) -> Iterator[LocalFarm]:
-    """A farm over a zygote of its own, which belongs to ``user``, with one exploration opened; it builds anything."""
+    """A farm with its own zygote, run as ``user``, with one open exploration; it builds without checking modules."""
     with start_server([LOAD_TVM, "unjudged:arm"], user, {"PYTHONPATH": HERE}) as zygote:
         farm = LocalFarm(zygote, scratch=scratch, settings=settings)
         try:
@@ -60,9 +60,9 @@ def measuring_farm(
 def measured(
     farm: LocalFarm, traces: Sequence[Trace], purpose: Purpose = Purpose.SEARCH, wait_s: float = WAIT_S
 ) -> list[Measurement]:
-    """One measurement for each trace, in their order, whatever order they came in; never more in flight than asked.
+    """One measurement per trace, in order of the traces; never more in flight than requested.
 
-    What was under way while a busy host made the device look slow is sent again, as a tuner does.
+    Orders that were in flight when a busy host made the device look slow are sent again, as by a tuner.
     """
     found: dict[int, Measurement] = {}
     sent, sent_again = 0, 0
@@ -112,7 +112,7 @@ def dispatch(number: int, trace: Trace, purpose: Purpose) -> Dispatch:
 
 @dataclass(frozen=True)
 class Holdings:
-    """What this process and its children hold of the machine."""
+    """Resources of this process and its children."""
 
     processes: int
     descriptors: int
@@ -141,7 +141,7 @@ class Holdings:
 
 
 def assert_nothing_is_left(before: Holdings, *folders: Path, memory_bytes: int = 96 << 20) -> None:
-    """Soon the machine holds no more than it did. Some memory stays, for logs and results."""
+    """Assert that resources return to their previous level, except some memory for logs and results."""
     deadline_s = time.monotonic() + 60
     while (now := Holdings.now(*folders)).exceeds(before, memory_bytes) and time.monotonic() < deadline_s:
         time.sleep(0.1)
@@ -149,7 +149,7 @@ def assert_nothing_is_left(before: Holdings, *folders: Path, memory_bytes: int =
 
 
 def _files(folder: Path) -> list[Path]:
-    """What lies below it, but for the shared memory of database servers: those of others come and go."""
+    """The files below a folder, except the shared memory of database servers, which other tests may own."""
     return [path for path in folder.rglob("*") if not path.name.startswith("PostgreSQL.")]
 
 

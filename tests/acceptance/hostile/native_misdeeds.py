@@ -1,7 +1,7 @@
-"""Machine code that a trace can smuggle into its kernel: LLVM text in an annotation, which takes a library call over.
+"""Machine code that a trace can smuggle into its kernel: LLVM text in an annotation that replaces a library call.
 
-The workload computes an error function, for which TVM calls ``erff`` of the C library. A module imported by the
-annotation that defines ``erff`` is linked in its place, so its code runs wherever the kernel runs.
+The workload computes an error function, for which TVM calls ``erff`` of the C library. A module in the annotation that
+defines ``erff`` is linked instead, so its code runs wherever the kernel runs.
 """
 
 from typing import Final
@@ -95,7 +95,7 @@ BODIES: Final = {
 
 
 def module_text(name: str, path: str) -> str:
-    """LLVM text of one misdeed. ``path`` is the file that "write a file" tries to make."""
+    """LLVM text of an attack. ``path`` is the file that "write a file" tries to create."""
     declarations = _DECLARATIONS.replace("{length}", str(len(path) + 1)).replace("{path}", path)
     result = f"{_RIGHT}%result = fptrunc double %true to float\nret float %result"
     if name == "be wrong":

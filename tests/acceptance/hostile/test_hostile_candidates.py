@@ -1,4 +1,4 @@
-"""Hostile and broken candidates among good ones: each ends as a typed failure, and the good ones never notice."""
+"""Hostile and broken candidates end as typed failures and do not affect valid ones."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_each_hostile_candidate_fails_for_its_reason_and_good_ones_are_still_tim
 
 
 def complaint(candidate: HostileCandidate, measurement: Measurement) -> str:
-    """What is wrong with how a candidate ended; empty when nothing is."""
+    """The deviation of a candidate's result from the expectation; empty if there is none."""
     result = measurement.result
     if candidate.reasons is None:
         return "" if not isinstance(result, Failed) or result.failure.message else f"{candidate.name}: no reason"

@@ -1,4 +1,4 @@
-"""Lets a fork server's children build what no worker builds, so that what stands behind that check is tested too."""
+"""Disables the check of modules in a fork server's children, to test the layers behind it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Two layers of batch one whose weights may be stored in any layout."""
+"""Two layers of batch size one whose weights may have any layout."""
 
 from tvm import te
 

@@ -1,4 +1,4 @@
-"""The exercises of a course on tensor programs: a matmul, a matmul with ReLU, and how they are scheduled."""
+"""The exercises of a course on tensor programs: a matmul, a matmul with ReLU, and their schedules."""
 
 import tvm
 from tvm import te

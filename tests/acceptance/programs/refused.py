@@ -1,4 +1,4 @@
-"""Functions that are refused, each for a reason of its own."""
+"""Functions that are rejected, each for a different reason."""
 
 from tvm.script import tirx as T
 

@@ -1,4 +1,4 @@
-"""A schedule that every processor refuses: its loop runs on the threads of a graphics card."""
+"""A schedule that does not build for a CPU: it binds its loop to GPU threads."""
 
 
 def on_a_graphics_card(sch):

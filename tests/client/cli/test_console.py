@@ -1,4 +1,4 @@
-"""Text from files, rows and servers reaches a terminal as text: nothing in it is obeyed, hidden or reordered."""
+"""Untrusted text is printed to a terminal with control characters escaped."""
 
 import io
 import json
@@ -45,7 +45,7 @@ def progress(name: str) -> RemoteProgress:
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_text_is_printed_with_its_control_characters_as_escapes(text, capsys):
+def test_say_escapes_control_characters(text, capsys):
     say(text)
     print_rows(("NAME",), [(text,)], empty="")
     shown = capsys.readouterr().out
@@ -54,7 +54,7 @@ def test_text_is_printed_with_its_control_characters_as_escapes(text, capsys):
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_json_says_the_same_and_holds_no_control_character(text, capsys):
+def test_say_json_escapes_control_characters(text, capsys):
     say_json({"name": text})
     shown = capsys.readouterr().out
     assert not OBEYED & set(shown)
@@ -62,13 +62,13 @@ def test_json_says_the_same_and_holds_no_control_character(text, capsys):
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_progress_shows_a_task_name_as_text(text):
+def test_progress_escapes_task_names(text):
     lines = FakeTerminal()
     PlainLines(lines).show(progress(text))
     assert not OBEYED & set(lines.getvalue())
 
 
-def test_the_live_panel_obeys_neither_escapes_nor_markup_of_a_name():
+def test_live_panel_ignores_escapes_and_markup_in_names():
     terminal = FakeTerminal()
     with LivePanel(terminal) as panel:
         panel.show(progress(CLIPBOARD + "[red]x[/red]"))
@@ -80,12 +80,12 @@ def test_the_live_panel_obeys_neither_escapes_nor_markup_of_a_name():
     assert "[link=http://example.com]click[/link] :warning:" in shown
 
 
-def test_a_name_with_a_newline_is_one_row_of_a_table(capsys):
+def test_table_keeps_name_with_newline_in_one_row(capsys):
     print_rows(("NAME", "STATE"), [("job\nforged  finished", "failed")], empty="")
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-def test_an_event_is_one_line():
+def test_event_line_is_one_line():
     data = {"state": "finished", "outcome": "failed", "message": f"x\n2026-01-01T00:00:00 state won{CLEAR_SCREEN}"}
     line = event_line(RemoteEvent(sequence=1, job_id="j", kind="state", at="2026-01-01T00:00:00Z", data=data))
     assert "\n" not in line
@@ -104,7 +104,7 @@ def test_an_event_is_one_line():
         ["report", CLIPBOARD],
     ],
 )
-def test_an_argument_is_repeated_as_text(words, tmp_path):
+def test_error_escapes_arguments(words, tmp_path):
     environment = {**os.environ, "TUNEFARM_HOME": str(tmp_path)}
     done = run_command(*words, environment=environment, folder=tmp_path, timeout_s=300)
     assert done.code == 2, done.err
@@ -112,7 +112,7 @@ def test_an_argument_is_repeated_as_text(words, tmp_path):
     assert not {"\x1b", "\x07"} & set(done.out + done.err)
 
 
-def test_an_argument_that_is_not_utf_8_is_repeated_as_text(tmp_path: Path):
+def test_error_escapes_non_utf8_arguments(tmp_path: Path):
     line = [sys.executable, "-m", "tunefarm.cli.command_line", "tune", b"no \xff file \xe2\x80\xae.json"]
     environment = {**os.environ, "TUNEFARM_HOME": str(tmp_path), "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(line, capture_output=True, env=environment, timeout=300, check=False)
@@ -121,7 +121,7 @@ def test_an_argument_that_is_not_utf_8_is_repeated_as_text(tmp_path: Path):
     assert b"\xff" not in done.stderr
 
 
-def test_an_unexpected_error_on_a_terminal_shows_its_message_as_text():
+def test_traceback_escapes_error_message():
     program = (
         "import tunefarm.cli.error_reporting as edge, tunefarm.cli.command_line as line, sys\n"
         f"def broken(words): raise RuntimeError({CLIPBOARD!r})\n"

@@ -1,4 +1,4 @@
-"""What an import costs is a promise: programs that only talk to tunefarm load neither a compiler nor a database."""
+"""Importing the client loads neither a compiler nor a database."""
 
 import subprocess
 import sys
@@ -9,14 +9,14 @@ import pytest
 @pytest.mark.parametrize(
     "statement", ["import tunefarm", "import tunefarm.cli.command_line", "import tunefarm.startup.zygote"]
 )
-def test_importing_loads_neither_tvm_nor_sqlalchemy(statement: str) -> None:
+def test_import_loads_neither_tvm_nor_sqlalchemy(statement: str) -> None:
     heavy = ("tvm", "sqlalchemy", "numpy", "xgboost", "matplotlib", "typer")
     code = f"import sys; {statement}; print([name for name in {heavy} if name in sys.modules])"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "[]"
 
 
-def test_the_tree_of_commands_needs_the_schemas_only() -> None:
+def test_command_tree_imports_only_schemas() -> None:
     parts = ("tunefarm_sandbox", "tunefarm_services", "tunefarm_workers", "tunefarm_search", "numpy", "rich.live")
     code = (
         "import sys; from tunefarm.cli.command_line import application; application(); "
@@ -26,13 +26,13 @@ def test_the_tree_of_commands_needs_the_schemas_only() -> None:
     assert printed.strip() == "[]"
 
 
-def test_tuning_from_python_loads_no_tvm_until_it_is_needed() -> None:
+def test_embedded_loads_tvm_on_demand() -> None:
     code = "import sys, tunefarm; tunefarm.embedded.tune; print('tvm' in sys.modules)"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "False"
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_name_raises_attribute_error() -> None:
     import tunefarm
 
     with pytest.raises(AttributeError, match="nonsense"):

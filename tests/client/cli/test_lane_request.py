@@ -1,4 +1,4 @@
-"""An operator names a lane by whatever the farm shows of it."""
+"""Requests to a lane by its name, id or worker id."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tunefarm_schemas.views.device import worker_id_of
 from tunefarm_services.settings import Settings
 
 
-def test_a_lane_is_asked_by_its_name_its_id_or_its_workers_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lane_is_found_by_name_id_or_worker_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNEFARM_HOME", str(tmp_path))
     store = open_store(Settings(), create=True)
     mine, other = lane("a", worker_name="mine"), lane("b", worker_name="other")

@@ -1,4 +1,4 @@
-"""Ids of this machine's jobs and records may be cut short."""
+"""Ids of this machine's jobs and records may be abbreviated."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def common(first: str, second: str) -> str:
     return first[:length]
 
 
-def test_the_beginning_of_an_id_is_enough_where_no_other_job_has_it(machine: Machine) -> None:
+def test_job_is_found_by_unique_prefix(machine: Machine) -> None:
     first, second = put_job(machine.store, module=MODULE), put_job(machine.store, module=MODULE)
     alike = common(first.job_id, second.job_id)
     for job in (first, second):
@@ -40,7 +40,7 @@ def test_the_beginning_of_an_id_is_enough_where_no_other_job_has_it(machine: Mac
         assert named_job(machine.store, job.job_id) == job
 
 
-def test_one_that_several_jobs_have_names_them(machine: Machine) -> None:
+def test_ambiguous_job_prefix_lists_the_jobs(machine: Machine) -> None:
     jobs = [put_job(machine.store).job_id for _ in range(2)]
     with pytest.raises(BadInput, match=f"several jobs begin with '{common(*jobs)}'") as refused:
         machine.unfinished_job(common(*jobs), {})
@@ -52,15 +52,15 @@ def test_one_that_several_jobs_have_names_them(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "ffffff", "%", "_", "no job"])
-def test_one_that_no_job_has_says_so(machine: Machine, text: str) -> None:
+def test_unknown_job_prefix_is_rejected(machine: Machine, text: str) -> None:
     put_job(machine.store)
-    with pytest.raises(BadInput, match="no job is called"):
+    with pytest.raises(BadInput, match="there is no job"):
         named_job(machine.store, text)
-    with pytest.raises(BadInput, match="no record is called"):
+    with pytest.raises(BadInput, match="there is no record"):
         named_record(machine.store, text)
 
 
-def test_records_that_begin_alike_are_named(machine: Machine) -> None:
+def test_ambiguous_record_prefix_lists_the_records(machine: Machine) -> None:
     put_job(machine.store)
     for record_id in ("ab1", "ab2", "ac"):
         machine.store.records.put(TENANT, None, record(record_id, 1e-3))
@@ -70,9 +70,9 @@ def test_records_that_begin_alike_are_named(machine: Machine) -> None:
         named_record(machine.store, "a")
 
 
-def test_commands_take_it(machine: Machine, tunefarm: Callable[..., Any]) -> None:
+def test_commands_accept_job_prefix(machine: Machine, tunefarm: Callable[..., Any]) -> None:
     job_id = put_job(machine.store, module=MODULE).job_id
     refused = tunefarm("tune", "builtin:softmax:8x16", "--resume", job_id[:8])
     assert (refused.code, job_id in refused.err) == (2, True)
     unknown = tunefarm("report", "ffff")
-    assert (unknown.code, "JOB: no job is called 'ffff'" in unknown.err) == (2, True)
+    assert (unknown.code, "JOB: there is no job 'ffff'" in unknown.err) == (2, True)

@@ -1,4 +1,4 @@
-"""Closing lines: each command says which one comes next, and that one works as it is printed."""
+"""The next step that each command prints, run exactly as printed."""
 
 import os
 import shlex
@@ -21,14 +21,14 @@ SHELL_WORDS = "x; touch stolen"
 
 
 def next_of(said: str) -> str:
-    """The command of the closing line."""
+    """The command in the ``next:`` line."""
     *_, last = said.splitlines()
     assert last.startswith("next: "), said
     return last.removeprefix("next: ")
 
 
 def typed(command: str, environment: dict[str, str], folder: Path) -> "subprocess.CompletedProcess[str]":
-    """Run a line as it is typed into a shell in whose path the commands are."""
+    """Run a line in a shell with the commands on its PATH."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         ["/bin/sh", "-c", command],
@@ -68,12 +68,12 @@ def test_the_closing_lines_lead_from_a_program_to_its_kernel(
     assert (opened.returncode, opened.stdout.strip().isdigit()) == (0, True), opened.stderr
 
 
-def test_where_there_is_no_record_the_next_step_makes_one(tunefarm: Run) -> None:
+def test_next_step_without_record_is_tuning(tunefarm: Run) -> None:
     ended = tunefarm("records", "best", "builtin:softmax:8x16")
     assert (ended.code, next_of(ended.err)) == (0, "tunefarm tune builtin:softmax:8x16")
 
 
-def test_the_store_s_commands_close_with_what_follows(tunefarm: Run, tmp_path: Path) -> None:
+def test_store_commands_print_next_step(tunefarm: Run, tmp_path: Path) -> None:
     created = tunefarm("db", "upgrade", "--create")
     assert next_of(created.err) == "tunefarm db check"
     checked = tunefarm("db", "check")
@@ -83,7 +83,7 @@ def test_the_store_s_commands_close_with_what_follows(tunefarm: Run, tmp_path: P
 
 
 @pytest.mark.parametrize("place", [None, "https://farm.example/a b"])
-def test_what_others_wrote_is_quoted(tmp_path: Path, place: str | None) -> None:
+def test_next_step_quotes_untrusted_text(tmp_path: Path, place: str | None) -> None:
     lines = [building(SHELL_WORDS, at_service(place)), watching(SHELL_WORDS, place)]
     manifest = ArtifactManifest.model_construct(entry="'; touch stolen; '", num_cores=2)
     lines.append(loading(manifest, tmp_path / MANIFEST_NAME))

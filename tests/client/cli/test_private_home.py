@@ -1,4 +1,4 @@
-"""What is under TUNEFARM_HOME is for its owner only, whatever the umask was and whoever made it."""
+"""TUNEFARM_HOME is private to its owner, whatever the umask and its previous permissions."""
 
 import os
 import stat
@@ -26,11 +26,11 @@ def _no_umask() -> Iterator[None]:
 
 
 def wide(home: Path) -> list[str]:
-    """What others than its owner have permissions on."""
+    """Paths on which users other than the owner have permissions."""
     return [str(path) for path in (home, *home.rglob("*")) if path.stat(follow_symlinks=False).st_mode & 0o077]
 
 
-def test_everything_that_a_service_leaves_is_for_its_owner(tmp_path: Path):
+def test_service_files_are_private(tmp_path: Path):
     home = tmp_path / "home"
     settings = Settings(home=home)
     private_folder(settings, "scratch")
@@ -43,7 +43,7 @@ def test_everything_that_a_service_leaves_is_for_its_owner(tmp_path: Path):
     store.close()
 
 
-def test_a_home_that_others_may_read_is_closed_when_its_owner_opens_it(tmp_path: Path):
+def test_opening_the_store_corrects_home_permissions(tmp_path: Path):
     home = tmp_path / "home"
     settings = Settings(home=home)
     open_store(settings).close()
@@ -54,7 +54,7 @@ def test_a_home_that_others_may_read_is_closed_when_its_owner_opens_it(tmp_path:
     assert stat.S_IMODE((home / "tunefarm.db").stat().st_mode) == 0o600
 
 
-def test_a_folder_that_many_users_share_stays_as_it_is(tmp_path: Path):
+def test_shared_folder_keeps_its_permissions(tmp_path: Path):
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
@@ -62,7 +62,7 @@ def test_a_folder_that_many_users_share_stays_as_it_is(tmp_path: Path):
     assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
 
 
-def test_doctor_says_what_others_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_doctor_lists_files_that_others_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     home = tmp_path / "home"
     monkeypatch.setenv("TUNEFARM_HOME", str(home))
     open_store(Settings()).close()
@@ -73,7 +73,7 @@ def test_doctor_says_what_others_may_read(tmp_path: Path, monkeypatch: pytest.Mo
     assert "tunefarm.db" in found.text
 
 
-def test_a_link_in_the_place_of_the_token_is_replaced_and_not_followed(tmp_path: Path):
+def test_link_at_token_path_is_replaced_not_followed(tmp_path: Path):
     target = tmp_path / "precious"
     target.write_text("notes")
     (tmp_path / "token").symlink_to(target)
@@ -84,7 +84,7 @@ def test_a_link_in_the_place_of_the_token_is_replaced_and_not_followed(tmp_path:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="making another user's link takes root")
-def test_a_home_that_another_user_has_planted_as_a_link_is_refused(tmp_path: Path):
+def test_home_linked_by_another_user_is_rejected(tmp_path: Path):
     (tmp_path / "theirs").mkdir()
     home = tmp_path / "home"
     home.symlink_to(tmp_path / "theirs")
@@ -95,7 +95,7 @@ def test_a_home_that_another_user_has_planted_as_a_link_is_refused(tmp_path: Pat
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="owning nothing takes root")
-def test_a_file_of_another_user_stays_as_it_is(tmp_path: Path):
+def test_file_of_another_user_is_unchanged(tmp_path: Path):
     path = tmp_path / "theirs"
     path.touch(0o644)
     os.chown(path, NOBODY, NOBODY)

@@ -1,4 +1,4 @@
-"""A command that is refused leaves no folder for its results, and no store or a whole one."""
+"""A rejected command leaves no output folder, and either no store or a complete one."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "field"), REFUSED, ids=[" ".join(words[:3]) for words, _ in REFUSED])
-def test_nothing_is_left_by_a_command_that_is_refused_for_what_was_typed(
+def test_command_with_invalid_arguments_leaves_no_files(
     tunefarm: Run, tmp_path: Path, words: tuple[str, ...], field: str
 ) -> None:
     ended = tunefarm(*words)
@@ -44,7 +44,7 @@ def test_nothing_is_left_by_a_command_that_is_refused_for_what_was_typed(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_program_that_cannot_be_tuned_leaves_a_whole_store_and_no_results(
+def test_untunable_program_leaves_complete_store_and_no_results(
     tunefarm: Run, programs: Path, home: Path, tmp_path: Path
 ) -> None:
     ended = tunefarm("tune", f"{programs / 'matmul.py'}:nosuch", "--output", "out")
@@ -67,7 +67,7 @@ NAMELESS = [
 
 
 @pytest.mark.parametrize(("words", "field"), NAMELESS, ids=[" ".join(words[:2]) for words, _ in NAMELESS])
-def test_a_place_without_a_name_is_refused_by_name(
+def test_empty_path_is_rejected_with_its_option(
     tunefarm: Run, tmp_path: Path, words: tuple[str, ...], field: str
 ) -> None:
     ended = tunefarm(*words)
@@ -85,15 +85,13 @@ def test_a_place_without_a_name_is_refused_by_name(
         ({"blob_url": "nonsense://none"}, BadInput),
     ],
 )
-def test_a_store_that_cannot_be_opened_is_not_made_by_half(
-    home: Path, changes: dict[str, str], refusal: type[Exception]
-) -> None:
+def test_failed_open_leaves_no_partial_store(home: Path, changes: dict[str, str], refusal: type[Exception]) -> None:
     with pytest.raises(refusal):
         open_store(Settings.model_validate({"home": home, **changes}))
     assert not home.exists()
 
 
-def test_a_home_that_was_there_stays(home: Path) -> None:
+def test_failed_open_keeps_existing_home(home: Path) -> None:
     home.mkdir()
     with pytest.raises(BadInput):
         open_store(Settings.model_validate({"home": home, "database_url": "nonsense"}))

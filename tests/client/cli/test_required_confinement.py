@@ -1,4 +1,4 @@
-"""Where confinement is required and the kernel lacks some, nothing of the user's runs."""
+"""If confinement is required and the kernel lacks features, no user code runs."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ abilities._landlock_abi = lambda: 0
 from tunefarm.cli.command_line import main
 sys.exit(main(sys.argv[1:]))
 """
-"""The command on a kernel without Landlock, as far as it can tell."""
+"""Runs the command with a simulated kernel without Landlock."""
 TUNE = ("tune", "builtin:softmax:8x16", "--trials", "1", "--target", "host:1")
 
 
@@ -39,29 +39,29 @@ def told(environment: dict[str, str], *words: str, **more: str) -> "subprocess.C
     [((*TUNE, "--require-confinement"), {}), (TUNE, {"TUNEFARM_REQUIRE_CONFINEMENT": "true"})],
     ids=["option", "variable"],
 )
-def test_nothing_is_tuned_where_confinement_is_required_and_missing(
+def test_tune_fails_without_required_confinement(
     environment: dict[str, str], tmp_path: Path, words: tuple[str, ...], more: dict[str, str]
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
     ended = told(environment, "tune", str(program), *words[2:], **more)
     assert ended.returncode == 2, ended.stderr
-    assert "sandbox: candidates cannot be confined fully here. The kernel offers no Landlock" in ended.stderr
+    assert "sandbox: this host cannot fully confine candidates. The kernel offers no Landlock" in ended.stderr
     assert "TUNEFARM_REQUIRE_CONFINEMENT" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_tuner_that_measures_by_itself_does_not_start(environment: dict[str, str]) -> None:
+def test_local_tuner_does_not_start_without_required_confinement(environment: dict[str, str]) -> None:
     ended = told(environment, "tuner", TUNEFARM_REQUIRE_CONFINEMENT="1")
     assert ended.returncode == 2, ended.stderr
     assert "The kernel offers no Landlock" in ended.stderr
 
 
-def test_what_is_missing_is_told_and_allowed_otherwise(environment: dict[str, str]) -> None:
+def test_missing_confinement_is_reported_if_not_required(environment: dict[str, str]) -> None:
     ended = told(environment, *TUNE)
     assert ended.returncode == 0, ended.stderr
-    assert "confined less than they could be: The kernel offers no Landlock" in ended.stderr
+    assert "candidates are not fully confined: The kernel offers no Landlock" in ended.stderr
 
 
 @pytest.mark.skipif(bool(abilities().missing()), reason="this kernel cannot confine fully")

@@ -17,7 +17,7 @@ time.sleep(60)
 """
 
 
-def test_a_folder_is_gone_when_it_is_closed(tmp_path: Path) -> None:
+def test_close_removes_scratch_folder(tmp_path: Path) -> None:
     folder = ScratchFolder.within(tmp_path)
     assert folder.path.parent == tmp_path
     folder.close()
@@ -25,7 +25,7 @@ def test_a_folder_is_gone_when_it_is_closed(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_killed_command_left_is_removed_when_the_next_starts_and_not_before(tmp_path: Path) -> None:
+def test_next_command_removes_scratch_folder_of_killed_one(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         theirs = Path(holder.stdout.readline().strip())
@@ -39,7 +39,7 @@ def test_what_a_killed_command_left_is_removed_when_the_next_starts_and_not_befo
     beside.close()
 
 
-def test_nothing_else_is_removed(tmp_path: Path) -> None:
+def test_only_stale_scratch_folders_are_removed(tmp_path: Path) -> None:
     parent, elsewhere = tmp_path / "scratch", tmp_path / "elsewhere"
     (parent / "of-somebody").mkdir(parents=True)
     elsewhere.mkdir()

@@ -1,4 +1,4 @@
-"""What the command says before it does anything."""
+"""Help, version and usage errors."""
 
 import re
 import subprocess
@@ -26,7 +26,7 @@ from tunefarm.terminal.resume_option import with_resume_value
         (["tune", "builtin:matmul", "--space", "nowhere.py:f"], "--space", "does not exist"),
         (["tune", "builtin:matmul", "--seed-trace", "nowhere.json"], "--seed-trace", "does not exist"),
         (["tune", "builtin:matmul", "--output", "/proc/nowhere"], "--output", "another folder"),
-        (["tune", "builtin:matmul", "--output", ""], "--output", "present one"),
+        (["tune", "builtin:matmul", "--output", ""], "--output", "current one"),
         (["tune", "builtin:matmul", "--strategy", "luck"], "--strategy", "evolutionary"),
         (["report"], "JOB", "tunefarm tune"),
         (["report", "nonsense"], "JOB", "nonsense"),
@@ -40,7 +40,7 @@ from tunefarm.terminal.resume_option import with_resume_value
         (["nonsense"], "nonsense", "--help"),
     ],
 )
-def test_bad_input_names_the_field_and_the_fix(
+def test_bad_input_reports_field_and_fix(
     tunefarm: Callable[..., object], words: list[str], named: str, help_in: str
 ) -> None:
     ended = tunefarm(*words)
@@ -51,7 +51,7 @@ def test_bad_input_names_the_field_and_the_fix(
     assert ended.out == ""
 
 
-def test_a_home_that_cannot_be_made_is_bad_input(
+def test_home_that_cannot_be_created_is_bad_input(
     tunefarm: Callable[..., object], environment: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
@@ -61,7 +61,7 @@ def test_a_home_that_cannot_be_made_is_bad_input(
     assert "Traceback" not in ended.err
 
 
-def test_a_wrong_setting_is_named_by_its_variable(tunefarm: Callable[..., object], environment: dict[str, str]) -> None:
+def test_invalid_setting_is_reported_by_variable(tunefarm: Callable[..., object], environment: dict[str, str]) -> None:
     environment["TUNEFARM_BUSY_TIMEOUT_S"] = "soon"
     ended = tunefarm("db", "stats")
     assert ended.code == 2
@@ -69,32 +69,32 @@ def test_a_wrong_setting_is_named_by_its_variable(tunefarm: Callable[..., object
 
 
 @pytest.mark.parametrize("words", [["--help"], ["tune", "--help"], ["records", "--help"], ["db", "--help"]])
-def test_help_is_no_error(tunefarm: Callable[..., object], words: list[str]) -> None:
+def test_help_exits_with_zero(tunefarm: Callable[..., object], words: list[str]) -> None:
     ended = tunefarm(*words)
     assert ended.code == 0
     assert "Usage" in ended.out
 
 
-def test_the_command_alone_prints_its_help(tunefarm: Callable[..., object]) -> None:
+def test_command_without_arguments_prints_help(tunefarm: Callable[..., object]) -> None:
     ended = tunefarm()
     assert ended.code == 0
     assert "Usage" in ended.out
     assert ended.err == ""
 
 
-def test_the_version_names_the_versions_of_tvm_too(tunefarm: Callable[..., object]) -> None:
+def test_version_includes_tvm(tunefarm: Callable[..., object]) -> None:
     ended = tunefarm("--version")
     assert ended.code == 0
     assert re.fullmatch(r"tunefarm \S+, apache-tvm \S+, apache-tvm-ffi \S+\n", ended.out)
 
 
-def test_the_package_runs_as_a_program(environment: dict[str, str]) -> None:
+def test_package_runs_as_module(environment: dict[str, str]) -> None:
     words = [sys.executable, "-m", "tunefarm", "--version"]
     ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
     assert ended.stdout.startswith("tunefarm ")
 
 
-def test_a_shell_completes_commands(tunefarm: Callable[..., object], environment: dict[str, str]) -> None:
+def test_shell_completion_lists_commands(tunefarm: Callable[..., object], environment: dict[str, str]) -> None:
     environment |= {"_TUNEFARM_COMPLETE": "complete_bash", "COMP_WORDS": "tunefarm rec", "COMP_CWORD": "1"}
     assert tunefarm().out.split() == ["records"]
 
@@ -112,5 +112,5 @@ def test_a_shell_completes_commands(tunefarm: Callable[..., object], environment
         ([], []),
     ],
 )
-def test_resume_needs_no_job(words: list[str], completed: list[str]) -> None:
+def test_resume_accepts_missing_job_id(words: list[str], completed: list[str]) -> None:
     assert with_resume_value(words) == completed

@@ -1,4 +1,4 @@
-"""The built-in workloads compute what numpy computes."""
+"""The built-in workloads match NumPy."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ SMALL = {
     "conv2d_relu": "1x6x5x3x4",
 }
 
-# A process of its own: one that ran a kernel must not fork, and the test process may.
+# In a separate process: a process that has run a kernel must not fork, and the test process forks.
 CHECK = """
 import sys
 import numpy as np, tvm
@@ -52,7 +52,7 @@ for text in sys.argv[1:]:
 """
 
 
-def test_every_builtin_computes_what_numpy_does() -> None:
+def test_builtins_match_numpy() -> None:
     assert set(SMALL) == set(CATALOGUE)
     words = [f"{name}:{shape}" for name, shape in SMALL.items()]
     ended = subprocess.run([sys.executable, "-c", CHECK, *words], capture_output=True, text=True, timeout=150)
@@ -60,22 +60,22 @@ def test_every_builtin_computes_what_numpy_does() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, builtin in CATALOGUE.items() if builtin.has_numpy_equivalent])
-def test_numpy_times_what_it_can(name: str) -> None:
+def test_time_by_numpy_returns_latency(name: str) -> None:
     latency_s = time_by_numpy(parse_builtin(f"{name}:{SMALL[name]}"), num_cores=1)
     assert latency_s is not None
     assert 0 < latency_s < 1.0
 
 
-def test_numpy_has_no_convolution() -> None:
+def test_time_by_numpy_has_no_convolution() -> None:
     assert time_by_numpy(parse_builtin("conv2d_relu:1x6x5x3x4"), num_cores=1) is None
 
 
-def test_a_reference_reads_back() -> None:
+def test_builtin_reference_round_trips() -> None:
     reference = parse_builtin("matmul:8x16x4")
     assert parse_builtin(str(reference).removeprefix("builtin:")) == reference
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "matmul:1x2", "matmul:axbxc", "matmul:1x2x99999999", "matmul:٣x4x5"])
-def test_what_cannot_be_read_is_refused(text: str) -> None:
+def test_parse_builtin_rejects_invalid_text(text: str) -> None:
     with pytest.raises(BadInput):
         parse_builtin(text)

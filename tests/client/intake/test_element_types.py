@@ -1,4 +1,4 @@
-"""Types for which TVM cannot lower every schedule."""
+"""Element types for which TVM cannot lower every schedule."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,7 @@ Run = Callable[..., Any]
 
 
 @pytest.mark.faults
-def test_a_product_in_bfloat16_wastes_no_trials_and_ends_with_a_verified_record(tunefarm: Run, programs: Path) -> None:
+def test_bfloat16_product_is_verified_without_failed_trials(tunefarm: Run, programs: Path) -> None:
     ended = tunefarm("tune", str(programs / "special_functions.py:brain_floats"), "--trials", "12", "--json")
     assert ended.code == 0, ended.err
     task = json.loads(ended.out)["tasks"][0]

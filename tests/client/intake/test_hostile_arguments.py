@@ -1,4 +1,4 @@
-"""Arguments and environments that were made to hang, crash or litter: each is refused with its reason, in one line."""
+"""Hostile arguments and environments are rejected with a reason in one line."""
 
 import os
 import stat
@@ -19,7 +19,7 @@ NOBODY = 65534
 
 
 def refused(home: Path, *words: str | bytes, **environment: str) -> str:
-    """What the command says on standard error when it refuses with status 2."""
+    """Standard error of a command that exits with status 2."""
     given = {**os.environ, "TUNEFARM_HOME": str(home), **environment}
     done = run_command(*map(os.fsdecode, words), environment=given, folder=Path.cwd(), timeout_s=300)
     told = done.err
@@ -30,12 +30,12 @@ def refused(home: Path, *words: str | bytes, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("module", ["/dev/zero", "/dev/stdin", "/proc/self/mem", "."])
-def test_a_module_that_is_no_plain_file_is_refused(module):
+def test_module_must_be_regular_file(module):
     with pytest.raises(BadInput, match="module"):
         parse_module_source(module)
 
 
-def test_a_pipe_that_never_gives_is_refused_wherever_a_file_is_read(tmp_path: Path):
+def test_pipe_without_writer_is_rejected_by_every_file_option(tmp_path: Path):
     pipe = tmp_path / "pipe.json"
     os.mkfifo(pipe)
     with pytest.raises(BadInput):
@@ -50,7 +50,7 @@ def test_a_pipe_that_never_gives_is_refused_wherever_a_file_is_read(tmp_path: Pa
         read_database(str(tmp_path))
 
 
-def test_a_device_or_a_file_without_end_is_not_read(tmp_path: Path):
+def test_device_files_are_not_read(tmp_path: Path):
     with pytest.raises(OSError, match="not a plain file"):
         read_plain_file(Path("/dev/zero"))
     (tmp_path / "large").write_bytes(bytes(1001))
@@ -61,14 +61,14 @@ def test_a_device_or_a_file_without_end_is_not_read(tmp_path: Path):
 @pytest.mark.parametrize(
     "text", ["a\0b", "x" * 300, "deep/" * 2000, "~nosuchuser/x", " ", "/dev/null/x", "/proc/x", "/dev/null"]
 )
-def test_an_output_folder_that_cannot_be_is_refused(text: str, tmp_path: Path, monkeypatch):
+def test_unwritable_output_folder_is_rejected(text: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInput, match="output"):
         output_folder(text)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_refused_command_leaves_no_folder_behind(tmp_path: Path):
+def test_rejected_command_creates_no_folder(tmp_path: Path):
     output = tmp_path / "above" / "out"
     refused(tmp_path / "home", "tune", "no-such-file.json", "--output", str(output))
     refused(tmp_path / "home", "tune", "builtin:matmul", "--target", "nonsense", "--output", str(output))
@@ -77,7 +77,7 @@ def test_a_refused_command_leaves_no_folder_behind(tmp_path: Path):
     assert not output.parent.exists()
 
 
-def test_a_result_replaces_a_file_whole_and_keeps_the_users_permissions(tmp_path: Path):
+def test_put_file_is_atomic_and_follows_umask(tmp_path: Path):
     path = tmp_path / "new" / "report.html"
     old = os.umask(0o027)
     try:
@@ -90,7 +90,7 @@ def test_a_result_replaces_a_file_whole_and_keeps_the_users_permissions(tmp_path
     assert [each.name for each in path.parent.iterdir()] == ["report.html"]
 
 
-def test_a_result_goes_where_the_users_own_link_leads_and_not_where_anothers_does(tmp_path: Path):
+def test_put_file_follows_only_own_links(tmp_path: Path):
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_bytes(b"notes")
     link.symlink_to(target)
@@ -103,7 +103,7 @@ def test_a_result_goes_where_the_users_own_link_leads_and_not_where_anothers_doe
         assert target.read_bytes() == b"result"
 
 
-def test_a_result_that_cannot_be_written_is_one_error(tmp_path: Path):
+def test_unwritable_result_is_one_error(tmp_path: Path):
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "folder", tmp_path / "a\0b", Path("/proc/x"), tmp_path / ("x" * 300)):
         with pytest.raises(BadInput, match="cannot be written"):
@@ -123,7 +123,7 @@ def test_a_result_that_cannot_be_written_is_one_error(tmp_path: Path):
         ["jobs", "show", b"\xc3\x28"],
     ],
 )
-def test_a_monstrous_argument_is_one_short_error(words, tmp_path: Path):
+def test_huge_argument_gives_one_short_error(words, tmp_path: Path):
     (tmp_path / os.fsdecode(b"module \xff.json")).write_text("{}")
     told = refused(tmp_path / "home", *words)
     assert "tunefarm: " in told
@@ -149,7 +149,7 @@ def test_a_monstrous_argument_is_one_short_error(words, tmp_path: Path):
         ("TUNEFARM_REQUIRE_CONFINEMENT", "perhaps"),
     ],
 )
-def test_nonsense_in_the_environment_is_one_error_that_names_it(name: str, value: str, tmp_path: Path, monkeypatch):
+def test_invalid_environment_variable_is_named_in_one_error(name: str, value: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     told = refused(tmp_path / "home", "db", "stats", **{name: value})
     assert "\x1b" not in told

@@ -1,4 +1,4 @@
-"""``--input``: what a user says of an argument's contents."""
+"""``--input``: the contents of arguments."""
 
 import json
 from collections.abc import Callable
@@ -20,13 +20,13 @@ Run = Callable[..., Any]
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("A", "does not say"),
-        ("=normal", "does not say"),
-        ("A=", "does not say"),
-        ("A=normal:0:1", "not understood"),
-        ("A=uniform", "not understood"),
-        ("A=uniform:0", "not understood"),
-        ("A=gaussian:0:1", "not understood"),
+        ("A", "does not describe"),
+        ("=normal", "does not describe"),
+        ("A=", "does not describe"),
+        ("A=normal:0:1", "not a valid description"),
+        ("A=uniform", "not a valid description"),
+        ("A=uniform:0", "not a valid description"),
+        ("A=gaussian:0:1", "not a valid description"),
         ("A=uniform:zero:1", "not a number"),
         ("A=uniform:1:0", "less than"),
         ("A=uniform:0:nan", "finite"),
@@ -34,14 +34,14 @@ Run = Callable[..., Any]
         ("A=@nowhere.npy", "does not exist"),
     ],
 )
-def test_what_is_not_understood_is_refused_with_a_fix(text: str, told: str) -> None:
+def test_invalid_input_option_is_rejected_with_fix(text: str, told: str) -> None:
     with pytest.raises(BadInput, match=told) as refused:
         inputs_of_texts([text])
     assert refused.value.field == "input"
     assert refused.value.fix
 
 
-def test_python_takes_text_and_arrays() -> None:
+def test_python_inputs_accept_text_and_arrays() -> None:
     uniform, example = inputs_of_python({"A": "uniform:0:2", "B": np.ones(3)})
     assert (uniform.argument, uniform.kind, uniform.low, uniform.high) == ("A", "uniform", 0.0, 2.0)
     assert example.npy is not None
@@ -50,7 +50,7 @@ def test_python_takes_text_and_arrays() -> None:
 
 
 def read(function: str, *texts: str) -> tuple[tuple[InputSpec, ...], tuple[InputExample, ...]]:
-    """What the intake child makes of them, in this process."""
+    """Read the inputs as the intake child does, in this process."""
     from tunefarm.intake.input_reader import read_inputs
     from tunefarm.intake.module_reader import as_module
     from tunefarm_search.tvm.workload import workload_of
@@ -69,7 +69,7 @@ def read(function: str, *texts: str) -> tuple[tuple[InputSpec, ...], tuple[Input
         (b"", "not an array"),
     ],
 )
-def test_a_file_that_does_not_fit_is_refused_with_the_reason(array: Any, told: str, tmp_path: Path) -> None:
+def test_example_with_wrong_shape_or_type_is_rejected(array: Any, told: str, tmp_path: Path) -> None:
     file = tmp_path / "example.npy"
     file.write_bytes(array) if isinstance(array, bytes) else np.save(file, array)
     with pytest.raises(BadInput, match=told) as refused:
@@ -77,7 +77,7 @@ def test_a_file_that_does_not_fit_is_refused_with_the_reason(array: Any, told: s
     assert refused.value.field == "input"
 
 
-def test_a_file_of_objects_is_never_unpickled(tmp_path: Path) -> None:
+def test_example_of_objects_is_never_unpickled(tmp_path: Path) -> None:
     file, made = tmp_path / "objects.npy", tmp_path / "made"
 
     class Misdeed:
@@ -90,7 +90,7 @@ def test_a_file_of_objects_is_never_unpickled(tmp_path: Path) -> None:
     assert not made.exists()
 
 
-def test_an_example_in_fortran_order_or_another_byte_order_is_the_same_example(tmp_path: Path) -> None:
+def test_example_is_independent_of_memory_and_byte_order(tmp_path: Path) -> None:
     plain = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
     digests = set()
     for number, array in enumerate((plain, np.asfortranarray(plain), plain.astype(">f4"))):
@@ -101,20 +101,20 @@ def test_an_example_in_fortran_order_or_another_byte_order_is_the_same_example(t
     assert len(digests) == 1
 
 
-def test_what_numpy_has_no_file_for_is_given_as_float32(tmp_path: Path) -> None:
+def test_bfloat16_example_is_given_as_float32(tmp_path: Path) -> None:
     np.save(tmp_path / "half.npy", np.full((64, 64), 1.5, np.float32))
     _, (example,) = read("brain_floats", f"A=@{tmp_path / 'half.npy'}")
     assert len(example.content) == 64 * 64 * 2
 
 
-def test_names_and_ranges_that_do_not_fit_are_refused() -> None:
+def test_inputs_with_wrong_names_or_ranges_are_rejected() -> None:
     with pytest.raises(BadInput, match=r"Its arguments are A, B\."):
         read("logarithm", "C=normal")
     with pytest.raises(BadInput, match="the tensor that it addresses"):
         read("lookup", "I=integers:0:1000")
 
 
-def test_bad_inputs_are_refused_before_there_is_a_job(tunefarm: Run, programs: Path) -> None:
+def test_bad_inputs_are_rejected_before_a_job_exists(tunefarm: Run, programs: Path) -> None:
     ended = tunefarm("tune", str(programs / "special_functions.py:lookup"), "--input", "I=integers:0:1000")
     assert ended.code == 2, ended.err
     assert "the tensor that it addresses" in ended.err
@@ -123,9 +123,7 @@ def test_bad_inputs_are_refused_before_there_is_a_job(tunefarm: Run, programs: P
 
 
 @pytest.mark.faults
-def test_a_function_is_tuned_on_its_own_inputs_and_its_artifact_is_checked_on_them(
-    tunefarm: Run, programs: Path, home: Path, tmp_path: Path
-) -> None:
+def test_tune_and_artifact_run_use_given_inputs(tunefarm: Run, programs: Path, home: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "example.npy", np.full((64, 64), 7.5, np.float32))
     module = str(programs / "special_functions.py:logarithm")
     tuned = tunefarm(
@@ -140,7 +138,7 @@ def test_a_function_is_tuned_on_its_own_inputs_and_its_artifact_is_checked_on_th
     run = tunefarm("artifact", "run", "out", "--json")
     assert run.code == 0, run.err
     assert json.loads(run.out)["worst_error"] <= 1.0
-    # The same function on other inputs is the same question.
+    # Inputs are not part of a record's key.
     as_on_a_quiet_host(home)
     again = tunefarm("tune", module, "--input", "A=uniform:6:9", "--trials", "4", "--json")
     assert again.code == 0, again.err

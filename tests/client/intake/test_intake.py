@@ -1,4 +1,4 @@
-"""What the intake child makes of what users name. Real files, real TVM, in a real confined child."""
+"""The intake child, with real files and TVM in a real confined child."""
 
 import json
 import platform
@@ -69,16 +69,14 @@ def understand(zygote: ForkServer) -> Understand:
         ("several_functions.py:doubled", "doubled"),
     ],
 )
-def test_every_form_of_module_is_understood(understand: Understand, programs: Path, module: str, name: str) -> None:
+def test_intake_reads_every_form_of_module(understand: Understand, programs: Path, module: str, name: str) -> None:
     named = module if ":" in module.partition(".py")[0] else str(programs / module)
     answer = understand(named)
     assert [workload.name for workload in answer.workloads] == [name]
     assert answer.workloads[0].arguments[-1].is_output
 
 
-def test_a_function_that_several_modules_of_a_file_have_is_named_with_its_module(
-    understand: Understand, programs: Path, tmp_path: Path
-) -> None:
+def test_ambiguous_function_requires_module_name(understand: Understand, programs: Path, tmp_path: Path) -> None:
     twice = tmp_path / "twice.py"
     twice.write_text((programs / "matmul.py").read_text() + "\n\nAgain = Module\n")
     with pytest.raises(BadInput, match="several modules: Module, Again"):
@@ -86,14 +84,14 @@ def test_a_function_that_several_modules_of_a_file_have_is_named_with_its_module
     assert understand(f"{twice}:Again.main").workloads[0].name == "Again.main"
 
 
-def test_a_program_that_fails_is_told_with_its_whole_message(understand: Understand, tmp_path: Path) -> None:
+def test_failing_program_reports_whole_message(understand: Understand, tmp_path: Path) -> None:
     failing = tmp_path / "failing.py"
     failing.write_text("def program():\n    raise ValueError('the first line\\nthe second')\n")
     with pytest.raises(BadInput, match=r"ValueError: the first line the second\."):
         understand(f"{failing}:program")
 
 
-def test_a_tensor_without_elements_is_refused(understand: Understand, tmp_path: Path) -> None:
+def test_empty_tensor_is_rejected(understand: Understand, tmp_path: Path) -> None:
     empty = tmp_path / "empty.py"
     empty.write_text(
         "from tvm import te\n\n\ndef program():\n"
@@ -103,9 +101,7 @@ def test_a_tensor_without_elements_is_refused(understand: Understand, tmp_path: 
         understand(f"{empty}:program")
 
 
-def test_a_function_that_reads_beyond_its_tensor_is_refused_with_the_index(
-    understand: Understand, tmp_path: Path
-) -> None:
+def test_out_of_bounds_read_is_rejected_with_index(understand: Understand, tmp_path: Path) -> None:
     (tmp_path / "shifted.py").write_text(
         "@I.ir_module\nclass Module:\n    @T.prim_func(s_tir=True)\n"
         '    def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):\n'
@@ -116,20 +112,18 @@ def test_a_function_that_reads_beyond_its_tensor_is_refused_with_the_index(
         understand(str(tmp_path / "shifted.py"))
 
 
-def test_one_function_of_several_is_chosen_by_name(understand: Understand, programs: Path) -> None:
+def test_function_option_selects_function(understand: Understand, programs: Path) -> None:
     answer = understand(str(programs / "several_functions.py"), function="doubled")
     assert answer.workloads[0].name == "doubled"
 
 
-def test_tvm_json_gives_the_same_workload_as_the_module_it_was_saved_from(
-    understand: Understand, programs: Path, tmp_path: Path
-) -> None:
+def test_tvm_json_yields_same_workload_as_module(understand: Understand, programs: Path, tmp_path: Path) -> None:
     answer = understand(str(programs / "matmul.py"))
     (tmp_path / "matmul.json").write_text(answer.workloads[0].module_json)
     assert understand(str(tmp_path / "matmul.json")).workloads[0].workload_id == answer.workloads[0].workload_id
 
 
-def test_a_printed_script_reads_back(understand: Understand, tmp_path: Path) -> None:
+def test_printed_script_round_trips(understand: Understand, tmp_path: Path) -> None:
     (tmp_path / "printed.py").write_text(
         "@I.ir_module\nclass Module:\n    @T.prim_func(s_tir=True)\n"
         '    def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):\n'
@@ -139,7 +133,7 @@ def test_a_printed_script_reads_back(understand: Understand, tmp_path: Path) -> 
     assert understand(str(tmp_path / "printed.py")).workloads[0].arguments[0].shape == (8,)
 
 
-def test_the_host_is_the_target_unless_one_is_given(understand: Understand) -> None:
+def test_default_target_is_host(understand: Understand) -> None:
     answer = understand("builtin:softmax:8x16")
     assert answer.target.num_cores == 2
     assert json.loads(answer.target.canonical)["mcpu"]
@@ -147,21 +141,21 @@ def test_the_host_is_the_target_unless_one_is_given(understand: Understand) -> N
     assert understand("builtin:softmax:8x16", target="host:1").target.num_cores == 1
 
 
-def test_more_threads_than_cores_are_taken_with_a_warning(understand: Understand) -> None:
+def test_more_threads_than_cores_are_accepted_with_note(understand: Understand) -> None:
     answer = understand("builtin:softmax:8x16", target="host:64")
     assert answer.target.num_cores == 64
     assert any("64 threads share this host's 2 cores" in note for note in answer.notes)
     assert not understand("builtin:softmax:8x16", target="host:2").notes
 
 
-def test_missing_cores_are_filled_in_and_said(understand: Understand) -> None:
+def test_missing_num_cores_is_filled_in_with_note(understand: Understand) -> None:
     answer = understand("builtin:softmax:8x16", target='{"kind": "llvm"}')
     assert answer.target.num_cores == 2
     assert any("num-cores" in note for note in answer.notes)
 
 
 @pytest.mark.parametrize("preset", NAMED_TARGETS, ids=lambda preset: preset.name)
-def test_a_preset_is_the_target_that_it_stands_for(understand: Understand, preset: NamedTarget) -> None:
+def test_preset_expands_to_its_target(understand: Understand, preset: NamedTarget) -> None:
     named = understand("builtin:softmax:8x16", target=preset.name, elsewhere=True).target
     assert named == understand("builtin:softmax:8x16", target=json.dumps(preset.attributes), elsewhere=True).target
     assert json.loads(named.canonical).items() >= preset.attributes.items()
@@ -169,14 +163,14 @@ def test_a_preset_is_the_target_that_it_stands_for(understand: Understand, prese
         assert named.num_cores == preset.attributes.get("num-cores", 2)
 
 
-def test_a_preset_of_another_machine_is_refused_like_its_target(understand: Understand) -> None:
+def test_preset_that_host_cannot_run_is_rejected(understand: Understand) -> None:
     other = "x86-64-v2" if architecture_named(platform.machine()) == "aarch64" else "raspberry-pi-4"
     with pytest.raises(BadInput, match="the target is for") as refused:
         understand("builtin:softmax:8x16", target=other)
     assert refused.value.field == "target"
 
 
-def test_a_schedule_function_becomes_sketches_without_code(understand: Understand, programs: Path) -> None:
+def test_schedule_function_is_converted_to_sketches(understand: Understand, programs: Path) -> None:
     answer = understand(
         str(programs / "matmul.py:matmul_program"), space=str(programs / "matmul.py:stochastic_schedule")
     )
@@ -185,16 +179,14 @@ def test_a_schedule_function_becomes_sketches_without_code(understand: Understan
     assert "SamplePerfectTile" in answer.space.sketches[0].text
 
 
-def test_a_schedule_by_hand_becomes_a_seed_that_can_be_given_again(
-    understand: Understand, programs: Path, tmp_path: Path
-) -> None:
+def test_seed_trace_of_schedule_function_round_trips(understand: Understand, programs: Path, tmp_path: Path) -> None:
     program = str(programs / "matmul.py:matmul_program")
     by_hand = understand(program, seeds=(str(programs / "matmul.py:schedule_by_hand"),)).seed_traces[0]
     (tmp_path / "seed.json").write_text(by_hand.text)
     assert understand(program, seeds=(str(tmp_path / "seed.json"),)).seed_traces == (by_hand,)
 
 
-def test_of_a_module_whose_main_is_relax_the_tir_functions_are_taken(understand: Understand, programs: Path) -> None:
+def test_tir_functions_of_relax_module_are_selected(understand: Understand, programs: Path) -> None:
     module = str(programs / "mixed_module.py")
     answer = understand(module, all_functions=True)
     assert [workload.name for workload in answer.workloads] == ["scaled", "shifted"]
@@ -223,7 +215,7 @@ RELAX_FIX = "LegalizeOps"
         ("te:NOTHING", "module", "GMM"),
     ],
 )
-def test_a_module_that_cannot_be_tuned_is_refused_with_the_reason(
+def test_untunable_module_is_rejected_with_reason(
     understand: Understand, programs: Path, module: str, field: str, said: str
 ) -> None:
     with pytest.raises(BadInput, match=said) as refused:
@@ -247,7 +239,7 @@ def test_a_module_that_cannot_be_tuned_is_refused_with_the_reason(
         ("host:zero", "zero"),
     ],
 )
-def test_a_target_that_cannot_be_used_here_is_refused(understand: Understand, target: str, said: str) -> None:
+def test_unusable_target_is_rejected(understand: Understand, target: str, said: str) -> None:
     with pytest.raises(BadInput, match=said) as refused:
         understand("builtin:softmax:8x16", target=target)
     assert refused.value.field == "target"
@@ -256,21 +248,21 @@ def test_a_target_that_cannot_be_used_here_is_refused(understand: Understand, ta
 @pytest.mark.parametrize(
     "text", ["{}", "[]", "not json", '{"root_index":0,"nodes":[{"type":"ffi.Array","data":[0]}]}', "[" * 100_000]
 )
-def test_no_text_takes_the_command_with_it(understand: Understand, tmp_path: Path, text: str) -> None:
+def test_arbitrary_text_never_crashes_intake(understand: Understand, tmp_path: Path, text: str) -> None:
     (tmp_path / "module.json").write_text(text)
     with pytest.raises(BadInput) as refused:
         understand(str(tmp_path / "module.json"))
     assert refused.value.field == "module"
 
 
-def test_a_schedule_that_fails_is_told_in_one_line(understand: Understand, programs: Path) -> None:
+def test_failing_schedule_function_gives_one_line(understand: Understand, programs: Path) -> None:
     with pytest.raises(BadInput, match="no such block") as refused:
         understand(str(programs / "matmul.py:matmul_program"), space=str(programs / "matmul.py:failing_schedule"))
     assert refused.value.field == "space"
     assert len(refused.value.problem) < 500
 
 
-def test_a_seed_of_another_function_is_refused(understand: Understand, programs: Path, tmp_path: Path) -> None:
+def test_seed_trace_of_another_function_is_rejected(understand: Understand, programs: Path, tmp_path: Path) -> None:
     seed = understand(str(programs / "matmul.py:matmul_program"), seeds=(str(programs / "matmul.py:schedule_by_hand"),))
     (tmp_path / "seed.json").write_text(seed.seed_traces[0].text)
     with pytest.raises(BadInput) as refused:
@@ -292,9 +284,7 @@ def test_a_seed_of_another_function_is_refused(understand: Understand, programs:
         "raise KeyboardInterrupt",
     ],
 )
-def test_a_file_that_misbehaves_is_refused_and_changes_nothing(
-    understand: Understand, tmp_path: Path, line: str
-) -> None:
+def test_misbehaving_file_is_rejected_without_effect(understand: Understand, tmp_path: Path, line: str) -> None:
     file = tmp_path / "bad.py"
     file.write_text(line.replace("{folder}", str(tmp_path)))
     with pytest.raises(BadInput):

@@ -1,4 +1,4 @@
-"""The same function under other names of variables is answered from the store."""
+"""A function with renamed variables is answered from the store."""
 
 import json
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def written(path: Path, *, between: str, row: str, column: str) -> str:
     return str(path)
 
 
-def test_a_renamed_function_is_answered_from_the_store(
+def test_function_with_renamed_variables_is_answered_from_store(
     tunefarm: Callable[..., Any], home: Path, tmp_path: Path
 ) -> None:
     first = written(tmp_path / "first.py", between="B", row="i", column="j")

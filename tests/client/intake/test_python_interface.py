@@ -1,4 +1,4 @@
-"""What Python callers see: real signatures, TVM's own objects as arguments, errors to import, short results."""
+"""The Python API: signatures, TVM objects as arguments, importable errors, short reprs."""
 
 import inspect
 import json
@@ -35,7 +35,7 @@ def parameters_of(signature: inspect.Signature) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_methods_show_what_they_take_and_both_clients_take_the_same(kind: str) -> None:
+def test_resource_methods_have_equal_signatures_in_both_clients(kind: str) -> None:
     blocking, awaited = methods_of(getattr(nouns, kind)), methods_of(getattr(async_nouns, f"Async{kind}"))
     assert blocking
     assert {name: parameters_of(each) for name, each in blocking.items()} == {
@@ -47,7 +47,7 @@ def test_methods_show_what_they_take_and_both_clients_take_the_same(kind: str) -
         assert signature.return_annotation is not inspect.Signature.empty, name
 
 
-def test_both_clients_and_both_jobs_take_the_same_arguments() -> None:
+def test_clients_and_jobs_have_equal_signatures() -> None:
     for one, other in ((tunefarm.Client, tunefarm.AsyncClient), (RemoteJob, AsyncRemoteJob)):
         blocking, awaited = methods_of(one), methods_of(other)
         assert {name: parameters_of(each) for name, each in blocking.items()} == {
@@ -58,7 +58,7 @@ def test_both_clients_and_both_jobs_take_the_same_arguments() -> None:
 
 @pytest.mark.parametrize("module", [Module, Module["main"], MODULE_JSON], ids=["IRModule", "PrimFunc", "JSON"])
 @pytest.mark.parametrize("target", [tvm.target.Target(TARGET), TARGET], ids=["Target", "dictionary"])
-def test_modules_and_targets_are_sent_in_whatever_form_a_caller_has_them(module: Any, target: Any) -> None:
+def test_modules_and_targets_are_accepted_in_every_form(module: Any, target: Any) -> None:
     sent = [
         next(best_records(module, target=target)).body,
         next(publication(module, target=target, trace=Trace(text="[[],[]]"), latency_s=1.0)).body,
@@ -70,13 +70,13 @@ def test_modules_and_targets_are_sent_in_whatever_form_a_caller_has_them(module:
         assert body["target"]["num-cores"] == 1
 
 
-def test_tune_takes_a_target_of_tvm() -> None:
+def test_tune_accepts_tvm_target() -> None:
     request = TuneRequest.of(Module, target=tvm.target.Target(TARGET))
     assert json.loads(request.intake.target)["num-cores"] == 1
 
 
 @pytest.mark.parametrize(("field", "arguments"), [("module", (object(),)), ("target", (Module, object()))])
-def test_an_object_of_another_kind_is_refused_by_name(field: str, arguments: tuple[Any, ...]) -> None:
+def test_unsupported_object_is_rejected_with_its_type(field: str, arguments: tuple[Any, ...]) -> None:
     module, target = (*arguments, None)[:2]
     with pytest.raises(tunefarm.BadInput) as refused:
         TuneRequest.of(module, target=target)
@@ -85,7 +85,7 @@ def test_an_object_of_another_kind_is_refused_by_name(field: str, arguments: tup
 
 
 @pytest.mark.parametrize("name", tunefarm.__all__)
-def test_every_public_name_can_be_imported(name: str) -> None:
+def test_public_names_are_importable(name: str) -> None:
     assert getattr(tunefarm, name) is not None
 
 
@@ -110,19 +110,19 @@ def summary_of(**changes: Any) -> JobSummary:
 
 
 @pytest.mark.parametrize("reason", [None, *StopReason])
-def test_a_summary_says_why_the_search_stopped(reason: StopReason | None) -> None:
+def test_summary_reports_stop_reason(reason: StopReason | None) -> None:
     text = summary_text(summary_of(trials=1, stop_reason=reason), None)
     assert ("  stopped  " in text) == (reason is not None)
     assert "  1 trial (" in text
 
 
-def test_a_summary_says_that_a_record_was_taken_while_the_host_was_busy() -> None:
+def test_summary_reports_busy_host() -> None:
     text = summary_text(summary_of(trials=1, was_busy=True), None)
     assert "(36 us to 37.2 us over fresh processes; taken while the host was busy)" in text
     assert "busy" not in summary_text(summary_of(trials=1), None)
 
 
-def test_a_result_prints_as_one_short_line() -> None:
+def test_tuning_result_repr_is_one_line() -> None:
     summary = summary_of()
     result = TuningResult(
         summary=summary, record=None, manifest=None, library=b"\x7fELF" * 9000, module_json="{" * 9000

@@ -1,4 +1,4 @@
-"""A TVMScript module, and the same as a te program."""
+"""A TVMScript module, and the same function as te tensors."""
 
 from tvm import te
 from tvm.script import ir as I

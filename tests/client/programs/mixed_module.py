@@ -1,4 +1,4 @@
-"""A module as a frontend leaves it: a Relax function that calls two functions of TIR."""
+"""A module as produced by a frontend: a Relax function that calls two TIR functions."""
 
 from tvm.script import ir as I
 from tvm.script import relax as R

@@ -1,4 +1,4 @@
-"""A model in Relax, which is not tuned as it stands."""
+"""A Relax model, which must be lowered before tuning."""
 
 from tvm.script import ir as I
 from tvm.script import relax as R

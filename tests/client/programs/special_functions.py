@@ -1,4 +1,4 @@
-"""Functions that need inputs, caches or types of their own."""
+"""Functions that need special inputs, caches or types."""
 
 from tvm import te
 
@@ -15,7 +15,7 @@ def lookup():
 
 
 def stream():
-    """As much memory traffic as arithmetic, in a size that caches hold."""
+    """As much memory traffic as arithmetic, small enough for the caches."""
     source = te.placeholder((256, 512), name="A")
     return [source, te.compute((256, 512), lambda i, j: source[i, j] + 1.0, name="B")]
 

@@ -1,4 +1,4 @@
-"""What ``records export`` writes, and what it says of the records that it leaves out."""
+"""``records export``: exported and omitted records."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def workload_id(home: Path) -> str:
-    """A function in the home's store, with two stable records, of which one is a claim, and a packed one."""
+    """A workload in the store with a verified, a claimed and a packed record."""
     import tvm
 
     from tunefarm.local.machine import Machine
@@ -49,7 +49,7 @@ def with_trace(made: TuningRecord) -> TuningRecord:
     return made.model_copy(update={"trace": Trace.from_json(tiled_trace())})
 
 
-def test_what_is_left_out_is_counted_with_its_reason(tunefarm: Run, workload_id: str, tmp_path: Path) -> None:
+def test_export_counts_omitted_records_by_reason(tunefarm: Run, workload_id: str, tmp_path: Path) -> None:
     assert len(workload_id) == len(digest(""))
     ended = tunefarm("records", "export", "database")
     assert ended.code == 0, ended.err
@@ -63,7 +63,7 @@ def test_what_is_left_out_is_counted_with_its_reason(tunefarm: Run, workload_id:
     assert (told["records"], [each["records"] for each in told["left_out"]]) == (1, [1, 1])
 
 
-def test_records_that_are_named_are_exported_or_refused(tunefarm: Run, workload_id: str) -> None:
+def test_export_of_named_records_succeeds_or_fails(tunefarm: Run, workload_id: str) -> None:
     del workload_id
     ended = tunefarm("records", "export", "database", "--record", "a" * 32, "--record", "c" * 32)
     assert (ended.code, ended.out.splitlines()[0][:9], len(ended.out.splitlines())) == (0, "2 records", 1), ended.err

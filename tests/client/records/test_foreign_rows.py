@@ -1,4 +1,4 @@
-"""A store whose rows hold code of others: each schedule is judged where it is used, whatever let it in."""
+"""Hostile schedules in rows of the store are checked when they are used."""
 
 import json
 import sqlite3
@@ -17,7 +17,7 @@ MARK = "code_of_others"
 
 
 def importing(module_json: str, trace: str) -> str:
-    """The schedule of ``trace`` with a loop that brings a function along, in the language of the compiler."""
+    """The schedule of ``trace`` with a loop whose pragma defines a function in C."""
     schedule = tvm.s_tir.Schedule(tvm.ir.load_json(module_json))
     tvm.s_tir.schedule.Trace.apply_json_to_schedule(json.loads(trace), schedule)
     loop = schedule.get_loops(schedule.get_child_blocks(schedule.get_sblock("root"))[0])[0]
@@ -25,9 +25,7 @@ def importing(module_json: str, trace: str) -> str:
     return trace_of(schedule).text
 
 
-def test_what_a_tune_ships_holds_nothing_that_a_stored_schedule_brings_along(
-    tunefarm: Run, home: Path, tmp_path: Path
-) -> None:
+def test_tune_ignores_code_smuggled_in_stored_schedule(tunefarm: Run, home: Path, tmp_path: Path) -> None:
     assert tunefarm(*TUNE, "--output", "first").code == 0
     module_json = (tmp_path / "first" / "workload.json").read_text()
     with closing(sqlite3.connect(home / "tunefarm.db")) as database:

@@ -1,4 +1,4 @@
-"""A schedule of one's own becomes a claim."""
+"""Publishing a schedule as a claimed record."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,7 @@ def module(programs: Path) -> str:
     return str(programs / "matmul.py:Module")
 
 
-def test_a_schedule_is_published_once_whether_as_a_function_or_as_a_trace(
+def test_publishing_function_and_trace_yields_one_record(
     tunefarm: Run, module: str, programs: Path, tmp_path: Path
 ) -> None:
     of_function = tunefarm(
@@ -32,7 +32,7 @@ def test_a_schedule_is_published_once_whether_as_a_function_or_as_a_trace(
     assert [each["record_id"] for each in listed] == [record["record_id"]]
 
 
-def test_a_claim_for_another_processor_is_taken(tunefarm: Run, module: str, programs: Path) -> None:
+def test_publish_accepts_target_of_another_processor(tunefarm: Run, module: str, programs: Path) -> None:
     target = json.dumps({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": 4})
     schedule = str(programs / "matmul.py:schedule_by_hand")
     ended = tunefarm("records", "publish", module, "--trace", schedule, "--target", target, "--json")
@@ -44,11 +44,11 @@ def test_a_claim_for_another_processor_is_taken(tunefarm: Run, module: str, prog
     [
         ({"--trace": "failing_schedule"}, ("--trace", "schedule function failed")),
         ({"--trace": "nothing_of_this_name"}, ("--trace", "does not define")),
-        ({"--latency-us": "0"}, ("--latency-us", "no latency")),
-        ({"--latency-us": "nan"}, ("--latency-us", "no latency")),
+        ({"--latency-us": "0"}, ("--latency-us", "not a latency")),
+        ({"--latency-us": "nan"}, ("--latency-us", "not a latency")),
     ],
 )
-def test_what_is_no_schedule_or_no_latency_is_refused_and_nothing_is_kept(
+def test_publish_rejects_invalid_schedule_or_latency(
     tunefarm: Run, module: str, programs: Path, changed: dict[str, str], says: tuple[str, ...]
 ) -> None:
     given = {"--trace": "schedule_by_hand", "--latency-us": "10", **changed}
@@ -60,7 +60,7 @@ def test_what_is_no_schedule_or_no_latency_is_refused_and_nothing_is_kept(
     assert json.loads(tunefarm("records", "list", "--json").out) == []
 
 
-def test_a_trace_of_another_function_does_not_apply(tunefarm: Run, programs: Path) -> None:
+def test_publish_rejects_trace_of_another_function(tunefarm: Run, programs: Path) -> None:
     schedule = str(programs / "matmul.py:schedule_by_hand")
     ended = tunefarm("records", "publish", "builtin:softmax:8x16", "--trace", schedule)
     assert ended.code == 2

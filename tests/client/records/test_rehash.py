@@ -1,4 +1,4 @@
-"""After an upgrade of TVM."""
+"""``db rehash`` after an upgrade of TVM."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ def matmul() -> Workload:
     return workload_of(create_te_workload("GMM", 0))
 
 
-def test_workloads_of_an_older_tvm_are_found_again(tunefarm: Callable[..., Any], home: Path) -> None:
+def test_rehash_finds_workloads_of_older_tvm(tunefarm: Callable[..., Any], home: Path) -> None:
     known = matmul()
     with opened(home) as store:
         for tenant in (LOCAL_TENANT, "team"):
@@ -39,9 +39,7 @@ def test_workloads_of_an_older_tvm_are_found_again(tunefarm: Callable[..., Any],
     assert json.loads(tunefarm("db", "rehash", "--json").out)["rehashed"] == 0
 
 
-def test_a_workload_that_cannot_be_read_is_named_and_spares_the_others(
-    tunefarm: Callable[..., Any], home: Path
-) -> None:
+def test_rehash_reports_unreadable_workload_and_continues(tunefarm: Callable[..., Any], home: Path) -> None:
     with opened(home) as store:
         store.workloads.put(LOCAL_TENANT, matmul().model_copy(update=OLD))
         store.workloads.put(LOCAL_TENANT, unreadable_workload())

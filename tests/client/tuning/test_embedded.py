@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.command import HANG_S
 
-# A process of its own, as a user's program is one: the test process loads no TVM and closes its sockets.
+# In a separate process, because the test process does not load TVM.
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -50,7 +50,7 @@ elif sys.argv[2] == "mixed":
 
 @pytest.mark.faults
 @pytest.mark.parametrize("case", ["space", "seed", "mixed"])
-def test_a_program_tunes_what_it_holds(programs: Path, environment: dict[str, str], case: str) -> None:
+def test_embedded_tunes_python_objects(programs: Path, environment: dict[str, str], case: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM, str(programs), case],
         env=environment,

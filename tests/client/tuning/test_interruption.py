@@ -1,4 +1,4 @@
-"""What signals ask of a command: Ctrl-C ends a search first, then pauses the job, then ends the process."""
+"""Signals: Ctrl-C first finishes the search early, then pauses the job, then ends the process."""
 
 import signal
 import subprocess
@@ -10,7 +10,7 @@ from tunefarm.cli.interruption import FINISHING, STOPPING, Interruption
 from tunefarm_services.tuner.job.job_watch import StopRequests
 
 
-def test_the_first_ctrl_c_finishes_and_the_second_pauses() -> None:
+def test_first_ctrl_c_finishes_and_second_pauses() -> None:
     stop_requests, said = StopRequests(), list[str]()
     with Interruption(stop_requests.pause, said.append, finish=stop_requests.finish):
         signal.raise_signal(signal.SIGINT)
@@ -21,7 +21,7 @@ def test_the_first_ctrl_c_finishes_and_the_second_pauses() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_host_that_goes_down_and_a_terminal_that_closes_pause_at_once(number: signal.Signals) -> None:
+def test_sigterm_and_sighup_pause_at_once(number: signal.Signals) -> None:
     stop_requests, said = StopRequests(), list[str]()
     with Interruption(stop_requests.pause, said.append, finish=stop_requests.finish):
         signal.raise_signal(number)
@@ -29,7 +29,7 @@ def test_a_host_that_goes_down_and_a_terminal_that_closes_pause_at_once(number: 
     assert said == [STOPPING]
 
 
-def test_one_more_ends_the_process() -> None:
+def test_further_signal_ends_process() -> None:
     program = """
 import signal
 from tunefarm.cli.interruption import Interruption
@@ -45,7 +45,7 @@ print("it went on")
     assert (ended.returncode, "went on" in ended.stdout) == (130, False)
 
 
-def test_where_there_is_nothing_to_finish_the_first_ctrl_c_stops() -> None:
+def test_first_ctrl_c_stops_without_finish() -> None:
     stopped, said = list[str](), list[str]()
     with Interruption(lambda: stopped.append("stopped"), said.append):
         signal.raise_signal(signal.SIGINT)

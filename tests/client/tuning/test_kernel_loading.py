@@ -1,4 +1,4 @@
-"""A kernel runs on the threads of its record, in processes of their own: TVM reads its setting once."""
+"""Kernels run with the number of threads of their record; in subprocesses, because TVM reads the setting once."""
 
 import os
 import subprocess
@@ -28,17 +28,17 @@ def threads_after(wanted: int, **environment: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("wanted", range(1, len(os.sched_getaffinity(0)) + 1))
-def test_a_process_takes_the_threads_of_the_record(wanted: int) -> None:
+def test_kernel_loading_sets_threads_of_record(wanted: int) -> None:
     assert threads_after(wanted) == (wanted, "")
 
 
-def test_what_the_user_has_set_stays_with_a_warning_that_says_what_to_set() -> None:
+def test_user_setting_of_threads_is_kept_with_warning() -> None:
     threads, warned = threads_after(2, TVM_NUM_THREADS="1")
     assert threads == 1
     assert "TVM_NUM_THREADS=2" in warned
 
 
-def test_more_threads_than_cores_are_warned_about() -> None:
+def test_more_threads_than_cores_give_warning() -> None:
     wanted = len(os.sched_getaffinity(0)) + 1
     threads, warned = threads_after(wanted)
     assert threads < wanted

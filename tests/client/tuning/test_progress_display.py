@@ -44,26 +44,26 @@ def everything_in(descriptor: int) -> bytes:
     return written
 
 
-def test_the_panel_tells_rate_best_speedup_failures_and_time_left() -> None:
+def test_panel_shows_rate_best_speedup_failures_and_time_left() -> None:
     text = "\n".join(panel_lines(progress()))
     for part in ("32/128", "8.0/s", "10 us", "1 ms", "100x", "crash 1", "0:12 left", "0.75"):
         assert part in text
 
 
-def test_the_display_says_what_the_device_waits_for() -> None:
+def test_display_shows_wait_reason() -> None:
     waiting = progress().model_copy(update={"waits_for": "another process that measures on this host"})
     assert "waits for another process that measures on this host" in panel_lines(waiting)
     assert progress_line(waiting).endswith("(waits for another process that measures on this host)")
     assert not any("waits" in line for line in [*panel_lines(progress()), progress_line(progress())])
 
 
-def test_the_display_names_the_step_of_verifying() -> None:
+def test_display_shows_verification_step() -> None:
     verifying = progress("verifying").model_copy(update={"doing": "times it in 7 fresh processes"})
     assert "times it in 7 fresh processes" in panel_lines(verifying)
     assert progress_line(verifying).endswith("left=0:12 (times it in 7 fresh processes)")
 
 
-def test_lines_go_where_no_terminal_is() -> None:
+def test_display_prints_lines_without_terminal() -> None:
     stream = io.StringIO()
     display = progress_display(stream)
     assert isinstance(display, PlainLines)
@@ -77,7 +77,7 @@ def test_lines_go_where_no_terminal_is() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-def test_one_line_says_what_goes_on_and_that_it_does_so_as_it_was_created() -> None:
+def test_resumption_line_names_job_and_its_options() -> None:
     spec = JobSpec(
         tasks=(Task(workload_id="w", target_id="t", name="main"),),
         effort=Effort(trials=60),
@@ -101,7 +101,7 @@ def test_one_line_says_what_goes_on_and_that_it_does_so_as_it_was_created() -> N
     assert "\n" not in line
 
 
-def test_a_terminal_gets_a_panel_that_goes_away() -> None:
+def test_panel_is_removed_at_end() -> None:
     near, far = pty.openpty()
     with os.fdopen(far, "w") as stream:
         display = progress_display(stream)
@@ -121,7 +121,7 @@ def test_a_terminal_gets_a_panel_that_goes_away() -> None:
     assert not screen.cursor.hidden
 
 
-def test_where_the_untuned_function_has_no_time_there_is_no_ratio() -> None:
+def test_panel_without_untuned_latency_has_no_ratio() -> None:
     text = "\n".join(panel_lines(progress().model_copy(update={"untuned_latency_s": None})))
     assert "best 10 us" in text
     assert "untuned" not in text

@@ -1,4 +1,4 @@
-"""A stored library that cannot be used any more is built again by the same command."""
+"""The same command rebuilds a stored library that has become unusable."""
 
 import json
 import sqlite3
@@ -17,7 +17,7 @@ TUNE = ("tune", *TUNED, "--json")
 
 
 def blob_of(home: Path) -> Path:
-    """Where the library of the newest artifact lies."""
+    """The path of the newest artifact's library."""
     with sqlite3.connect(home / "tunefarm.db") as database:
         (name,) = database.execute("select library_digest from artifacts order by created_at desc limit 1").fetchone()
     database.close()
@@ -36,7 +36,7 @@ def lose(home: Path) -> None:
 
 
 def link_as_before(home: Path) -> None:
-    """What an earlier version stored: start files, their constructors, and a manifest that is true."""
+    """A library of an earlier version, with start files and constructors, and a matching manifest."""
     library = linked(MARKED, tight=False)
     name = digest(library)
     path = home / "blobs" / "sha256" / name[:2] / name
@@ -55,7 +55,7 @@ def link_as_before(home: Path) -> None:
 
 
 def assert_the_fix_is_named(tunefarm: Run, folder: Path) -> None:
-    """Building from the newest record is refused, with what to do."""
+    """Building from the newest record fails with a fix."""
     newest, *_ = json.loads(tunefarm("records", "list", "--status", "verified", "--json").out)
     refused = tunefarm("artifact", "build", newest["record_id"], "--output", str(folder))
     assert refused.code == 2, refused

@@ -1,4 +1,4 @@
-"""The page on a job, from figures that are made here."""
+"""The report page, from synthetic figures."""
 
 import re
 import shutil
@@ -87,7 +87,7 @@ def test_the_page_shows_every_plot_and_needs_nothing_else(page: str) -> None:
     assert not re.search(r"<script|<link|<img|@import|src=", page)
 
 
-def test_what_there_is_nothing_to_draw_of_is_said_in_words() -> None:
+def test_page_replaces_empty_plots_by_text() -> None:
     report = report_of("matmul")
     empty = report.tasks[0].model_copy(update={"steps": (), "trials": (), "failures": {}, "accuracy": ()})
     page = render_page(report.model_copy(update={"tasks": (empty,), "seconds": {"total": 3.0}}))
@@ -96,7 +96,7 @@ def test_what_there_is_nothing_to_draw_of_is_said_in_words() -> None:
     assert page.count("<svg") == 4
 
 
-def test_a_page_on_several_tasks_has_a_part_for_each() -> None:
+def test_page_has_section_per_task() -> None:
     report = report_of("first")
     second = report.tasks[0].model_copy(update={"name": "second"})
     page = render_page(report.model_copy(update={"tasks": (report.tasks[0], second)}))
@@ -108,14 +108,14 @@ def test_each_plot_says_what_it_shows_to_those_who_do_not_see_it(page: str) -> N
     assert page.count('role="img" aria-label="') == 10
 
 
-def test_nothing_of_a_user_is_markup() -> None:
+def test_page_escapes_user_text() -> None:
     page = render_page(report_of("<script>alert(1)</script>", message="<img src=x onerror=alert(1)>"))
     assert "<script" not in page
     assert "<img" not in page
 
 
 @pytest.mark.parametrize("name", ["$x", r"\frac{", "名前", "a" * 300])
-def test_any_name_can_be_drawn(name: str) -> None:
+def test_plots_accept_any_name(name: str) -> None:
     import warnings
 
     with warnings.catch_warnings():
@@ -123,7 +123,7 @@ def test_any_name_can_be_drawn(name: str) -> None:
         assert "<svg" in plots.as_svg(plots.latency_over_time(report_of(name).tasks[0], 3.0, 2e-5))
 
 
-def test_a_plot_is_a_picture(tmp_path: Path) -> None:
+def test_plot_is_valid_svg_and_png(tmp_path: Path) -> None:
     report = report_of("matmul")
     image = plots.as_png(plots.latency_over_time(report.tasks[0], 3.0, 2e-5))
     assert image.startswith(b"\x89PNG")
@@ -142,7 +142,7 @@ def with_accuracy(share: float) -> JobReport:
         (0.48, "no better than chance so far", "chance is 50%"),
     ],
 )
-def test_a_model_that_is_no_better_than_chance_is_said_to_be_so(share: float, says: str, says_not: str) -> None:
+def test_accuracy_text_compares_with_chance(share: float, says: str, says_not: str) -> None:
     page = render_page(with_accuracy(share))
     assert says in page
     assert says_not not in page
@@ -151,10 +151,10 @@ def test_a_model_that_is_no_better_than_chance_is_said_to_be_so(share: float, sa
 def test_the_page_tells_the_schedule_the_speed_and_what_it_was_measured_with(page: str) -> None:
     for words in ("def &lt;main&gt;(): ...", "sch.split()", "200 GFLOP/s", "A Processor, 2 cores", "llvm-22.1"):
         assert words in page
-    assert "20 us on as many threads: what ships is 2x as fast" in page
+    assert "20 us on as many threads: the tuned function is 2x as fast" in page
 
 
-def test_what_was_verified_is_a_mark_beside_what_was_measured() -> None:
+def test_plot_marks_measured_and_verified_latency() -> None:
     task = report_of("matmul").tasks[0]
     slower = task.model_copy(update={"summary": task.summary.model_copy(update={"best_latency_s": 2e-5})})
     axes = plots.latency_over_time(slower, 3.0).axes[0]

@@ -1,4 +1,4 @@
-"""The report on what several runs made, from trials and summaries in a real store: the very lines that are drawn."""
+"""The report over several runs, from trials and summaries in a real store; asserts the plotted lines."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -45,7 +45,7 @@ def ended(
     steps: Sequence[tuple[float, int, float]] = (),
     record_id: str | None = None,
 ) -> JobSummary:
-    """A run's end as its supervisor leaves it; one without trials was answered from the store."""
+    """End a run as its supervisor does; a run without trials was answered from the store."""
     task = TaskSummary(
         name="matmul",
         exploration_id=held.exploration_id,
@@ -92,12 +92,12 @@ def next_job(held: Bench) -> Bench:
 
 
 def task_of(held: Bench) -> TaskReport:
-    """The task in the report of the job."""
+    """The only task in the report of a job."""
     return job_report(held.store, held.store.jobs.get(TENANT, held.lease.job_id)).tasks[0]
 
 
 def drawn(figure: Any, label: str) -> list[tuple[float, float]]:
-    """The points of the line that the legend calls so; empty where there is none."""
+    """The points of the line with this label in the legend; empty without one."""
     lines = [line for line in figure.axes[0].lines if line.get_label() == label]
     assert len(lines) <= 1
     return [(float(x), float(y)) for line in lines for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
@@ -115,13 +115,13 @@ FIRST_OVER_TRIALS = [(0.0, UNTUNED_S), (1.0, 8e-4), (2.0, 5e-4), (4.0, 4e-4)]
 FIRST_OVER_TIME = [(0.0, UNTUNED_S), (0.5, 8e-4), (1.0, 5e-4), (2.0, 4e-4), (9.0, 4e-4)]
 
 
-def test_the_staircase_of_a_single_run_is_that_of_its_trials(store: Store) -> None:
+def test_curve_of_single_run_matches_its_trials(store: Store) -> None:
     held, _ = first_run(store)
     assert over_trials(task_of(held)) == [*FIRST_OVER_TRIALS, (4.0, 4e-4)]
     assert over_time(task_of(held)) == FIRST_OVER_TIME
 
 
-def test_more_trials_go_on_where_the_others_ended(store: Store) -> None:
+def test_curve_continues_over_runs(store: Store) -> None:
     held = next_job(first_run(store)[0])
     held.measure(4, timing(6e-4))
     held.measure(5, timing(3e-4))
@@ -133,7 +133,7 @@ def test_more_trials_go_on_where_the_others_ended(store: Store) -> None:
     assert [step.trials for step in task.steps] == [6]
 
 
-def test_no_dot_lies_below_the_staircase(store: Store) -> None:
+def test_no_trial_is_below_the_curve(store: Store) -> None:
     held = next_job(first_run(store)[0])
     held.measure(4, timing(3e-4))
     ended(held, total_s=7.0, trials=1, in_store=5, steps=((1.5, 1, 3e-4),))
@@ -143,7 +143,7 @@ def test_no_dot_lies_below_the_staircase(store: Store) -> None:
         assert latency_s >= [height_s for at, height_s in stairs if at <= number][-1]
 
 
-def test_a_resumed_run_that_gained_nothing_leaves_the_curve_of_the_one_before(store: Store) -> None:
+def test_resumed_run_without_gain_keeps_previous_curve(store: Store) -> None:
     held = first_run(store)[0].taken_over()
     held.measure(4, timing(6e-4))
     ended(held, total_s=3.0, trials=1, in_store=5)
@@ -152,7 +152,7 @@ def test_a_resumed_run_that_gained_nothing_leaves_the_curve_of_the_one_before(st
     assert over_trials(task) == [*FIRST_OVER_TRIALS, (5.0, 4e-4)]
 
 
-def test_a_repeat_shows_what_was_found_and_how_long_that_took(store: Store) -> None:
+def test_report_of_repeat_shows_original_run(store: Store) -> None:
     held = next_job(first_run(store)[0])
     ended(held, total_s=0.4, in_store=4)
     assert over_time(task_of(held)) == FIRST_OVER_TIME
@@ -161,7 +161,7 @@ def test_a_repeat_shows_what_was_found_and_how_long_that_took(store: Store) -> N
     assert "answered from the store, 0 trials" in page
 
 
-def test_what_is_verified_slower_is_no_step_of_the_best_so_far(store: Store) -> None:
+def test_slower_verified_latency_is_not_a_step(store: Store) -> None:
     held, summary = first_run(store, with_artifact(store, "r1"))
     (task,) = summary.tasks
     verified = Improvement(elapsed_s=8.0, trials=4, latency_s=6e-4, trace="[[],[]]", is_verified=True)
@@ -176,7 +176,7 @@ def test_what_is_verified_slower_is_no_step_of_the_best_so_far(store: Store) -> 
         assert drawn(figure, "verified: 600 us") == [(9.0, 6e-4)]
 
 
-def test_the_accuracy_of_all_runs_is_told_in_order(store: Store) -> None:
+def test_report_lists_accuracy_of_all_runs_in_order(store: Store) -> None:
     held, summary = first_run(store)
     (task,) = summary.tasks
     for known in (24, 16):
@@ -203,7 +203,7 @@ def change_manifest(folder: Path, **changes: str) -> None:
     path.write_text(changed.model_dump_json())
 
 
-def test_the_pictures_of_the_run_that_measured_stay_through_a_repeat(store: Store, tmp_path: Path) -> None:
+def test_repeat_keeps_plots_of_measuring_run(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
     held, summary = first_run(store, with_artifact(store, "r1"))
@@ -219,7 +219,7 @@ def test_the_pictures_of_the_run_that_measured_stay_through_a_repeat(store: Stor
     assert b"answered from the store" in after["report.html"]
 
 
-def test_the_pictures_of_another_function_or_record_make_way_for_the_right_ones(store: Store, tmp_path: Path) -> None:
+def test_plots_of_another_function_or_record_are_replaced(store: Store, tmp_path: Path) -> None:
     held, summary = first_run(store, with_artifact(store, "r1"))
     repeat = ended(next_job(held), total_s=0.4, in_store=4, record_id="r1")
     for changes in ({"workload_id": "of another function"}, {"record_id": "older"}):
@@ -233,7 +233,7 @@ def test_the_pictures_of_another_function_or_record_make_way_for_the_right_ones(
         assert b"something else" not in contents(folder).values(), changes
 
 
-def test_a_repeat_that_has_no_curve_replaces_no_picture(store: Store, tmp_path: Path) -> None:
+def test_repeat_without_curve_keeps_plots(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
     repeat = ended(bench(store), total_s=0.4, in_store=4, record_id=with_artifact(store, "r1"))

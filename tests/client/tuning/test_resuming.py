@@ -1,4 +1,4 @@
-"""``--resume``: which job goes on."""
+"""``--resume``: the selection of the job."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ def machine(home: Path) -> Iterator[Machine]:
         yield opened
 
 
-def test_a_job_goes_on_with_its_own_module_and_with_none(machine: Machine) -> None:
+def test_resume_accepts_own_module_or_none(machine: Machine) -> None:
     job = put_job(machine.store, module=MATMUL)
     put_job(machine.store, module=SOFTMAX)
     assert machine.unfinished_job(job.job_id, {}) == job
@@ -29,7 +29,7 @@ def test_a_job_goes_on_with_its_own_module_and_with_none(machine: Machine) -> No
 
 
 @pytest.mark.parametrize("labels", [{"module": MATMUL}, {}])
-def test_a_job_of_another_module_is_not_gone_on_with(machine: Machine, labels: dict[str, str]) -> None:
+def test_resume_rejects_job_of_another_module(machine: Machine, labels: dict[str, str]) -> None:
     job = put_job(machine.store, **labels)
     with pytest.raises(BadInput, match=f"job {job.job_id} tunes") as refused:
         machine.unfinished_job(job.job_id, {"module": SOFTMAX})
@@ -38,7 +38,7 @@ def test_a_job_of_another_module_is_not_gone_on_with(machine: Machine, labels: d
     assert labels.get("module", "no name") in refused.value.problem
 
 
-def test_the_command_refuses_another_module_and_names_both(machine: Machine, tunefarm: Callable[..., Any]) -> None:
+def test_resume_error_names_both_modules(machine: Machine, tunefarm: Callable[..., Any]) -> None:
     job = put_job(machine.store, module=MATMUL)
     ended = tunefarm("tune", SOFTMAX, "--resume", job.job_id)
     assert ended.code == 2, ended.err

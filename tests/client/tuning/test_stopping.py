@@ -1,4 +1,4 @@
-"""A command that is stopped, or whose zygote dies, ends soon, says how to go on, and can go on."""
+"""A command that is stopped, or whose zygote dies, ends soon and can be resumed."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def kill_the_zygote(command: int) -> None:
 
 
 def read_until(process: "subprocess.Popen[str]", pattern: str) -> None:
-    """Read what the command says until a line has something like this."""
+    """Read the output of the command until a line matches."""
     assert process.stderr is not None
     said = []
     while not re.search(pattern, line := process.stderr.readline()):

@@ -1,4 +1,4 @@
-"""The command from a module to a library: real search, real measurements, few trials."""
+"""From a module to a library with real search and measurements, in a few trials."""
 
 import base64
 import json
@@ -50,7 +50,7 @@ def test_the_output_is_a_library_with_its_manifest_a_plot_and_a_report(tuned: Tu
     assert {".so", ".json", ".svg", ".png", ".html"} <= names
 
 
-def test_the_record_is_listed_found_shown_and_built(tunefarm: Run, tmp_path: Path) -> None:
+def test_record_is_listed_queried_shown_and_built(tunefarm: Run, tmp_path: Path) -> None:
     record = json.loads(tunefarm("records", "list", "--json").out)[0]
     assert record["status"] == "verified"
     best = json.loads(tunefarm("records", "best", *MODULE, "--json").out)[0]
@@ -63,7 +63,7 @@ def test_the_record_is_listed_found_shown_and_built(tunefarm: Run, tmp_path: Pat
     assert built.code == 0, built.err
 
 
-def test_the_best_record_is_exact_for_its_own_protocol_and_class_of_devices_only(tunefarm: Run) -> None:
+def test_best_record_is_exact_only_for_its_protocol_and_device_class(tunefarm: Run) -> None:
     own = json.loads(tunefarm("records", "list", "--json").out)[0]["key"]["device_class_id"]
     for options, kind in (
         (("--device-class", own[:12], "--protocol", "cpu-hot-cache/1"), "exact"),
@@ -81,7 +81,7 @@ def test_an_artifact_runs_in_a_fresh_process(tunefarm: Run, tuned: TunedHome) ->
     assert json.loads(ended.out)["latency_s"] > 0
 
 
-def test_records_leave_and_come_back_as_claims(tunefarm: Run, environment: dict[str, str], tmp_path: Path) -> None:
+def test_exported_records_are_imported_as_claimed(tunefarm: Run, environment: dict[str, str], tmp_path: Path) -> None:
     left = tunefarm("records", "export", "tvm-database")
     assert left.code == 0, left.err
     environment["TUNEFARM_HOME"] = str(tmp_path / "elsewhere")
@@ -92,7 +92,7 @@ def test_records_leave_and_come_back_as_claims(tunefarm: Run, environment: dict[
     assert [record["status"] for record in listed] == ["claimed"]
 
 
-def test_a_record_of_another_tvm_is_refused_with_the_reason(
+def test_record_of_another_tvm_is_rejected_with_reason(
     tunefarm: Run, environment: dict[str, str], tmp_path: Path
 ) -> None:
     assert tunefarm("records", "export", "older").code == 0
@@ -112,13 +112,13 @@ def test_a_record_of_another_tvm_is_refused_with_the_reason(
     assert json.loads(tunefarm("records", "list", "--json").out) == []
 
 
-def test_a_report_is_written_for_the_latest_job(tunefarm: Run, tmp_path: Path) -> None:
+def test_report_defaults_to_latest_job(tunefarm: Run, tmp_path: Path) -> None:
     ended = tunefarm("report", "--output", "page.html")
     assert ended.code == 0, ended.err
     assert "<svg" in (tmp_path / "page.html").read_text()
 
 
-def test_the_store_is_sound_and_can_be_copied(tunefarm: Run, environment: dict[str, str], tmp_path: Path) -> None:
+def test_store_passes_check_and_can_be_backed_up(tunefarm: Run, environment: dict[str, str], tmp_path: Path) -> None:
     assert json.loads(tunefarm("db", "check", "--json").out)["problems"] == []
     assert tunefarm("db", "gc", "--json").code == 0
     assert tunefarm("db", "backup", "copy.tar").code == 0
@@ -130,13 +130,13 @@ def test_the_store_is_sound_and_can_be_copied(tunefarm: Run, environment: dict[s
     assert json.loads(tunefarm("db", "check", "--json").out)["problems"] == []
 
 
-def test_doctor_finds_this_machine_fit(tunefarm: Run) -> None:
+def test_doctor_succeeds_on_this_machine(tunefarm: Run) -> None:
     ended = tunefarm("doctor", "--json")
     assert ended.code == 0, ended.out
     assert json.loads(ended.out)["fit"]
 
 
-def test_a_full_disk_is_told(environment: dict[str, str], tmp_path: Path) -> None:
+def test_full_disk_is_reported(environment: dict[str, str], tmp_path: Path) -> None:
     def fill_up() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
@@ -152,9 +152,7 @@ def test_a_full_disk_is_told(environment: dict[str, str], tmp_path: Path) -> Non
     assert "Traceback" not in ended.stderr
 
 
-def test_ctrl_c_on_a_command_that_stops_ends_it_at_once_and_leaves_no_process(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_ctrl_c_while_stopping_ends_command_and_children(environment: dict[str, str], tmp_path: Path) -> None:
     environment["TUNEFARM_HOME"] = str(tmp_path / "ended")
     words = ["-m", "tunefarm.cli.command_line", "tune", "builtin:matmul:96x96x96", "--trials", "4000"]
     command = pexpect.spawn(sys.executable, words, env=environment, timeout=HANG_S)
@@ -171,7 +169,7 @@ def test_ctrl_c_on_a_command_that_stops_ends_it_at_once_and_leaves_no_process(
 
 
 @pytest.mark.faults
-def test_ctrl_c_in_a_terminal_keeps_everything_and_resume_goes_on(
+def test_ctrl_c_in_terminal_keeps_measurements_and_resume_continues(
     environment: dict[str, str], tmp_path: Path, tunefarm: Run
 ) -> None:
     environment["TUNEFARM_HOME"] = str(tmp_path / "interrupted")

@@ -1,1 +1,1 @@
-"""One file for each command. They parse and print; what they do is done elsewhere, and imported when they run."""
+"""One file per command. They parse and print, and import the code that does the work when they run."""

@@ -1,4 +1,4 @@
-"""``tunefarm artifact``: from a record to a library, and a library on trial."""
+"""``tunefarm artifact``: write the library of a record, and check a library."""
 
 import shlex
 from typing import TYPE_CHECKING, Annotated
@@ -15,27 +15,28 @@ from tunefarm.terminal.tables import print_json
 if TYPE_CHECKING:
     from tunefarm.artifact.artifact_trial import ArtifactTrial
 
-artifact = typer.Typer(help="From a record to a library, and a library on trial.", no_args_is_help=True)
+artifact = typer.Typer(help="Write the library of a record, and check a library.", no_args_is_help=True)
 
 Callees = Annotated[
-    list[str], typer.Option("--callee", metavar="NAME", help="A function outside of it that the library may call.")
+    list[str],
+    typer.Option("--callee", metavar="NAME", help="An external function that the library may call. Repeatable."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @artifact.command()
 def build(
-    record_id: Annotated[str, typer.Argument(metavar="RECORD", help="Id of a record, or its first characters.")],
+    record_id: Annotated[str, typer.Argument(metavar="RECORD", help="Id of a record, or a prefix of it.")],
     output: Annotated[str, typer.Option(help="Folder for the library and its manifest.")],
     api: Api = None,
     remote: Remote = False,
     callee: Callees = [],  # noqa: B006 - typer copies it
     device_code: Annotated[
-        bool, typer.Option("--device-code", help="Allow code for a graphics processor, which finds functions by name.")
+        bool, typer.Option("--device-code", help="Allow GPU code, whose host part looks up functions by name.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Write the library of a record, the very one that was measured, with its manifest and its function."""
+    """Write the measured library of a record, with its manifest and its function."""
     from tunefarm.options.job_options import output_folder
     from tunefarm.records.place_choice import record_place
     from tunefarm_schemas.kernel_library.rules import LibraryRules
@@ -54,11 +55,11 @@ def build(
 
 @artifact.command()
 def run(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder that artifact build or tune --output wrote.")],
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder written by artifact build or tune --output.")],
     callee: Callees = [],  # noqa: B006 - typer copies it
     as_json: AsJson = False,
 ) -> int:
-    """Check an artifact's library, compare what it computes with the untuned function, and time it."""
+    """Check an artifact's library, compare its outputs with the untuned function's, and time it."""
     from tunefarm.artifact.artifact_folder import library_name, read_artifact, read_workload
     from tunefarm.artifact.artifact_trial import try_and_compare, try_artifact
     from tunefarm_services.telemetry.logs import warn_on_standard_error
@@ -81,7 +82,7 @@ def run(
         return ExitCode.FINE
     say(f"{manifest.workload_name}: {latency_text(trial.latency_s)} here, {latency_text(manifest.latency_s)} recorded")
     if trial.worst_error is None:
-        say("not checked: there is no workload.json beside the manifest to compare with")
+        say("not compared: the folder contains no workload.json")
     else:
         say(f"correct: {_error_text(trial)}")
     tell_next(loading(manifest, place / library_name(manifest)))

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from tunefarm.backup.store_backup import BackupReport
 
 
-database = typer.Typer(help="Care for the store.", no_args_is_help=True)
+database = typer.Typer(help="Maintain the store.", no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @database.command()
 def upgrade(
-    create: Annotated[bool, typer.Option("--create", help="Make the database where there is none.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create the database if it does not exist.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Bring the database to the schema of this version."""
+    """Migrate the database to the schema of this version."""
     from tunefarm.local.store_care import upgrade_store
     from tunefarm_services.settings import Settings
 
@@ -40,7 +40,7 @@ def upgrade(
 
 @database.command()
 def rehash(as_json: AsJson = False) -> int:
-    """Compute the hashes of workloads anew after an upgrade of TVM. Exits with 2 when one cannot be read."""
+    """Recompute the hashes of workloads after an upgrade of TVM. Exits with 2 if one cannot be read."""
     from tunefarm.local.machine import Machine
     from tunefarm.local.store_care import rehash_workloads
     from tunefarm.startup.zygote import start_intake_zygote
@@ -59,7 +59,7 @@ def rehash(as_json: AsJson = False) -> int:
 
 @database.command()
 def check(as_json: AsJson = False) -> int:
-    """Check the database and every blob. Exits with 2 when something is damaged."""
+    """Check the database and every blob. Exits with 2 if anything is damaged."""
     from tunefarm.local.machine import Machine
 
     with Machine() as machine:
@@ -91,10 +91,10 @@ def gc(as_json: AsJson = False) -> int:
 
 @database.command()
 def stats(
-    tenant: Annotated[str | None, typer.Option(help="Tenant to count; all of them when left out.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Tenant to count. Default: all.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Count what the store holds."""
+    """Count the rows and blobs of the store."""
     from tunefarm.local.machine import Machine
 
     with Machine() as machine:
@@ -112,19 +112,19 @@ def stats(
 @database.command()
 def backup(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Archive to write.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Take the place of a file of that name.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing file.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Copy the database and its blobs into one file, while others may be working.
+    """Copy the database and its blobs into one file while the store is in use.
 
-    The file can be read by its owner only: who has it has everything, the keyed hashes of tokens included. Exits with
-    2, and keeps the file, when a blob of the store is damaged.
+    Only its owner can read the file: it contains everything, including the keyed hashes of tokens. Exits with 2, and
+    keeps the file, if a blob of the store is damaged.
     """
     from tunefarm.backup.store_backup import back_up
     from tunefarm_services.settings import Settings
 
     report = back_up(Settings(), file, replace=replace)
-    _tell(report, "backed up", as_json=as_json)
+    _print_report(report, "backed up", as_json=as_json)
     if not as_json:
         tell_next("tunefarm db check" if report.left_out else f"tunefarm db restore {shlex.quote(str(report.path))}")
     return ExitCode.BAD_INPUT if report.left_out else ExitCode.FINE
@@ -133,25 +133,25 @@ def backup(
 @database.command()
 def restore(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Archive to read.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Lose what the store holds now.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite a store that is not empty.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Make the store what a backup holds. Everything in the file is checked before anything is changed."""
+    """Restore the store from a backup. Checks the whole file before changing anything."""
     from tunefarm.backup.store_backup import restore as restore_store
     from tunefarm_services.settings import Settings
     from tunefarm_services.store.database.schema_revision import NEEDED
 
     report = restore_store(Settings(), file, replace=replace)
-    _tell(report, "restored", as_json=as_json)
+    _print_report(report, "restored", as_json=as_json)
     if report.revision != NEEDED and not as_json:
-        say(f"it is at schema revision {report.revision}, this version needs {NEEDED}")
+        say(f"the store is at schema revision {report.revision}; this version requires {NEEDED}")
         tell_next("tunefarm db upgrade")
     elif not as_json:
         tell_next("tunefarm db check")
     return ExitCode.FINE
 
 
-def _tell(report: "BackupReport", done: str, *, as_json: bool) -> None:
+def _print_report(report: "BackupReport", done: str, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {

@@ -1,4 +1,4 @@
-"""``tunefarm devices``: what a service measures on."""
+"""``tunefarm devices``: the devices of a service."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from tunefarm.terminal.tables import print_json, print_rows
 from tunefarm_schemas.views.device import DeviceView, WorkerView
 from tunefarm_schemas.visible_text import visible_line
 
-devices = typer.Typer(help="What a service measures on.", no_args_is_help=True)
+devices = typer.Typer(help="List and control the devices of a service.", no_args_is_help=True)
 
 DeviceId = Annotated[str, typer.Argument(metavar="DEVICE", help="Id of a device.")]
 HEADINGS = ("device", "kind", "lanes", "in flight", "cores", "name", "class", "seen")
@@ -22,7 +22,7 @@ WORKER_HEADINGS = ("lane", "state", "asked", "in flight", "cores", "TVM", "seen"
 
 @devices.command("list")
 def list_devices(api: Api = None, as_json: AsJson = False) -> int:
-    """List what measures, and in what state it is."""
+    """List devices and their states."""
     from tunefarm.client import Client
 
     with Client(api) as client:
@@ -36,7 +36,7 @@ def list_devices(api: Api = None, as_json: AsJson = False) -> int:
 
 @devices.command("show")
 def show_device(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -> int:
-    """Show one device."""
+    """Show a device and its lanes."""
     from tunefarm.client import Client
 
     with Client(api) as client:
@@ -53,13 +53,13 @@ def show_device(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -
 
 @devices.command()
 def drain(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -> int:
-    """Give a device no new work; what it has, it ends."""
+    """Send a device no new orders; it finishes its running ones."""
     return _ask("drain", device_id, api, as_json=as_json)
 
 
 @devices.command()
 def resume(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -> int:
-    """Give a device work again."""
+    """Resume sending orders to a device."""
     return _ask("resume", device_id, api, as_json=as_json)
 
 
@@ -79,7 +79,7 @@ def _ask(verb: LaneVerb, device_id: str, api: str | None, *, as_json: bool) -> i
         print_json(device.model_dump(mode="json"))
     else:
         states = " ".join(f"{state}:{count}" for state, count in sorted(device.lane_states.items()))
-        say(f"device {device_id} is asked for {verb}; its lanes are {states}")
+        say(f"requested {verb} of device {device_id}; its lanes are {states}")
         tell_next(f"tunefarm devices show {device_id} {with_api(api)}".rstrip())
     return ExitCode.FINE
 

@@ -1,4 +1,4 @@
-"""``tunefarm doctor``: is this machine fit for tuning, and what to do where it is not."""
+"""``tunefarm doctor``: checks that this machine can tune, and suggests fixes."""
 
 from typing import Annotated
 
@@ -25,6 +25,6 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
             say(visible_line(f"{finding.level:6} {finding.subject}: {finding.text}"))
             if finding.fix:
                 say(f"       {finding.fix}")
-        say("this machine is fit for tuning" if not wrong else f"{counted(len(wrong), 'thing')} to be put right first")
+        say("this machine is ready for tuning" if not wrong else f"{counted(len(wrong), 'problem')} to fix first")
         tell_next("tunefarm tune builtin:matmul_bias_relu" if not wrong else "tunefarm doctor")
     return ExitCode.FINE if not wrong else ExitCode.BAD_INPUT

@@ -1,4 +1,4 @@
-"""``tunefarm watch``, ``logs``, ``pause``, ``resume``, ``finish`` and ``cancel``: one job of a service."""
+"""``tunefarm watch``, ``logs``, ``pause``, ``resume``, ``finish`` and ``cancel``: control a job of a service."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from tunefarm.terminal.tables import print_json
 
 
 def watch(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
-    """Show a job's progress until it ends. Ctrl-C leaves the job alone."""
+    """Show a job's progress until it ends. Ctrl-C does not affect the job."""
     from tunefarm.client import Client
     from tunefarm.remote.job_report import tell_end, tell_next_of
 
@@ -26,11 +26,11 @@ def watch(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
 
 def logs(
     job_id: JobId,
-    follow: Annotated[bool, typer.Option("--follow", help="Wait for what is still to come.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for further events.")] = False,
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:
-    """Print what has happened to a job, a line each."""
+    """Print the events of a job, one per line."""
     from tunefarm.client import Client
     from tunefarm.remote.event_text import event_line
 
@@ -45,22 +45,22 @@ def logs(
 
 
 def pause(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
-    """Pause a job; what was measured is kept."""
+    """Pause a job. Its measurements are kept."""
     return _ask("pause", job_id, api, as_json=as_json)
 
 
 def resume(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
-    """Let a paused job go on."""
+    """Resume a paused job."""
     return _ask("resume", job_id, api, as_json=as_json)
 
 
 def finish(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
-    """End a job's search: its best so far is verified and shipped."""
+    """End a job's search early; its best schedule is verified and built."""
     return _ask("finish", job_id, api, as_json=as_json)
 
 
 def cancel(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
-    """Cancel a job; what was measured is kept."""
+    """Cancel a job. Its measurements are kept."""
     return _ask("cancel", job_id, api, as_json=as_json)
 
 
@@ -74,7 +74,7 @@ def _ask(verb: str, job_id: str, api: str | None, *, as_json: bool) -> int:
     if as_json:
         print_json(view.model_dump(mode="json"))
     else:
-        say(f"job {view.job_id} is asked to {verb}; it is {view.outcome or view.state}")
+        say(f"requested {verb} of job {view.job_id}; it is {view.outcome or view.state}")
         following = {"pause": "resume", "resume": "watch", "finish": "watch", "cancel": "jobs show"}[verb]
         tell_next(f"tunefarm {following} {view.job_id} {with_api(api)}".rstrip())
     return ExitCode.FINE

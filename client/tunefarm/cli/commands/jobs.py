@@ -1,4 +1,4 @@
-"""``tunefarm jobs``: what a service was asked to do."""
+"""``tunefarm jobs``: the jobs of a service."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.tables import print_json, print_rows
 from tunefarm_schemas.tuning.job import Job, JobState
 
-jobs = typer.Typer(help="What a service was asked to do.", no_args_is_help=True)
+jobs = typer.Typer(help="List, show and delete the jobs of a service.", no_args_is_help=True)
 
 HEADINGS = ("job", "state", "tasks", "trials", "created", "labels", "message")
 
@@ -19,8 +19,8 @@ HEADINGS = ("job", "state", "tasks", "trials", "created", "labels", "message")
 @jobs.command("list")
 def list_jobs(
     state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
-    label: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; only jobs that carry it. Repeatable.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10000, help="At most so many.")] = 50,
+    label: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; only jobs with this label. Repeatable.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10000, help="Maximum number of jobs.")] = 50,
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:
@@ -39,7 +39,7 @@ def list_jobs(
 
 @jobs.command("show")
 def show_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
-    """Show a job, and how it ended."""
+    """Show a job and its summary."""
     from tunefarm.client import Client
     from tunefarm.remote.job_report import tell_next_of
     from tunefarm.terminal.job_text import job_text
@@ -59,7 +59,7 @@ def show_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
 
 @jobs.command("delete")
 def delete_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
-    """Remove a job and its events. What was learnt stays."""
+    """Delete a job and its events. Its trials and records stay."""
     from tunefarm.client import Client
 
     with Client(api) as client:

@@ -1,4 +1,4 @@
-"""``tunefarm records``: look at what was learnt, carry it elsewhere, take it back."""
+"""``tunefarm records``: query, export, import, publish and retract tuning records."""
 
 import shlex
 from collections.abc import Sequence
@@ -20,24 +20,24 @@ from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.tuning.record import MatchKind, RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.visible_text import visible_line
 
-records = typer.Typer(help="Look at what was learnt, carry it elsewhere, take it back.", no_args_is_help=True)
+records = typer.Typer(help="Query, export, import, publish and retract tuning records.", no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-RecordId = Annotated[str, typer.Argument(metavar="RECORD", help="Id of a record, or its first characters.")]
-ModuleName = Annotated[str, typer.Argument(metavar="MODULE", help="What tunefarm tune takes.")]
+RecordId = Annotated[str, typer.Argument(metavar="RECORD", help="Id of a record, or a prefix of it.")]
+ModuleName = Annotated[str, typer.Argument(metavar="MODULE", help="A module as for tunefarm tune.")]
 TargetText = Annotated[
     str, typer.Option(help="host, host:THREADS, a preset such as x86-64-v3, or a TVM target as JSON.")
 ]
 AbiName = Literal["stable", "packed"]
 LONGEST_LATENCY_US = 1e10
 MAX_SHOWN = 20
-"""Refused lines of an import."""
+"""Rejected lines of an import."""
 
 
 @records.command("list")
 def list_records(
     status: Annotated[RecordStatus | None, typer.Option(help="Only records in this status.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10000, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10000, help="Maximum number of records.")] = 50,
     api: Api = None,
     remote: Remote = False,
     as_json: AsJson = False,
@@ -57,22 +57,20 @@ def list_records(
 @records.command()
 def best(
     module: ModuleName,
-    function: Annotated[str | None, typer.Option(help="Which of the module's functions.")] = None,
+    function: Annotated[str | None, typer.Option(help="One of the module's functions.")] = None,
     target: TargetText = "",
-    abi: Annotated[AbiName, typer.Option(help="Of the record.")] = "stable",
-    protocol: Annotated[
-        str, typer.Option(help="How its time was taken: cpu-hot-cache or cpu-cold-cache.")
-    ] = "cpu-hot-cache",
+    abi: Annotated[AbiName, typer.Option(help="ABI of the record.")] = "stable",
+    protocol: Annotated[str, typer.Option(help="Timing protocol: cpu-hot-cache or cpu-cold-cache.")] = "cpu-hot-cache",
     device_class: Annotated[
-        str | None, typer.Option(help="Id of a class of devices; this machine's, or the service's only one, otherwise.")
+        str | None, typer.Option(help="Id of a device class. Default: this machine's, or the service's only one.")
     ] = None,
     api: Api = None,
     remote: Remote = False,
     as_json: AsJson = False,
 ) -> int:
-    """Find the best record for a module, and what matched: on this machine, or at a service.
+    """Find the best records for a module, on this machine or on a service.
 
-    Exact is a verified record of the same target, class of devices, protocol and ABI.
+    A match is exact for a verified record of the same target, device class, protocol and ABI.
     """
     query = ModuleQuery(
         module=module,
@@ -100,7 +98,7 @@ def best(
 
 @records.command()
 def show(record_id: RecordId, api: Api = None, remote: Remote = False, as_json: AsJson = False) -> int:
-    """Show a record: the scheduled program, its trace as Python, and what changed."""
+    """Show a record: the scheduled function, its trace as Python, and the difference to the original."""
     with record_place(api, remote=remote, needs_tvm=True) as place:
         record = place.named(record_id)
         view = place.view(record)
@@ -125,7 +123,7 @@ def export(
     remote: Remote = False,
     as_json: AsJson = False,
 ) -> int:
-    """Write records as a TVM MetaSchedule JSON database: all verified ones that it can hold, or those named."""
+    """Write records as a TVM MetaSchedule JSON database: the given ones, or all verified ones of the stable ABI."""
     with record_place(api, remote=remote, needs_tvm=True) as place:
         written = place.export(folder, record_ids or ())
     if as_json:
@@ -145,12 +143,12 @@ def export(
 
 @records.command("import")
 def import_records(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder that holds TVM's JSON database.")],
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder with TVM's JSON database.")],
     api: Api = None,
     remote: Remote = False,
     as_json: AsJson = False,
 ) -> int:
-    """Take in records of a TVM MetaSchedule JSON database, as claims that seed later searches."""
+    """Import records of a TVM MetaSchedule JSON database as claimed records, which seed later searches."""
     with record_place(api, remote=remote, needs_tvm=True) as place:
         outcome = place.take_in(folder)
     nothing_fits = bool(outcome.refusals) and not outcome.record_ids and not outcome.already_there
@@ -159,8 +157,8 @@ def import_records(
         print_json(outcome.model_dump(mode="json"))
         return code
     taken, known = len(outcome.record_ids), outcome.already_there
-    refused = max(outcome.refused, len(outcome.refusals))  # services of before tell no number
-    say(f"{taken} records imported as claimed, {known} were there already, {refused} lines refused")
+    refused = max(outcome.refused, len(outcome.refusals))  # older services do not send the number
+    say(f"{taken} records imported as claimed, {known} already known, {refused} lines rejected")
     for refusal in outcome.refusals[:MAX_SHOWN]:
         say(visible_line(f"  {refusal.file}, line {refusal.line}: {refusal.reason}"))
     if refused > MAX_SHOWN:
@@ -174,26 +172,26 @@ def import_records(
 @records.command()
 def publish(
     module: ModuleName,
-    trace: Annotated[str, typer.Option(help="JSON of a trace, or FILE.py:FUNCTION, a schedule function of your own.")],
-    function: Annotated[str | None, typer.Option(help="Which of the module's functions.")] = None,
+    trace: Annotated[str, typer.Option(help="JSON of a trace, or FILE.py:FUNCTION, your schedule function.")],
+    function: Annotated[str | None, typer.Option(help="One of the module's functions.")] = None,
     target: TargetText = "",
     latency_us: Annotated[
-        float, typer.Option(help="The latency that you claim, in microseconds; a second where it is not known.")
+        float, typer.Option(help="The claimed latency in microseconds. Default: one second, for an unknown latency.")
     ] = 1e6,
     api: Api = None,
     remote: Remote = False,
     as_json: AsJson = False,
 ) -> int:
-    """Publish a schedule of your own: a claim, which seeds later searches and is not shipped before it was measured."""
+    """Publish your own schedule as a claimed record, which seeds later searches. It is built only once verified."""
     if not 0 < latency_us < LONGEST_LATENCY_US:
-        raise BadInput("latency_us", f"{latency_us:g} is no latency.", "Give microseconds, more than 0.")
+        raise BadInput("latency_us", f"{latency_us:g} is not a latency.", "Give a positive number of microseconds.")
     query = ModuleQuery(module=module, function=function, target=target, abi="stable")
     try:
         with record_place(api, remote=remote, needs_tvm=True) as place:
             record = place.publish(query, trace, latency_us / 1e6)
             name = place.workload_name(record)
     except BadInput as refusal:
-        # The intake knows every schedule by the name that it has among the options of a job.
+        # The intake reports schedules under their name in job options.
         field = "trace" if refusal.field == "seed_traces" else refusal.field
         raise BadInput(field, refusal.problem, refusal.fix) from refusal
     if as_json:
@@ -207,12 +205,12 @@ def publish(
 @records.command()
 def retract(
     record_id: RecordId,
-    reason: Annotated[str, typer.Option(help="Why it must not be used any more.")],
+    reason: Annotated[str, typer.Option(help="Why the record must not be used.")],
     api: Api = None,
     remote: Remote = False,
     as_json: AsJson = False,
 ) -> int:
-    """Take a record back. It stays, with the reason, and is never used again."""
+    """Retract a record. It stays stored with the reason, and is never used again."""
     with record_place(api, remote=remote) as place:
         record = place.named(record_id)
         place.retract(record, reason)
@@ -225,12 +223,12 @@ def retract(
 
 
 def _service_words(api: str | None, *, remote: bool) -> str:
-    """How the next command looks where this one did."""
+    """The options with which the next command uses the same place."""
     return at_service(api) if remote or api is not None else ""
 
 
 def _tuning(module: str, service: str, api: str | None) -> str:
-    """The command that makes a verified record of a module, where this one looked."""
+    """The command that tunes a module in the same place."""
     if not service:
         return f"tunefarm tune {shlex.quote(module)}"
     return f"tunefarm submit {shlex.quote(module)} --wait {with_api(api)}".rstrip()
@@ -262,7 +260,7 @@ def _match_row(match: RecordMatch, name: str) -> tuple[str, ...]:
 
 
 def _match_text(match: RecordMatch) -> str:
-    """What matched, and in what the record is for something else; of a claim its place and time are only said."""
+    """The kind of match and the parts of the key that differ. The key of a claimed record is not verified."""
     if match.match is MatchKind.EXACT:
         return "exact"
     if match.match is MatchKind.SIMILAR:

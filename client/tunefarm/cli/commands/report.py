@@ -1,4 +1,4 @@
-"""``tunefarm report``: one page on what happened in a job."""
+"""``tunefarm report``: an HTML page on a job."""
 
 from functools import partial
 from pathlib import Path
@@ -17,12 +17,12 @@ from tunefarm_schemas.tuning.job import JobOutcome
 def report(
     job_id: Annotated[
         str | None,
-        typer.Argument(metavar="[JOB]", help="Id of a job, or its beginning; the latest otherwise."),
+        typer.Argument(metavar="[JOB]", help="Id of a job, or a prefix of it. Default: the latest."),
     ] = None,
     output: Annotated[str, typer.Option(help="HTML file to write.")] = "report.html",
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead.")] = False,
 ) -> int:
-    """Write one HTML page on a job: latencies, failures, the model, and where the time went."""
+    """Write an HTML page on a job: latencies, failures, the cost model, and the time of each stage."""
     from tunefarm.builtin.numpy_latency import numpy_latency_s
     from tunefarm.local.machine import Machine
     from tunefarm.records.record_queries import schedule_view
@@ -44,7 +44,7 @@ def report(
     try:
         path = Path(output).expanduser()
     except RuntimeError as error:
-        raise BadInput("output", f"{output!r} names no user's folder.", "Give a file.") from error
+        raise BadInput("output", f"{output!r} does not name a user's folder.", "Give a file.") from error
     put_file(path, render_page(figures).encode())
     say(path.resolve())
     return ExitCode.FINE

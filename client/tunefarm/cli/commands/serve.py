@@ -14,29 +14,29 @@ MAX_BY_DEFAULT: Final = 4
 
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes one that is free.")] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 selects a free one.")] = DEFAULT_PORT,
     jobs_at_once: Annotated[
-        int | None, typer.Option(min=1, help="Jobs side by side, where workers measure; this host alone takes one.")
+        int | None, typer.Option(min=1, help="Concurrent jobs if workers measure; one if this host measures.")
     ] = None,
     processes: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=64,
-            help="Processes that answer requests. By default one beside a tuner, else one for each core, at most four.",
+            help="Processes that answer requests. Default: one with a tuner, else one per core, at most four.",
         ),
     ] = None,
-    no_tuner: Annotated[bool, typer.Option("--no-tuner", help="Only the API.")] = False,
+    no_tuner: Annotated[bool, typer.Option("--no-tuner", help="Run only the API.")] = False,
     tls_certificate: Annotated[Path | None, typer.Option(help="PEM file of the certificate chain.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM file of its private key.")] = None,
     allow_plain_http: Annotated[
         bool, typer.Option("--allow-plain-http", help="Listen beyond this machine without TLS.")
     ] = False,
 ) -> int:
-    """Serve the API and tune what is submitted to it.
+    """Serve the API and tune the submitted jobs.
 
-    Without further settings everything stays on this machine: SQLite under TUNEFARM_HOME, and this host's processor
-    measures. With TUNEFARM_DATABASE_URL and TUNEFARM_BROKER_URL the same command is a farm for many.
+    By default everything stays on this machine: SQLite under TUNEFARM_HOME, measurements on this host's processor.
+    With TUNEFARM_DATABASE_URL and TUNEFARM_BROKER_URL the same command serves a farm.
     """
     from tunefarm.server.service_process import run_service
     from tunefarm.startup.one_heap import share_one_heap
@@ -50,20 +50,20 @@ def serve(
 
 
 def _fitting(*, with_tuner: bool) -> int:
-    """Beside a tuner the cores are for searching and measuring."""
+    """One process with a tuner, because search and measurements need the other cores."""
     return 1 if with_tuner else min(usable_processors(), MAX_BY_DEFAULT)
 
 
 def tuner(
     jobs_at_once: Annotated[
-        int | None, typer.Option(min=1, help="Jobs side by side, where workers measure; this host alone takes one.")
+        int | None, typer.Option(min=1, help="Concurrent jobs if workers measure; one if this host measures.")
     ] = None,
     parent: Annotated[int | None, typer.Option(hidden=True, help="End with this process.")] = None,
 ) -> int:
-    """Work on jobs from the database until stopped; any number of tuners may run.
+    """Process jobs from the database until stopped; any number of tuners may run.
 
-    With TUNEFARM_BROKER_URL workers measure, else this host's processor does. Stopping keeps everything measured, and
-    gives the jobs to the next tuner.
+    With TUNEFARM_BROKER_URL workers measure, otherwise this host's processor. Stopping keeps all measurements and
+    releases the jobs to other tuners.
     """
     from tunefarm.server.parent_watch import die_with
 

@@ -1,4 +1,4 @@
-"""``tunefarm submit``: from a module to a job of a service."""
+"""``tunefarm submit``: submit a job to a service."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -33,48 +33,48 @@ def submit(
     module: Annotated[
         str, typer.Argument(help="TVMScript or te file, TVM JSON, FILE.py:FUNCTION, te:NAME or builtin:NAME[:SHAPE].")
     ],
-    function: Annotated[str | None, typer.Option(help="Which of the module's functions.")] = None,
+    function: Annotated[str | None, typer.Option(help="One of the module's functions.")] = None,
     all_functions: Annotated[bool, typer.Option("--all-functions", help="All of the module's functions.")] = False,
     target: Annotated[
-        str, typer.Option(help="A preset such as x86-64-v3, host, or a TVM target as JSON; the service's otherwise.")
+        str,
+        typer.Option(help="A preset such as x86-64-v3, host, or a TVM target as JSON. Default: the service's choice."),
     ] = "",
-    trials: Annotated[int, typer.Option(help="How many candidates to measure at most.")] = 512,
-    seconds: Annotated[float | None, typer.Option(help="How long to search at most.")] = None,
+    trials: Annotated[int, typer.Option(help="Maximum number of candidates to measure.")] = 512,
+    seconds: Annotated[float | None, typer.Option(help="Maximum duration of the search.")] = None,
     plateau: Annotated[int | None, typer.Option(help="Stop after this many trials without a gain.")] = None,
     target_latency_us: Annotated[float | None, typer.Option(help="Stop at this latency, in microseconds.")] = None,
-    device_seconds: Annotated[float | None, typer.Option(help="Device time to use at most, in seconds.")] = None,
-    deadline: Annotated[float | None, typer.Option(help="End after so many seconds, waiting included.")] = None,
-    strategy: Annotated[StrategyName, typer.Option(help="How candidates are chosen.")] = "evolutionary",
-    space: Annotated[str | None, typer.Option(help="FILE.py:FUNCTION, a schedule function of your own.")] = None,
-    seed_trace: Annotated[
-        list[str] | None, typer.Option(help="Measure this first: JSON of a trace, or FILE.py:FUNCTION. Repeatable.")
+    device_seconds: Annotated[float | None, typer.Option(help="Maximum device time, in seconds.")] = None,
+    deadline: Annotated[
+        float | None, typer.Option(help="End after this many seconds, including time in the queue.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore what the service knows.")] = False,
+    strategy: Annotated[StrategyName, typer.Option(help="How candidates are chosen.")] = "evolutionary",
+    space: Annotated[str | None, typer.Option(help="FILE.py:FUNCTION, your schedule function.")] = None,
+    seed_trace: Annotated[
+        list[str] | None,
+        typer.Option(help="Schedule to measure first: JSON of a trace, or FILE.py:FUNCTION. Repeatable."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore existing records and trials.")] = False,
     inputs: Annotated[
         list[str] | None,
         typer.Option("--input", help="NAME=uniform:LOW:HIGH, integers:LOW:HIGH, normal or positive. Repeatable."),
     ] = None,
-    protocol: Annotated[
-        str, typer.Option(help="How time is taken: cpu-hot-cache or cpu-cold-cache.")
-    ] = "cpu-hot-cache",
-    abi: Annotated[AbiName, typer.Option(help="packed: constant arguments may change layout.")] = "stable",
-    priority: Annotated[int, typer.Option(help="Jobs of higher priority are begun first.")] = 0,
-    device_class: Annotated[str | None, typer.Option(help="Class of devices; the service's choice otherwise.")] = None,
-    label: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE, for jobs list to find it by. Repeatable.")
-    ] = None,
+    protocol: Annotated[str, typer.Option(help="Timing protocol: cpu-hot-cache or cpu-cold-cache.")] = "cpu-hot-cache",
+    abi: Annotated[AbiName, typer.Option(help="packed permits a changed layout of constant arguments.")] = "stable",
+    priority: Annotated[int, typer.Option(help="Jobs of higher priority start first.")] = 0,
+    device_class: Annotated[str | None, typer.Option(help="Device class. Default: the service's choice.")] = None,
+    label: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, a label for jobs list. Repeatable.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Show progress until the job ends.")] = False,
     output: Annotated[str | None, typer.Option(help="With --wait: folder for the library and its manifest.")] = None,
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:
-    """Have a service tune a tensor program.
+    """Submit a tensor program to a service for tuning.
 
-    Python is evaluated here, in a confined process; what is sent is TVM's JSON and traces, never code.
+    Python code runs on this machine, in a confined process; only TVM JSON and traces are sent.
     """
     if output is not None and not wait:
-        raise BadInput("output", "there is nothing to write before the job has ended.", "Add --wait.")
+        raise BadInput("output", "the library exists only after the job has finished.", "Add --wait.")
     options = RemoteJobOptions(
         trials=trials,
         seconds=seconds,

@@ -1,4 +1,4 @@
-"""``tunefarm token``: who may use the service. Works on the database itself, as its operator."""
+"""``tunefarm token``: manages the tokens of the service, directly in its database."""
 
 import shlex
 from collections.abc import Iterator
@@ -20,26 +20,27 @@ if TYPE_CHECKING:
 
 LOCAL_TENANT = "local"
 
-token = typer.Typer(help="Make, list and revoke tokens, on the host of the database.", no_args_is_help=True)
+token = typer.Typer(help="Create, list and revoke tokens, on a host with access to the database.", no_args_is_help=True)
 
 USERS_SCOPES = tuple(scope for scope in Scope if scope not in {Scope.TOKENS_ADMIN, Scope.DEVICES_ADMIN})
 
 
 @token.command("create")
 def create(
-    name: Annotated[str, typer.Argument(help="Whose or what it is.")],
-    tenant: Annotated[str, typer.Option(help="Tenant whose jobs and records it opens.")] = LOCAL_TENANT,
+    name: Annotated[str, typer.Argument(help="Name of the user or the purpose.")],
+    tenant: Annotated[str, typer.Option(help="Tenant whose jobs and records it gives access to.")] = LOCAL_TENANT,
     scope: Annotated[
-        list[Scope] | None, typer.Option(help="What it allows; repeatable. All but administration when left out.")
+        list[Scope] | None,
+        typer.Option(help="Permission of the token. Repeatable. Default: all except administration."),
     ] = None,
-    days: Annotated[float | None, typer.Option(help="Days until it expires; never when left out.")] = None,
+    days: Annotated[float | None, typer.Option(help="Days until it expires. Default: never.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
-    """Make a token and print it. It cannot be shown again."""
+    """Create a token and print it. It cannot be shown again."""
     if days is not None and not days > 0:
-        raise BadInput("--days", f"{days:g} is not a positive number.", "Leave it out, or give at least a fraction.")
+        raise BadInput("--days", f"{days:g} is not a positive number.", "Give a positive number, or omit it.")
     if not (name.strip() and tenant.strip()) or len(name) > 200 or len(tenant) > 100:
-        raise BadInput("NAME", "a name or a tenant is empty or too long.", "Take one to a hundred characters.")
+        raise BadInput("NAME", "a name or a tenant is empty or too long.", "Use 1 to 100 characters.")
     expires_at = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
     with _store(create=True) as store:
         made, text = store.tokens.create(tenant, name, tuple(scope or USERS_SCOPES), expires_at)
@@ -47,7 +48,7 @@ def create(
         print_json({"token": text, **made.model_dump(mode="json")})
     else:
         say(text)
-        tell_next("set TUNEFARM_API_TOKEN to it, and TUNEFARM_API_URL to the service, where it is used")
+        tell_next("on the client, set TUNEFARM_API_TOKEN to it and TUNEFARM_API_URL to the service")
     return ExitCode.FINE
 
 
@@ -69,10 +70,10 @@ def list_tokens(
 
 @token.command("revoke")
 def revoke(
-    token_id: Annotated[str, typer.Argument(help="The token's id, as listed.")],
+    token_id: Annotated[str, typer.Argument(help="Id of the token, as shown by token list.")],
     tenant: Annotated[str, typer.Option(help="Tenant that it belongs to.")] = LOCAL_TENANT,
 ) -> int:
-    """Make a token useless, at once and for good."""
+    """Revoke a token permanently, with immediate effect."""
     with _store(create=False) as store:
         store.tokens.revoke(tenant, token_id)
     say(f"{token_id} is revoked")

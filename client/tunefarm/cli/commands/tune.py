@@ -1,4 +1,4 @@
-"""``tunefarm tune``: from a module to its fastest schedule on this machine."""
+"""``tunefarm tune``: tunes a module on this machine."""
 
 from functools import partial
 from pathlib import Path
@@ -36,45 +36,44 @@ def tune(
         str | None,
         typer.Argument(help="TVMScript or te file, TVM JSON, FILE.py:FUNCTION, te:NAME or builtin:NAME[:SHAPE]."),
     ] = None,
-    function: Annotated[str | None, typer.Option(help="Which of the module's functions.")] = None,
+    function: Annotated[str | None, typer.Option(help="One of the module's functions.")] = None,
     all_functions: Annotated[bool, typer.Option("--all-functions", help="All of the module's functions.")] = False,
     target: Annotated[
         str, typer.Option(help="host, host:THREADS, a preset such as x86-64-v3, or a TVM target as JSON.")
     ] = "",
-    trials: Annotated[int, typer.Option(help="How many candidates to measure at most.")] = 512,
-    seconds: Annotated[float | None, typer.Option(help="How long to search at most.")] = None,
+    trials: Annotated[int, typer.Option(help="Maximum number of candidates to measure.")] = 512,
+    seconds: Annotated[float | None, typer.Option(help="Maximum duration of the search.")] = None,
     plateau: Annotated[int | None, typer.Option(help="Stop after this many trials without a gain.")] = None,
     target_latency_us: Annotated[float | None, typer.Option(help="Stop at this latency, in microseconds.")] = None,
     strategy: Annotated[StrategyName, typer.Option(help="How candidates are chosen.")] = "evolutionary",
-    space: Annotated[str | None, typer.Option(help="FILE.py:FUNCTION, a schedule function of your own.")] = None,
+    space: Annotated[str | None, typer.Option(help="FILE.py:FUNCTION, your schedule function.")] = None,
     seed_trace: Annotated[
-        list[str] | None, typer.Option(help="Measure this first: JSON of a trace, or FILE.py:FUNCTION. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Schedule to measure first: JSON of a trace, or FILE.py:FUNCTION. Repeatable."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     resume: Annotated[
-        str | None, typer.Option(metavar="[JOB]", help="Go on with that or the latest job, as it was created.")
+        str | None, typer.Option(metavar="[JOB]", help="Resume this or the latest job, with its original options.")
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore what the store knows.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore existing records and trials.")] = False,
     inputs: Annotated[
         list[str] | None,
         typer.Option(
             "--input", help="NAME=uniform:LOW:HIGH, integers:LOW:HIGH, normal, positive or @FILE.npy. Repeatable."
         ),
     ] = None,
-    protocol: Annotated[
-        str, typer.Option(help="How time is taken: cpu-hot-cache or cpu-cold-cache.")
-    ] = "cpu-hot-cache",
-    abi: Annotated[AbiName, typer.Option(help="packed: constant arguments may change layout.")] = "stable",
+    protocol: Annotated[str, typer.Option(help="Timing protocol: cpu-hot-cache or cpu-cold-cache.")] = "cpu-hot-cache",
+    abi: Annotated[AbiName, typer.Option(help="packed permits a changed layout of constant arguments.")] = "stable",
     require_confinement: Annotated[
-        bool, typer.Option("--require-confinement", help="Refuse to measure where candidates cannot be confined fully.")
+        bool, typer.Option("--require-confinement", help="Fail if this host cannot fully confine candidates.")
     ] = False,
     output: Annotated[str | None, typer.Option(help="Folder for the library, a plot and a report.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
     """Tune a tensor program on this machine.
 
-    The same command again answers from the store. Ctrl-C ends the search, and its best so far is verified and shipped;
-    a second Ctrl-C pauses the job, keeping everything measured, and --resume goes on.
+    Running the same command again returns the stored result. Ctrl-C ends the search early, and its best schedule is
+    verified and built; a second Ctrl-C pauses the job, which --resume continues.
     """
     options = JobOptions(
         trials=trials,
@@ -114,7 +113,7 @@ def tune(
 
 def _module_source(text: str | None) -> ModuleSource:
     if text is None:
-        raise BadInput("module", "nothing to tune was named.", "Try: tunefarm tune builtin:matmul_bias_relu")
+        raise BadInput("module", "no module was given.", "Try: tunefarm tune builtin:matmul_bias_relu")
     return parse_module_source(text)
 
 
@@ -136,7 +135,7 @@ def _tune(
             summary = _work(machine, job, display)
         numpy_latency_s = _numpy_latency_s(machine, job, summary)
         _write_outputs(machine, summary, folder, numpy_latency_s)
-    return _tell(summary, folder, numpy_latency_s, as_json=as_json)
+    return _print_end(summary, folder, numpy_latency_s, as_json=as_json)
 
 
 def _job(
@@ -152,7 +151,7 @@ def _job(
         job = machine.unfinished_job(None if resume == LATEST else resume, options.labels)
         display.say(resumption_line(job))
         return job
-    # Begun before the answer is awaited: the database opens while TVM loads, the farm is made while it answers.
+    # Start before waiting for the answer: the database opens and the farm starts while TVM loads.
     machine.prepare_farm()
     answer = machine.understand(request)
     for note in answer.notes:
@@ -169,7 +168,7 @@ def _work(machine: "Machine", job: Job, display: "ProgressDisplay") -> "JobSumma
     from tunefarm_sandbox.fork_server.fork_server import ForkFailed
 
     for lack in abilities().missing():
-        display.say(f"candidates are confined less than they could be: {lack}; see: tunefarm doctor")
+        display.say(f"candidates are not fully confined: {lack}; see: tunefarm doctor")
 
     try:
         supervisor = machine.supervisor(started_at_s=process_started_at_s(), on_progress=display.show)
@@ -187,7 +186,7 @@ def _numpy_latency_s(machine: "Machine", job: Job, summary: "JobSummary") -> flo
     if summary.outcome is not JobOutcome.SUCCEEDED:
         return None
     if all(task.answered_from_store for task in summary.tasks):
-        return None  # nothing was measured now, and waiting for this would be most of the time
+        return None  # nothing was measured, and timing NumPy would dominate the command's duration
     return numpy_latency_s(machine.store.targets, job)
 
 
@@ -208,7 +207,7 @@ def _write_outputs(
     write_outputs(machine.store, summary, folder, numpy_latency_s, callees, view)
 
 
-def _tell(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None, *, as_json: bool) -> int:
+def _print_end(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None, *, as_json: bool) -> int:
     from tunefarm.terminal.summary_text import summary_json, summary_text
 
     say(summary_json(summary, numpy_latency_s) if as_json else summary_text(summary, numpy_latency_s))

@@ -1,4 +1,4 @@
-"""``tunefarm usage``: what was used of a farm."""
+"""``tunefarm usage``: use of a farm."""
 
 from typing import Annotated
 
@@ -11,11 +11,11 @@ from tunefarm.terminal.tables import print_json, print_rows
 
 
 def usage(
-    since: Annotated[str | None, typer.Option(metavar="DAY", help="From this day on, such as 2026-01-31.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="DAY", help="First day, such as 2026-01-31.")] = None,
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show the device time, trials and jobs of each day."""
+    """Show device time, trials and jobs per day."""
     from tunefarm.client import Client
 
     with Client(api) as client:
@@ -27,5 +27,5 @@ def usage(
         (each.day, each.device_class_id[:12], duration_text(each.device_seconds), str(each.trials), str(each.jobs))
         for each in found
     ]
-    print_rows(("day", "class", "device time", "trials", "jobs"), rows, empty="nothing was used")
+    print_rows(("day", "class", "device time", "trials", "jobs"), rows, empty="no usage")
     return ExitCode.FINE

@@ -1,1 +1,1 @@
-"""The calls of the API, a file for each noun."""
+"""The calls of the API, one file per resource."""

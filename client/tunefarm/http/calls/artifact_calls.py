@@ -1,4 +1,4 @@
-"""Calls about artifacts, and an artifact as it arrives."""
+"""Calls for artifacts."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -21,29 +21,29 @@ DOWNLOAD_TIMEOUT_S = 300.0
 
 @dataclass(frozen=True)
 class RemoteArtifact:
-    """A compiled library with its manifest, and the function that it was compiled from, as TVM JSON."""
+    """A compiled library with its manifest and its source function, as TVM JSON."""
 
     manifest: ArtifactManifest
     library: bytes = field(repr=False)
     module_json: str = field(repr=False)
 
     def write(self, folder: Path, *, callees: Collection[str] = (), device_code: bool = False) -> Path:
-        """Write the library, its manifest and its function into ``folder``; the path of the library.
+        """Write the library, its manifest and its function into ``folder``; returns the library's path.
 
-        ``callees`` are functions outside of it that the library may call. With ``device_code`` it may bring along code
-        for a graphics processor, whose host part finds functions of the process by name: trust the service that far.
+        ``callees`` are external functions that the library may call. ``device_code`` permits GPU code, whose host part
+        can look up any function of the process by name: use it only with a service that you trust.
 
         Raises:
-            BadInput: the library calls or does something else; nothing was written.
+            BadInput: the library uses anything that is not permitted; nothing was written.
         """
         rules = LibraryRules(callees=tuple(callees), may_hold_device_code=device_code)
         return write_artifact(folder, self.manifest, self.library, self.module_json, rules=rules)
 
     def compile(self, *, callees: Collection[str] = (), device_code: bool = False) -> Any:
-        """The library as a TVM runtime module, the very one that was measured. Arguments and errors as of ``write``.
+        """Load the measured library as a TVM runtime module. Arguments and errors are those of ``write``.
 
-        From then on TVM runs kernels of this process on as many threads as the record was taken with; where that cannot
-        be, a warning says what to set.
+        Also sets TVM's number of threads in this process to that of the record; if this is impossible, a warning names
+        the variable to set.
         """
         return load_kernel(
             lambda folder: self.write(folder, callees=callees, device_code=device_code), self.manifest.num_cores
@@ -51,31 +51,31 @@ class RemoteArtifact:
 
 
 def artifacts(record_id: str | None = None, limit: int | None = 100) -> Flow[list[ArtifactManifest]]:
-    """Manifests, of one record where it is named."""
+    """Manifests of all artifacts, or of one record."""
     return listed("/artifacts", ArtifactManifest, {"record_id": record_id}, limit)
 
 
 def artifact(artifact_id: str) -> Flow[RemoteArtifact]:
-    """An artifact, its library checked against the digest in its manifest.
+    """An artifact. The library is checked against the digest in its manifest.
 
     Raises:
-        BadInput: the library is not the one that the manifest describes.
+        BadInput: the library does not match the manifest.
     """
     reply: Reply = yield Request("GET", f"/artifacts/{artifact_id}")
     manifest = reply.read(ArtifactManifest)
     content: Reply = yield Request("GET", f"/artifacts/{artifact_id}/library", timeout_s=DOWNLOAD_TIMEOUT_S)
     if digest(content.content) != manifest.library_digest:
-        problem = "the library that arrived is not the one its manifest describes."
-        raise BadInput("artifact", problem, "Ask again; do not load it.")
+        problem = "the received library does not match its manifest."
+        raise BadInput("artifact", problem, "Download it again; do not load it.")
     module_json = yield from workload_module(manifest.workload_id)
     return RemoteArtifact(manifest=manifest, library=content.content, module_json=module_json)
 
 
 def artifact_of_record(record_id: str) -> Flow[RemoteArtifact]:
-    """The artifact of a record, which is named by its id or the first characters of that.
+    """The artifact of a record, given by its id or a prefix of it.
 
     Raises:
-        BadInput: the record has none, because it was never verified.
+        BadInput: the record has no artifact, because it was never verified.
     """
     record_id = yield from whole_record_id(record_id)
     found = yield from artifacts(record_id, limit=1)

@@ -1,4 +1,4 @@
-"""Calls about devices and the lanes of workers."""
+"""Calls for devices and the lanes of workers."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Calls about jobs."""
+"""Calls for jobs."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -12,11 +12,11 @@ from tunefarm.http.request import Flow, Query, Reply, Request
 from tunefarm_schemas.tuning.job import Job, JobKind, JobState
 
 LIMIT: Final = 100
-LETTING_GO_S: Final = (0.0, 0.1, 0.2, 0.4, 0.8)
+DELETION_DELAYS_S: Final = (0.0, 0.1, 0.2, 0.4, 0.8)
 
 
 def job_view(job_id: str) -> Flow[Job]:
-    """One job as it is now, by its id or the first characters of that."""
+    """A job in its current state, by its id or a prefix of it."""
     return of_job(job_id, _view)
 
 
@@ -26,7 +26,7 @@ def _view(job_id: str) -> Flow[Job]:
 
 
 def job_state(job_id: str) -> Flow[JobState]:
-    """Where a job is in its life."""
+    """The state of a job."""
     return (yield from job_view(job_id)).state
 
 
@@ -36,7 +36,7 @@ def job_views(
     kind: JobKind | None = None,
     limit: int | None = LIMIT,
 ) -> Flow[list[Job]]:
-    """Jobs, the newest first, that carry all ``labels``."""
+    """Jobs that have all ``labels``, the newest first."""
     query: Query = {
         "state": state,
         "kind": kind,
@@ -46,7 +46,7 @@ def job_views(
 
 
 def job_verb(job_id: str, verb: str) -> Flow[Job]:
-    """Ask for a job to be paused, resumed, finished or canceled; what it is right after."""
+    """Pause, resume, finish or cancel a job; returns the job right after the request."""
 
     def ask(whole_id: str) -> Flow[Job]:
         reply: Reply = yield Request("POST", f"/jobs/{whole_id}:{verb}")
@@ -56,44 +56,44 @@ def job_verb(job_id: str, verb: str) -> Flow[Job]:
 
 
 def job_pause(job_id: str) -> Flow[Job]:
-    """Ask for a job to be paused; what was measured is kept."""
+    """Pause a job. Its measurements are kept."""
     return job_verb(job_id, "pause")
 
 
 def job_resumption(job_id: str) -> Flow[Job]:
-    """Ask for a paused job to go on."""
+    """Resume a paused job."""
     return job_verb(job_id, "resume")
 
 
 def job_cancellation(job_id: str) -> Flow[Job]:
-    """Ask for a job to be canceled; what was measured is kept."""
+    """Cancel a job. Its measurements are kept."""
     return job_verb(job_id, "cancel")
 
 
 def job_finish(job_id: str) -> Flow[Job]:
-    """Ask for a job's search to end; its best is verified and shipped."""
+    """End a job's search early; its best schedule is verified and built."""
     return job_verb(job_id, "finish")
 
 
 def job_deletion(job_id: str) -> Flow[None]:
-    """Remove a job and its events."""
+    """Delete a job and its events."""
     return of_job(job_id, _deletion)
 
 
 def _deletion(job_id: str) -> Flow[None]:
-    for delay_s in LETTING_GO_S:
+    for delay_s in DELETION_DELAYS_S:
         try:
             yield Request("DELETE", f"/jobs/{job_id}", delay_s=delay_s)
         except ApiError as refusal:
-            # A job that has just ended is held for another moment by the tuner that ended it.
+            # The tuner holds the lease of a job for a moment after the job has finished.
             if refusal.status != HTTPStatus.CONFLICT or (yield from job_state(job_id)) is not JobState.FINISHED:
                 raise
         else:
             return
-    yield Request("DELETE", f"/jobs/{job_id}", delay_s=LETTING_GO_S[-1])
+    yield Request("DELETE", f"/jobs/{job_id}", delay_s=DELETION_DELAYS_S[-1])
 
 
 def job_events(job_id: str, after: int = 0) -> Flow[list[RemoteEvent]]:
-    """The events of a job so far, later than number ``after``."""
+    """The events of a job so far that follow number ``after``."""
     found = yield from listed("/events", RemoteEvent, {"job_id": job_id}, None)
     return [event for event in found if event.sequence > after]

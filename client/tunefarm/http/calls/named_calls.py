@@ -1,4 +1,4 @@
-"""Calls about one thing by its id, which may be cut short."""
+"""Calls for one resource by its id or a prefix of it."""
 
 import re
 from collections.abc import Callable
@@ -24,19 +24,19 @@ class _OneRecord(Answer):
 
 
 def of_job(job_id: str, ask: Callable[[str], Flow[T]]) -> Flow[T]:
-    """What ``ask`` gives for the job whose id is, or begins with, ``job_id``.
+    """The result of ``ask`` for the job whose id is, or begins with, ``job_id``.
 
     Raises:
-        BadInput: several jobs' ids do.
+        BadInput: several jobs match.
     """
     return _named("job", job_id, JOB_ID_LENGTH, _jobs_like, ask)
 
 
 def of_record(record_id: str, ask: Callable[[str], Flow[T]]) -> Flow[T]:
-    """What ``ask`` gives for the record whose id is, or begins with, ``record_id``.
+    """The result of ``ask`` for the record whose id is, or begins with, ``record_id``.
 
     Raises:
-        BadInput: several records' ids do.
+        BadInput: several records match.
     """
     return _named("record", record_id, RECORD_ID_LENGTH, _records_like, ask)
 
@@ -47,7 +47,7 @@ def _named(
     if not text:
         raise BadInput(noun, f"the id of the {noun} is empty.", f"See: tunefarm {noun}s list")
     try:
-        return (yield from ask(text))  # most ids are whole, and cost no second request
+        return (yield from ask(text))  # most ids are complete and need no second request
     except ApiError as refusal:
         if refusal.status != HTTPStatus.NOT_FOUND or len(text) >= whole_length:
             raise
@@ -60,7 +60,7 @@ def _named(
 
 def _jobs_like(text: str) -> Flow[list[str]]:
     found = yield from listed("/jobs", _OneJob, {"id_prefix": text}, ASKED_FOR)
-    return [each.job_id for each in found if each.job_id.startswith(text)]  # services of before list all
+    return [each.job_id for each in found if each.job_id.startswith(text)]  # older services ignore id_prefix
 
 
 def _records_like(text: str) -> Flow[list[str]]:

@@ -1,4 +1,4 @@
-"""Calls about records."""
+"""Calls for records."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -23,7 +23,7 @@ class _Matches(Answer):
 
 
 def record(record_id: str) -> Flow[TuningRecord]:
-    """One record, by its id or the first characters of that."""
+    """A record, by its id or a prefix of it."""
     return of_record(record_id, _record)
 
 
@@ -33,7 +33,7 @@ def _record(record_id: str) -> Flow[TuningRecord]:
 
 
 def whole_record_id(record_id: str) -> Flow[str]:
-    """The id that begins with ``record_id``; a whole one costs no request."""
+    """Complete a prefix of a record's id. A complete id needs no request."""
     if len(record_id) >= RECORD_ID_LENGTH:
         return record_id
     return (yield from record(record_id)).record_id
@@ -46,7 +46,7 @@ def records(
     status: RecordStatus | None = None,
     limit: int | None = 100,
 ) -> Flow[list[TuningRecord]]:
-    """Records by id, at most ``limit``; all when that is None."""
+    """At most ``limit`` records ordered by id; all if None."""
     query = {
         "workload_id": workload_id,
         "target_id": target_id,
@@ -68,12 +68,12 @@ def best_records(
     abi: Abi = "stable",
     limit: int = 8,
 ) -> Flow[list[RecordMatch]]:
-    """What is known for a module or a stored workload; the most trustworthy first, with what matched.
+    """The best records for a module or a stored workload, each with its kind of match; the most trustworthy first.
 
     ``module`` is an IRModule, a PrimFunc, te tensors, or TVM JSON.
 
-    Only a record of the same device class, code generator, protocol and ABI is exact. The service takes its only class,
-    that class's code generators and hot caches where those are left out.
+    Only a record of the same device class, code generator, protocol and ABI is exact. Defaults: the service's only
+    device class, that class's code generators, and the protocol with hot caches.
     """
     stored: Mapping[str, JsonValue] = {"workload_id": workload_id}
     which = stored if module is None else (yield from module_field(module_text(module)))
@@ -101,7 +101,7 @@ def publication(
     latency_s: float,
     name: str | None = None,
 ) -> Flow[TuningRecord]:
-    """Publish a schedule of a module with the latency that is claimed for it, in seconds.
+    """Publish a schedule of a module with its claimed latency in seconds.
 
     ``module`` is an IRModule, a PrimFunc, te tensors, or TVM JSON.
     """
@@ -113,7 +113,7 @@ def publication(
 
 
 def retraction(record_id: str, reason: str) -> Flow[None]:
-    """Take a record back. It stays, with the reason, and is never used again."""
+    """Retract a record. It stays stored with the reason, and is never used again."""
 
     def ask(whole_id: str) -> Flow[None]:
         yield Request("POST", f"/records/{whole_id}:retract", body={"reason": reason})
@@ -122,7 +122,7 @@ def retraction(record_id: str, reason: str) -> Flow[None]:
 
 
 def database_import(workloads: str, records: str) -> Flow[ImportReport]:
-    """Take in the usable lines of a TVM database, given the text of its two files, as claims."""
+    """Import the usable lines of a TVM database, given as the text of its two files, as claimed records."""
     body = {"workloads": workloads, "records": records}
     reply: Reply = yield Request("POST", "/records:import", body=body, creates=True, timeout_s=IMPORT_TIMEOUT_S)
     return reply.read(ImportReport)
@@ -131,7 +131,7 @@ def database_import(workloads: str, records: str) -> Flow[ImportReport]:
 def database_export(
     record_ids: Sequence[str] = (), *, workload_id: str | None = None, include_claimed: bool = False
 ) -> Flow[ExportedDatabase]:
-    """The named records, or all verified ones of the stable ABI, as the text of a TVM database's two files."""
+    """Export the named records, or all verified ones of the stable ABI, as the text of a TVM database's two files."""
     whole_ids = []
     for record_id in record_ids:
         whole_id = yield from whole_record_id(record_id)

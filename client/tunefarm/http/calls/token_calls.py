@@ -1,4 +1,4 @@
-"""Calls about tokens."""
+"""Calls for tokens."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ def tokens(limit: int | None = None) -> Flow[list[Token]]:
 
 
 def new_token(name: str, scopes: Sequence[Scope | str], expires_at: datetime | None = None) -> Flow[NewToken]:
-    """Make a token with no more scopes than the caller's own. Its text is told once."""
+    """Create a token with no more scopes than the caller's own. Its secret is returned only once."""
     body: dict[str, Any] = {"name": name, "scopes": [str(scope) for scope in scopes]}
     if expires_at is not None:
         body["expires_at"] = expires_at.isoformat()
@@ -25,11 +25,11 @@ def new_token(name: str, scopes: Sequence[Scope | str], expires_at: datetime | N
 
 
 def token_revocation(token_id: str) -> Flow[None]:
-    """Make a token useless, at once and for good."""
+    """Revoke a token permanently, with immediate effect."""
     yield Request("POST", f"/tokens/{token_id}:revoke")
 
 
 def token_rotation(token_id: str) -> Flow[NewToken]:
-    """Give a token a new secret; the old one is useless from then on."""
+    """Replace the secret of a token; the old one becomes invalid."""
     reply: Reply = yield Request("POST", f"/tokens/{token_id}:rotate", creates=True)
     return reply.read(NewToken)

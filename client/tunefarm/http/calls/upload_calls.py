@@ -1,4 +1,4 @@
-"""Calls that send content piece by piece, so that a lost connection costs one piece."""
+"""Resumable uploads in pieces: a lost connection costs at most one piece."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,14 +11,14 @@ from tunefarm_schemas.frozen import JsonValue, digest
 from tunefarm_schemas.upload import Upload
 
 PIECE_BYTES: Final = 4 << 20
-"""Within what a service takes as one piece: by default 64 KiB, but for the last, to 16 MiB."""
+"""Within the piece sizes that a service accepts: by default 64 KiB (except the last) to 16 MiB."""
 INLINE_BYTES: Final = 1 << 20
-"""A larger module is uploaded first instead of being sent within the request."""
+"""A larger module is uploaded first instead of being sent in the request."""
 PIECE_TYPE: Final = "application/offset+octet-stream"
 
 
 def upload(content: bytes) -> Flow[str]:
-    """Send content; the id of the complete upload."""
+    """Upload content; returns the id of the complete upload."""
     reply: Reply = yield Request(
         "POST", "/uploads", body={"size_bytes": len(content), "digest": digest(content)}, creates=True
     )
@@ -27,13 +27,13 @@ def upload(content: bytes) -> Flow[str]:
 
 
 def upload_rest(upload_id: str, content: bytes, offset: int | None = None) -> Flow[str]:
-    """Send what is missing of an upload that was begun; its id. ``offset`` is where it goes on, if that is known."""
+    """Send the missing rest of an upload; returns its id. ``offset`` is the number of bytes received, if known."""
     at = (yield from upload_offset(upload_id)) if offset is None else offset
     while at < len(content):
         try:
             yield _piece(upload_id, content[at : at + PIECE_BYTES], at)
         except ApiError as refusal:
-            # A piece whose answer was lost has arrived: the service knows where to go on.
+            # A piece may have arrived although its response was lost: the service knows the offset.
             if refusal.status != HTTPStatus.CONFLICT:
                 raise
             known = yield from upload_offset(upload_id)
@@ -46,20 +46,20 @@ def upload_rest(upload_id: str, content: bytes, offset: int | None = None) -> Fl
 
 
 def upload_offset(upload_id: str) -> Flow[int]:
-    """How many bytes of an upload have arrived."""
+    """The number of bytes of an upload that the service has received."""
     reply: Reply = yield Request("HEAD", f"/uploads/{upload_id}")
     return int(reply.headers["upload-offset"])
 
 
 def upload_deletion(upload_id: str) -> Flow[None]:
-    """Remove an upload."""
+    """Delete an upload."""
     yield Request("DELETE", f"/uploads/{upload_id}")
 
 
 def module_field(text: str, inline_bytes: int = INLINE_BYTES) -> Flow[Mapping[str, JsonValue]]:
-    """The field of a body that stands for a module: the text itself, or where it is large, an upload of it.
+    """The body field for a module: its text, or for a large module the id of an upload.
 
-    The request that has it is sent by ``with_modules``.
+    Send the request with ``with_modules``, which deletes the upload.
     """
     content = text.encode()
     if len(content) <= inline_bytes:
@@ -68,7 +68,7 @@ def module_field(text: str, inline_bytes: int = INLINE_BYTES) -> Flow[Mapping[st
 
 
 def with_modules(fields: Sequence[Mapping[str, JsonValue]], request: Request) -> Flow[Reply]:
-    """The reply to a request that names modules by ``fields``. Uploads among them have then served their purpose."""
+    """Send a request whose modules are ``fields``, then delete the uploads among them."""
     try:
         reply = yield request
     except ApiError:
@@ -81,7 +81,7 @@ def with_modules(fields: Sequence[Mapping[str, JsonValue]], request: Request) ->
 def _deleted(fields: Sequence[Mapping[str, JsonValue]]) -> Flow[None]:
     for field in fields:
         if "upload_id" in field:
-            with suppress(ApiError):  # then retention removes it
+            with suppress(ApiError):  # retention removes it later
                 yield from upload_deletion(str(field["upload_id"]))
 
 

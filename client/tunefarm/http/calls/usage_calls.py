@@ -1,4 +1,4 @@
-"""The call about use of the farm."""
+"""The call for use of the farm."""
 
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow
@@ -6,5 +6,5 @@ from tunefarm_schemas.usage import Usage
 
 
 def usage_list(since: str | None = None) -> Flow[list[Usage]]:
-    """What the tenant used, by day and device class; from the day ``since`` on, such as ``2026-01-31``."""
+    """The tenant's use per day and device class, starting with the day ``since``, such as ``2026-01-31``."""
     return listed("/usage", Usage, {"since_day": since}, None)

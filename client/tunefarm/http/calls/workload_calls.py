@@ -1,4 +1,4 @@
-"""Calls about workloads and targets."""
+"""Calls for workloads and targets."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from tunefarm_schemas.views.workload import WorkloadList, WorkloadView
 
 
 def workloads(limit: int | None = 100) -> Flow[list[WorkloadView]]:
-    """Workloads by id, without their modules."""
+    """Workloads ordered by id, without their modules."""
     return listed("/workloads", WorkloadView, {}, limit)
 
 
 def workloads_with_hash(structural_hash: str, tvm_version: str) -> Flow[list[WorkloadView]]:
-    """Workloads that may be the same function: only ``structural_equal`` on their modules decides."""
+    """Workloads that may be the same function; ``structural_equal`` on their modules decides."""
     query = {"structural_hash": structural_hash, "tvm_version": tvm_version}
     return listed("/workloads", WorkloadView, query, None)
 
@@ -37,7 +37,7 @@ def workload(workload_id: str) -> Flow[Workload]:
 
 
 def workload_or_none(workload_id: str) -> Flow[Workload | None]:
-    """One workload with its module; None where the service does not know it."""
+    """A workload with its module; None if the service does not know it."""
     try:
         return (yield from workload(workload_id))
     except ApiError as refusal:
@@ -53,7 +53,7 @@ def workload_module(workload_id: str) -> Flow[str]:
 
 
 def workloads_like(known: Workload) -> Flow[list[Workload]]:
-    """Stored workloads that may be the same function as ``known``, with their modules, the very same first."""
+    """Stored workloads with their modules: the one with the same id alone, else all with the same hash."""
     same = yield from workload_or_none(known.workload_id)
     if same is not None:
         return [same]
@@ -66,7 +66,7 @@ def workloads_like(known: Workload) -> Flow[list[Workload]]:
 
 
 def new_workloads(module: Any, *, function: str | None = None, all_functions: bool = False) -> Flow[list[WorkloadView]]:
-    """Have a module understood and stored; its functions as workloads.
+    """Store the functions of a module as workloads.
 
     ``module`` is an IRModule, a PrimFunc, te tensors, or TVM JSON.
     """
@@ -81,7 +81,7 @@ def new_workloads(module: Any, *, function: str | None = None, all_functions: bo
 
 
 def targets(limit: int | None = 100) -> Flow[list[TargetView]]:
-    """Targets that were used."""
+    """Targets in use."""
     return listed("/targets", TargetView, {}, limit)
 
 
@@ -98,6 +98,6 @@ def target_presets() -> Flow[list[TargetPreset]]:
 
 
 def target_validation(given: TargetLike) -> Flow[CheckedTarget]:
-    """A target in canonical form, with notes on what was filled in."""
+    """A target in canonical form, with notes on the defaults that were filled in."""
     reply: Reply = yield Request("POST", "/targets:validate", body={"target": target_field(given)})
     return reply.read(CheckedTarget)
