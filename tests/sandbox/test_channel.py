@@ -55,7 +55,7 @@ def test_after_a_time_out_the_same_message_is_received_further() -> None:
 def test_what_is_no_frame_closes_the_channel_at_once(garbage: bytes) -> None:
     near, far_descriptor = Channel.pair()
     os.write(far_descriptor, garbage)
-    with pytest.raises(ChannelClosed, match="no frame"):
+    with pytest.raises(ChannelClosed, match="invalid frame"):
         near.receive(LONG_S)
     os.close(far_descriptor)
 

@@ -1,4 +1,4 @@
-"""How the farm's broker is reached. Text only: nothing here opens a connection."""
+"""The address of the farm's broker. Plain values: nothing here opens a connection."""
 
 from dataclasses import dataclass
 from typing import Final, Self
@@ -14,21 +14,21 @@ _SOCKET_SCHEMES: Final = frozenset({"unix", "redis+socket"})
 _TCP_SCHEMES: Final = frozenset({"redis", "rediss"})
 
 DEFAULT_PREFIX: Final = "tunefarm."
-"""What the names of all keys and channels begin with, unless a farm has a prefix of its own."""
+"""Prefix of all keys and channels, unless a farm has its own."""
 CONNECT_TIMEOUT_S: Final = 3.0
 ANSWER_TIMEOUT_S: Final = 5.0
-"""A broker that is silent for longer is treated as away."""
+"""Time without an answer after which the broker is considered unreachable."""
 VISIBILITY_TIMEOUT_S: Final = 3600
-"""After so long the transport hands out again what a dead worker had not acknowledged. Tasks take seconds, and what is
-lost is sent again long before by whoever sent it."""
+"""Time after which the transport redelivers tasks that a dead worker had not acknowledged. Tasks take seconds, and
+their sender resends a lost one long before."""
 
 
 @dataclass(frozen=True)
 class Broker:
-    """A Redis server, and the prefix of all that this farm keeps there.
+    """A Redis server, and the prefix of all keys of this farm.
 
-    ``url`` is redis://, rediss:// (TLS; further ``ssl_`` options in the query) or unix:///path?db=0. A prefix lets a
-    Redis user be confined to one farm.
+    ``url`` is redis://, rediss:// (TLS; further ``ssl_`` options in the query) or unix:///path?db=0. A prefix allows
+    restricting a Redis user to one farm.
     """
 
     url: SecretStr
@@ -36,7 +36,7 @@ class Broker:
 
     @classmethod
     def at(cls, url: str, prefix: str = DEFAULT_PREFIX) -> Self:
-        """Raises BadInput when ``url`` is none of the three kinds."""
+        """Raises BadInput when ``url`` is not one of the three kinds."""
         broker = cls(url=SecretStr(url), prefix=prefix)
         parts = urlsplit(url)
         if parts.scheme in _SOCKET_SCHEMES and parts.path.strip("/"):
@@ -46,7 +46,7 @@ class Broker:
         raise BadInput(_FIELD, "it does not name a Redis server.", _FIX)
 
     def redis_url(self) -> str:
-        """As redis-py wants it, with its password."""
+        """The URL for redis-py, with its password."""
         parts = urlsplit(self.url.get_secret_value())
         if parts.scheme not in _SOCKET_SCHEMES:
             return self.url.get_secret_value()
@@ -54,12 +54,12 @@ class Broker:
         return f"unix://{_credentials(parts.username, parts.password)}{parts.path}?{urlencode(query)}".rstrip("?")
 
     def celery_url(self) -> str:
-        """As Celery wants it, with its password."""
+        """The URL for Celery, with its password."""
         parts = urlsplit(self.url.get_secret_value())
         if parts.scheme not in _SOCKET_SCHEMES:
             query = parse_qsl(parts.query)
             if parts.scheme == "rediss" and "ssl_cert_reqs" not in dict(query):
-                # Without it Celery would accept any certificate.
+                # Without this option Celery accepts any certificate.
                 query.append(("ssl_cert_reqs", "required"))
             return urlunsplit(parts._replace(query=urlencode(query)))
         query = [("virtual_host" if name == "db" else name, value) for name, value in parse_qsl(parts.query)]
@@ -68,7 +68,7 @@ class Broker:
         )
 
     def redis_options(self) -> dict[str, float | bool]:
-        """Time-outs for redis-py."""
+        """Timeouts for redis-py."""
         return {
             "socket_timeout": ANSWER_TIMEOUT_S,
             "socket_connect_timeout": CONNECT_TIMEOUT_S,
@@ -80,7 +80,7 @@ class Broker:
         return f"{self.prefix}{name}"
 
     def celery_configuration(self) -> dict[str, object]:
-        """Settings of Celery that both ends of a queue have in common: JSON only, no results, late acknowledgement."""
+        """Celery settings that both ends of a queue share: JSON only, no results, late acknowledgement."""
         return {
             "broker_url": self.celery_url(),
             "task_serializer": "json",
@@ -91,7 +91,7 @@ class Broker:
             "task_reject_on_worker_lost": False,
             "task_send_sent_event": False,
             "task_publish_retry": False,
-            # With the solo pool nothing is fetched while a task runs; switching prefetching off costs 0.2 ms a task.
+            # The solo pool fetches nothing while a task runs; disabling prefetching costs 0.2 ms per task.
             "worker_prefetch_multiplier": 1,
             "worker_enable_remote_control": False,
             "worker_send_task_events": False,
@@ -103,7 +103,7 @@ class Broker:
             "broker_pool_limit": 1,
             "broker_transport_options": {
                 "visibility_timeout": VISIBILITY_TIMEOUT_S,
-                # One list to wait on instead of four: priorities are the tuner's business.
+                # One list to wait on instead of four: the tuner decides priorities.
                 "priority_steps": [0],
                 "global_keyprefix": self.prefix,
                 "socket_timeout": ANSWER_TIMEOUT_S,
