@@ -1,4 +1,4 @@
-"""Cycles of a block without a reduction: it moves data, so loads, stores and cache lines are all there is."""
+"""Cycles of a block without a reduction, which only moves data: loads, stores and cache lines."""
 
 import math
 
@@ -9,21 +9,21 @@ from tunefarm_search.features.loop_nest import FloatArray, LoopNest
 from tunefarm_search.space.access_pattern import BufferAccess
 
 GATHERED_CYCLES = 1.0
-"""For an element of a vector that comes from a row of its own: a load and a shuffle."""
+"""Cycles per element of a vector that comes from a row of its own: a load and a shuffle."""
 LOADS_PER_CYCLE = 2.0
 ALIASING_BYTES = 4096
-"""Rows that lie a multiple of this apart share one set of a first cache of 64 sets, whatever its size."""
+"""Rows at a distance that is a multiple of this share one set of a first-level cache of 64 sets, whatever its size."""
 WAYS = 8
 REFETCHED_LINE_CYCLES = 4.0
 
 
 def movement(nest: LoopNest, extents: FloatArray, lanes: int) -> dict[str, FloatArray]:
-    """Estimate a nest of spatial loops at points of one sketch.
+    """Estimate the cost of a nest of spatial loops at points of one sketch.
 
     Args:
-        nest: the loops; the innermost becomes a vector.
+        nest: the loops; the innermost is vectorised.
         extents: of the loops, from the outermost inwards; shape [points, loops].
-        lanes: elements of the output in one vector register.
+        lanes: output elements in one vector register.
 
     Returns:
         Arrays of shape [points] by name; ``cycles`` is the estimate for one core without cache misses beyond those of
@@ -66,12 +66,12 @@ def _moves(read: BufferAccess, iterator: int) -> bool:
 
 
 def _crossed_dimensions(read: BufferAccess, iterator: int) -> list[int]:
-    """The dimensions but the last along which neighbouring results take their elements."""
+    """The dimensions, except the last, along which neighbouring results read their elements."""
     return [dimension for dimension, steps in enumerate(read.strides[:-1]) if steps[iterator] > 0]
 
 
 def _innermost_along(nest: LoopNest, extents: FloatArray, read: BufferAccess) -> FloatArray:
-    """How many neighbouring elements of a row are read by the loops of the innermost tile; shape [points]."""
+    """Number of neighbouring elements of a row that the loops of the innermost tile read; shape [points]."""
     found = np.ones(len(extents))
     reached: set[int] = set()
     for place in range(len(nest.parts) - 1, -1, -1):

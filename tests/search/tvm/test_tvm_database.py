@@ -67,7 +67,7 @@ def test_a_line_that_was_cut_off_spares_the_others(exported: ExportedDatabase) -
     parsed = parse_database(exported.workloads, exported.records[:-40])
     assert len(parsed.accepted) == 1
     assert [refused[:2] for refused in parsed.refused] == [("records", 2)]
-    assert "cut off" in parsed.refused[0][2]
+    assert "truncated" in parsed.refused[0][2]
 
 
 @pytest.mark.parametrize(
