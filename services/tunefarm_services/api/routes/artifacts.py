@@ -31,7 +31,7 @@ def list_artifacts(
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Manifests of all artifacts, or of those of a record."""
+    """List the manifests of all artifacts, or of those of a record."""
     paging = Paging("artifacts", page_size, page_token, {"record_id": record_id})
     found = parts.store.artifacts_page(caller.tenant, record_id=record_id, after=paging.after, limit=page_size + 1)
     return answer(paging.page(found, lambda manifest: manifest.artifact_id, lambda manifest: manifest))
@@ -43,7 +43,7 @@ def list_artifacts(
     responses=responses(ProblemKind.NOT_FOUND, s200={"headers": ETAG}, s304=NOT_MODIFIED),
 )
 def get(request: Request, artifact_id: Id, caller: ArtifactsReader, parts: PartsOf) -> Response:
-    """What an artifact is: its function, its arguments, its latency, and the digest of its library."""
+    """Describe an artifact: its function, its arguments, its latency, and the digest of its library."""
     return answer_tagged(request, parts.store.artifact(caller.tenant, artifact_id)[0])
 
 
@@ -54,7 +54,7 @@ def get(request: Request, artifact_id: Id, caller: ArtifactsReader, parts: Parts
         ProblemKind.NOT_FOUND,
         ProblemKind.RANGE,
         s200={"description": "The whole library.", **LIBRARY},
-        s206={"description": "The range that was asked for.", **LIBRARY},
+        s206={"description": "The requested range.", **LIBRARY},
         s304=NOT_MODIFIED,
     ),
 )
@@ -65,7 +65,7 @@ def get_library(
     parts: PartsOf,
     range_text: Annotated[str | None, Header(alias="Range", max_length=100)] = None,
 ) -> Response:
-    """The compiled library. Its ETag begins its SHA-256; a download that broke off goes on with Range."""
+    """Download the compiled library. Its ETag begins its SHA-256; resume an interrupted download with Range."""
     manifest, library = parts.store.artifact(caller.tenant, artifact_id)
     etag = etag_of(manifest.library_digest)
     if has_already(request, etag):
@@ -86,7 +86,7 @@ def get_library(
 
 
 def _range(text: str | None, size_bytes: int) -> tuple[int, int]:
-    """First byte and the one behind the last. A range that is not understood is left aside, as RFC 9110 asks."""
+    """First byte and the one after the last. Ignores a range that is not understood, as RFC 9110 requires."""
     match = _RANGE.fullmatch(text.strip()) if text else None
     if match is None or not (match[1] or match[2]):
         return 0, size_bytes

@@ -32,7 +32,7 @@ VersionText = Annotated[str | None, Query(max_length=100, pattern=r"^[^\x00]*$",
     responses=responses(ProblemKind.NOT_FOUND, ProblemKind.CONFLICT),
 )
 async def create(body: ModuleBody, caller: RecordsWriter, parts: PartsOf) -> Response:
-    """Store the functions of a module, normalised, and tell their ids."""
+    """Store the functions of a module, normalised, and return their ids."""
     found = await parts.understanding(caller.tenant, lambda: _stored(parts, caller, body))
     return answer(WorkloadList(workloads=tuple(WorkloadView.of(each) for each in found)), 201)
 
@@ -46,7 +46,7 @@ def list_workloads(
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Workloads by id, or those with a structural hash; a hash alone does not make two the same."""
+    """List workloads by id, or those with a structural hash; equal hashes do not imply equal workloads."""
     paging = Paging("workloads", page_size, page_token, {"hash": structural_hash, "version": tvm_version})
     if structural_hash is not None:
         found = parts.store.workloads_with_hash(caller.tenant, structural_hash, tvm_version or "")
@@ -61,7 +61,7 @@ def list_workloads(
     responses=responses(ProblemKind.NOT_FOUND, s200={"headers": ETAG}, s304=NOT_MODIFIED),
 )
 def get(request: Request, workload_id: Id, caller: RecordsReader, parts: PartsOf) -> Response:
-    """One workload, without its module."""
+    """Return one workload, without its module."""
     return answer_tagged(request, WorkloadView.of(parts.store.workload(caller.tenant, workload_id)))
 
 
@@ -74,7 +74,7 @@ def get(request: Request, workload_id: Id, caller: RecordsReader, parts: PartsOf
     ),
 )
 def get_module(request: Request, workload_id: Id, caller: RecordsReader, parts: PartsOf) -> Response:
-    """The module of a workload, as ``tvm.ir.load_json`` reads it. Its ETag is the workload's id."""
+    """Return the module of a workload in the form of ``tvm.ir.load_json``. Its ETag is the workload's id."""
     workload = parts.store.workload(caller.tenant, workload_id)
     etag = etag_of(workload.workload_id)
     if has_already(request, etag):
