@@ -147,7 +147,7 @@ def test_a_stream_tells_all_events_in_order_and_ends_with_the_job(caller, servic
     assert [event["kind"] for event in later] == ["summary"]
 
 
-def test_a_stream_goes_on_after_the_api_was_killed(caller, service, service_store):
+def test_event_stream_continues_after_the_api_was_killed(caller, service, service_store):
     of_tenant = furnished(service_store, caller.headers["X-Tenant"])
     stop = threading.Event()
 
@@ -178,7 +178,7 @@ def test_the_process_is_small_and_loads_no_compiler(service):
     assert not any("tvm" in name or "xgboost" in name or "numpy" in name for name in loaded)
 
 
-def test_a_greedy_body_is_cut_off_early(caller, service):
+def test_oversized_body_is_rejected_early(caller, service):
     sent = 0
     with socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection:
         authorization = caller.headers["Authorization"]
@@ -214,7 +214,7 @@ def test_a_declared_gigabyte_is_refused_before_it_is_sent(caller, service):
         assert b" 413 " in connection.recv(4096)
 
 
-def test_a_caller_who_sends_slowly_is_let_go(caller, service):
+def test_slow_sender_is_disconnected(caller, service):
     authorization = caller.headers["Authorization"]
     fields = f"Content-Type: application/json\r\nContent-Length: 100\r\nAuthorization: {authorization}"
     body = f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n{{"

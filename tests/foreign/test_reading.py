@@ -70,7 +70,7 @@ def test_an_allowed_callee_stays_allowed_and_no_other(zygote: ForkServer) -> Non
     assert read(zygote, workloads, [corpus.record_line(trace)], ("rmdir",))[0] == []
 
 
-def test_repeated_lines_are_counted_and_told_once(zygote: ForkServer) -> None:
+def test_repeated_lines_are_counted_and_reported_once(zygote: ForkServer) -> None:
     lines = [corpus.record_line(corpus.good_trace(), times=f"[{n}e-6]") for n in range(1, 40)]
     batches = list(
         read_database(lambda: zygote, [corpus.workload_line(corpus.module_json())], lines, callees=(), limits=LIMITS)

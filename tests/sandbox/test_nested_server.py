@@ -27,7 +27,7 @@ def host(server: ForkServer, folder: Path) -> Iterator[Child]:
         yield child
 
 
-def test_grandchildren_find_what_their_server_remembers(host: Child) -> None:
+def test_grandchildren_inherit_the_state_of_their_server(host: Child) -> None:
     assert answer(ForkServer.within(host), "tell_preloaded") == b"the parsed module"
 
 

@@ -53,7 +53,7 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def test_a_child_that_somebody_kills_is_asked_once_more(server: ForkServer) -> None:
+def test_request_is_repeated_after_its_child_is_killed(server: ForkServer) -> None:
     watching = while_it_is_asked(server, kill)
     assert asked(server) == QUESTION
     watching.join()
@@ -88,6 +88,6 @@ def test_a_child_that_ends_by_itself_is_not_asked_again(server: ForkServer) -> N
 
 
 @pytest.mark.parametrize("entry", ["answer_with_half_a_pair", "refuse_with_half_a_pair"])
-def test_an_answer_that_is_no_text_is_a_refusal(server: ForkServer, entry: str) -> None:
+def test_answer_that_is_not_text_is_a_refusal(server: ForkServer, entry: str) -> None:
     with pytest.raises(BadInput, match=r"surrogate|it says \?"):
         asked(server, entry)

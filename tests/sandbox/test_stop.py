@@ -45,7 +45,7 @@ def counting(server: ForkServer) -> tuple[Child, Counter]:
     return child, counter
 
 
-def test_a_stopped_child_stands_still_until_it_is_resumed(server: ForkServer) -> None:
+def test_stopped_child_does_not_run_until_it_is_resumed(server: ForkServer) -> None:
     child, counter = counting(server)
     for _ in range(2):
         child.stop()
@@ -65,7 +65,7 @@ def test_a_stopped_child_can_be_killed(server: ForkServer) -> None:
     counter.close()
 
 
-def test_a_kernel_that_cannot_signal_groups_by_descriptor_is_no_hindrance(server: ForkServer) -> None:
+def test_group_signals_work_on_kernels_without_the_pidfd_flag(server: ForkServer) -> None:
     child, counter = counting(server)
     child._signal_without_group_flag(signal.SIGSTOP)
     assert counter.stands_still()
@@ -93,7 +93,7 @@ def test_stopping_a_server_stops_its_children_and_stopping_one_of_them_leaves_th
     second_counter.close()
 
 
-def test_holding_a_child_still_and_letting_it_go_is_cheap_and_harmless_after_its_end(server: ForkServer) -> None:
+def test_stop_and_resume_are_cheap_and_harmless_after_the_end(server: ForkServer) -> None:
     child = fork(server, "wait")
     assert child.channel.receive(LONG_S) == b"waiting"
     costs_s = []

@@ -69,7 +69,7 @@ def test_a_tenant_is_served_while_another_ones_slow_modules_wait(slow_app, store
         assert {each.result(HANG_S).status_code for each in backlog} == {200}
 
 
-def test_a_tenant_with_too_long_a_queue_is_told_to_wait_and_the_others_are_not(slow_app, store, slow):
+def test_only_the_tenant_with_a_long_queue_must_wait(slow_app, store, slow):
     alice, bob = person_of(slow_app, store, "alice"), person_of(slow_app, store, "bob")
     with ThreadPoolExecutor(32) as many:
         try:
@@ -105,7 +105,7 @@ def test_tenants_that_wait_take_turns():
     assert "".join(order) == "abcabaaa"
 
 
-def test_a_caller_who_leaves_gives_its_place_back():
+def test_disconnected_caller_releases_its_slot():
     async def leave_and_ask() -> list[str]:
         turns = FairTurns(1, 4, 4)
         hold = threading.Event()

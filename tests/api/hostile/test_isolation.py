@@ -69,7 +69,7 @@ def test_ids_of_another_tenant_in_bodies_and_queries_are_not_found(bob, of_alice
     assert found.status_code == 404  # the target is not bob's either
 
 
-def test_hosts_are_shown_to_those_who_run_the_farm_only(app, store, alice, of_alice):
+def test_host_names_are_shown_only_to_operators(app, store, alice, of_alice):
     store.put_lane(lane())
     reader = person_of(app, store, "bob", [Scope.DEVICES_READ])
     for path in ("/v1/workers", "/v1/devices"):

@@ -105,7 +105,7 @@ def test_no_other_path_leads_to_a_file(visitor, alice, path):
     assert alice.get(path).status_code == 404
 
 
-def test_what_a_browser_has_is_not_sent_again(visitor):
+def test_page_files_are_cached_by_etag(visitor):
     for path in PAGE_FILES:
         first = visitor.get(path)
         again = visitor.get(path, headers={"If-None-Match": first.headers["etag"]})

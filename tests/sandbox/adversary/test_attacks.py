@@ -88,7 +88,7 @@ def test_a_child_that_may_run_programs_cannot_reach_a_sibling(
 
 
 @pytest.mark.parametrize("name", ["cmdline", "environ", "maps", "stat", "status", "fd", "task", "root/etc", "cwd"])
-def test_what_proc_tells_of_a_sibling_is_closed(host: Child, victim: Child, name: str) -> None:
+def test_proc_of_a_sibling_is_closed(host: Child, victim: Child, name: str) -> None:
     for pid in (victim.pid, host.pid):
         assert tried(ForkServer.within(host), f"open: /proc/{pid}/{name}") == "PermissionError"
 
@@ -125,7 +125,7 @@ def test_a_sealed_child_can_do_no_more(server: ForkServer, attack: str, entry: s
 
 @pytest.mark.parametrize("entry", ["attempt_sealed", "attempt_in_an_older_thread"])
 @pytest.mark.parametrize("attack", ON_PATHS)
-def test_a_sealed_child_is_told_nothing_of_any_path(server: ForkServer, attack: str, entry: str) -> None:
+def test_sealed_child_learns_nothing_about_paths(server: ForkServer, attack: str, entry: str) -> None:
     for path in ("/", "/no/such/file", "/proc/self/exe", "/usr/lib"):
         assert tried(server, f"{attack}: {path}", entry) == "PermissionError"
 
@@ -145,7 +145,7 @@ def test_a_sealed_child_can_be_stopped_in_its_sleep_and_go_on(server: ForkServer
         assert child.channel.receive(LONG_S) == b"awake"
 
 
-def test_a_sealed_child_that_aborts_is_told_as_such(server: ForkServer) -> None:
+def test_abort_of_a_sealed_child_is_reported(server: ForkServer) -> None:
     child = server.fork("attacks:abort_sealed", limits=ROOMY, confinement=Confinement.strict())
     assert ended(child).described() == "killed by SIGABRT"
     assert "Check failed" in child.output()

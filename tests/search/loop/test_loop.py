@@ -111,7 +111,7 @@ def test_the_farm_is_kept_busy_with_small_batches(small_table: ReplayTable) -> N
     assert farm.batches[0] <= 2
 
 
-def test_trials_are_never_exceeded_and_progress_is_told(small_table: ReplayTable) -> None:
+def test_trials_are_never_exceeded_and_progress_is_reported(small_table: ReplayTable) -> None:
     told: list[LoopProgress] = []
     farm, summaries = search(small_table, "evolutionary", 50, on_progress=told.append)
     assert len(farm.candidates) == summaries[0].trials == 50

@@ -50,7 +50,7 @@ def test_saving_and_carrying_over_keeps_the_opinion_even_when_columns_move() -> 
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", '{"names": [], "speed": ["nonsense"]}'])
-def test_what_is_no_model_is_refused(text: str) -> None:
+def test_invalid_model_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="model"):
         CostModel(NAMES).carry(text)
 

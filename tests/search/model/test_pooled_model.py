@@ -67,5 +67,5 @@ def test_a_pooled_model_ranks_the_unseen_and_another_shape_in_it_does_no_harm(
     assert from_both > from_half - 0.05
 
 
-def test_too_little_gives_no_model(small_table: ReplayTable) -> None:
+def test_too_few_samples_train_no_model(small_table: ReplayTable) -> None:
     assert pooled_model([exploration(small_table, range(3))]) is None

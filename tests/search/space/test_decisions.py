@@ -84,7 +84,7 @@ def test_a_transplant_keeps_every_tile_that_its_sketch_asks_for_too(convolution_
         assert kept == {slot: tiles[slot] for slot in kept} != {}
 
 
-def test_every_neighbour_of_a_point_gives_a_schedule(matmul_space: SearchSpace) -> None:
+def test_every_neighbour_of_a_point_has_a_schedule(matmul_space: SearchSpace) -> None:
     scheduler = Scheduler(matmul_space)
     sketch = matmul_space.sketches[0]
     start = sketch.sample(np.random.default_rng(3), 1)[0]

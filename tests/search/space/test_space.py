@@ -45,7 +45,7 @@ def test_a_schedule_function_becomes_a_sketch_without_decisions(target: Target) 
     assert space.points == 36
 
 
-def test_a_schedule_function_that_branches_gives_several_sketches(target: Target) -> None:
+def test_branching_schedule_function_produces_several_sketches(target: Target) -> None:
     assert len(sketches_of(schedule_in_two_ways, matmul(), target)) == 2
 
 

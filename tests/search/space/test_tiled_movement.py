@@ -41,7 +41,7 @@ def space_of(module: tvm.IRModule) -> SearchSpace:
 
 
 @pytest.mark.parametrize("module", [transpose(), permutation(), packing(), sum_with_transpose()])
-def test_every_tile_gives_the_results_of_the_function_as_written(module: tvm.IRModule) -> None:
+def test_every_tile_computes_the_same_results_as_the_function(module: tvm.IRModule) -> None:
     space, random = space_of(module), np.random.default_rng(0)
     assert len(space.sketches) == 3
     scheduler, function = Scheduler(space), module["main"]

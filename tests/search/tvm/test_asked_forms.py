@@ -102,7 +102,7 @@ def test_stock_tvm_finds_a_function_that_was_made_of_tensor_expressions(symbol: 
     assert "vectorized" in applied(tvm.IRModule({"squared": function}), database)["squared"].script()
 
 
-def test_a_function_that_nobody_exported_stays_as_it_is(tmp_path: Path) -> None:
+def test_function_that_was_not_exported_stays_unchanged(tmp_path: Path) -> None:
     tuned = applied(Model, stock(exported([workload_called("scaled")]), tmp_path))
     assert "vectorized" in tuned["scaled"].script()
     assert "vectorized" not in tuned["shifted"].script()

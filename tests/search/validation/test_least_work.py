@@ -102,7 +102,7 @@ def test_the_least_time_is_below_what_the_fastest_known_cores_take(work: LeastWo
     assert least_latency_s(work, CARD, cores) <= least_latency_s(work, ARM, 512)
 
 
-def test_a_doubtful_time_is_told_with_both_figures() -> None:
+def test_doubtful_time_is_reported_with_both_figures() -> None:
     failure = disbelief(3e-9, least_latency_s(least_work(workloads.matmul(128)), X86, 2))
     assert failure is not None
     assert "3 ns a call" in failure.message
