@@ -1,4 +1,4 @@
-"""Questions for records that the store answers alone do not wait for a child that has TVM."""
+"""Queries for records that the store can answer do not wait for a child with TVM."""
 
 from fastapi import FastAPI
 

@@ -1,4 +1,4 @@
-"""Jobs from modules, understood by the real intake."""
+"""Jobs from modules, read by the real intake."""
 
 import json
 import re
@@ -274,7 +274,7 @@ def test_more_threads_than_cores_are_noted_in_the_answer(app_with, store):
     assert [note in each for each in made.json()["notes"]] == [True]
     assert made.headers["etag"] == alice.get(made.headers["location"]).headers["etag"]
     assert alice.post("/v1/jobs", json={"module": matmul_json(), "target": "host:2"}).json()["notes"] == []
-    # A lane of the tuner's own host takes what it is given.
+    # A lane of the tuner's own host accepts any order.
     store.put_lane(lane().model_copy(update={"worker_name": LOCAL_WORKER}))
     for target in ("host:64", {**TARGET, "num-cores": 64}):
         made = alice.post("/v1/jobs", json={"module": matmul_json(), "target": target})

@@ -1,4 +1,4 @@
-"""The API as a real process on loopback: streams, restarts, slow and greedy callers, its size."""
+"""The API as a real process on loopback: streams, restarts, slow and greedy callers, memory."""
 
 import json
 import os
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 
 class Service:
-    """One API process, and its next after a restart, on one listening socket."""
+    """An API process, and its successor after a restart, on one listening socket."""
 
     def __init__(self, home: Path, **changes: str) -> None:
         """``changes`` are settings, named as variables of the environment without the prefix."""
@@ -196,7 +196,7 @@ def test_oversized_body_is_rejected_early(caller, service):
             pass
         answer = b""
         if sent < 1 << 30:
-            with suppress(ConnectionError):  # a reset may overtake the answer
+            with suppress(ConnectionError):  # a reset may arrive before the answer
                 answer = connection.recv(4096)
     assert sent < 64 << 20
     assert answer == b"" or b"413" in answer

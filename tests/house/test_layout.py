@@ -1,4 +1,4 @@
-"""A reader finds the room of a line of code, and every room is small."""
+"""Files and folders stay small."""
 
 import re
 from collections import Counter

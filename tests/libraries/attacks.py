@@ -1,4 +1,4 @@
-"""The attacks, by what they abuse."""
+"""Attacks, grouped by what they abuse."""
 
 from typing import Final
 
@@ -257,7 +257,7 @@ ATTACKS: Final = (*AT_LOADING, *MEMORY, *NAMES, *LOADER, *FILES)
 
 
 def _entry_behind_the_end() -> bytes:
-    """Another entry follows the end that the loader stops at."""
+    """An entry follows the one at which the loader stops."""
     patch = good()
     ends = [at for at, tag, _ in patch.dynamic() if tag == 0]
     if len(ends) < 2:  # the last entry but one becomes the end

@@ -21,7 +21,7 @@ NUMBERS_OF_X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="call
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A folder with a secret that its owner and everybody else may read and write, as far as modes go."""
+    """A folder with a secret that all users may read and write by its mode."""
     with tempfile.TemporaryDirectory(prefix="sandbox-home-") as folder:
         Path(folder).chmod(0o777)
         secret = Path(folder, "token")

@@ -1,4 +1,4 @@
-"""A question to a child is blamed for the child's end only where it may have been the reason."""
+"""A request is blamed for its child's end only if it may have caused it."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def asked(server: ForkServer, entry: str = "echo_late", timeout_s: float = 60.0)
 
 
 def while_it_is_asked(server: ForkServer, act: Callable[[int], None], times: int = 1) -> threading.Thread:
-    """Have ``act`` done to each of the first ``times`` children, once it runs."""
+    """Call ``act`` on each of the first ``times`` children, once it runs."""
 
     def watch() -> None:
         seen: set[int] = set()

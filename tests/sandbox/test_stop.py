@@ -10,7 +10,7 @@ from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
 
 
 class Counter:
-    """Memory in which a child counts, so that whether it moves can be seen from here."""
+    """Memory in which a child counts, which shows whether it runs."""
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("counter")
@@ -25,7 +25,7 @@ class Counter:
         return within(LONG_S, lambda: self.value() != before)
 
     def stands_still(self) -> bool:
-        """Whether it stops, however late the child hears of it, and does not move for a while then."""
+        """Whether the counter stops, however late the signal arrives, and then stays unchanged for a while."""
         return within(LONG_S, self._is_still)
 
     def _is_still(self) -> bool:
@@ -102,7 +102,7 @@ def test_stop_and_resume_are_cheap_and_harmless_after_the_end(server: ForkServer
         child.stop()
         costs_s.append(time.perf_counter() - began_s)
         child.resume()
-    # Others may have the processor meanwhile, but not each of a hundred times.
+    # Other processes may use the processor meanwhile, but not during each of a hundred attempts.
     assert min(costs_s) < 50e-6
     child.kill()
     ended(child)

@@ -1,4 +1,4 @@
-"""What an input spec may say."""
+"""Validation of input specs."""
 
 import pytest
 from pydantic import ValidationError

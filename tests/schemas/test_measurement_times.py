@@ -1,4 +1,4 @@
-"""Times that no clock gives are refused where messages are read."""
+"""Impossible times are rejected when a message is parsed."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""What a target's code needs, what a device offers, and whether the one runs on the other."""
+"""Requirements of a target's code, properties of a device, and whether they match."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which records are timed anew before they are answers again."""
+"""Records that must be measured again before they are used."""
 
 import pytest
 

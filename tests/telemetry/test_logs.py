@@ -1,4 +1,4 @@
-"""What a process logs can be read by a machine, put together by ids, and holds no secret."""
+"""Log lines are machine-readable, can be correlated by ids, and contain no secrets."""
 
 import io
 import json

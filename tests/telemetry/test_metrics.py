@@ -1,4 +1,4 @@
-"""Prometheus reads what was counted; a probe learns whether the process is well, and nobody learns more."""
+"""Prometheus reads the metrics; a probe learns only whether the process is healthy."""
 
 import urllib.error
 import urllib.request

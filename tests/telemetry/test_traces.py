@@ -1,4 +1,4 @@
-"""A piece of work can be followed through all processes that touch it."""
+"""An operation can be traced through all processes that take part in it."""
 
 import asyncio
 import subprocess

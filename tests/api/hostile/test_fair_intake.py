@@ -1,4 +1,4 @@
-"""One tenant's slow modules, long queues and many streams are that tenant's affair."""
+"""Slow modules, long queues and many streams of one tenant do not affect other tenants."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What an attacker sends, and that the API stays as it was."""
+"""Hostile input leaves the API unchanged."""
 
 import base64
 import json

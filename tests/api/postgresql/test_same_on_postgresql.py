@@ -1,4 +1,4 @@
-"""What every request may rely on holds over PostgreSQL too: the tests of the API that its store decides."""
+"""The tests of the API that depend on the store, over PostgreSQL."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The API page: all of it is served by the service itself, and works under its policy for content."""
+"""The API page: the service itself serves all of it, and it works under its content security policy."""
 
 import re
 from html.parser import HTMLParser
@@ -20,7 +20,7 @@ FOREIGN = re.compile(r"https?:|//[a-z0-9.-]+\.[a-z]{2,}", re.IGNORECASE)
 
 
 class Addresses(HTMLParser):
-    """What a page loads."""
+    """The resources that a page loads."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Whatever is misspelt, missing or of a wrong kind: the answer names it and says what to write, on every route."""
+"""For misspelt, missing or mistyped input, every route names the field and the fix."""
 
 import json
 import re
@@ -15,7 +15,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 JSON = {"Content-Type": "application/json"}
 OF_THE_LIBRARY = re.compile(r"Value error|Input should|Extra input|Field required|Assertion|valid dictionary|\[type=")
 WRONG = {"$no": ["$such"]}
-"""A value that no field takes, but those that pass on what TVM reads."""
+"""A value that no field accepts, except those that are passed on to TVM."""
 PASSED_ON = {"module", "target", "trace"}
 PAGES = {"/openapi.json", "/docs", "/docs/swagger-ui.css"}
 
@@ -41,7 +41,7 @@ def json_bodies(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
 
 
 def assert_plain(answer, status: int, kind: str, field: str | None = None) -> dict:
-    """A problem in plain words, with the field and the fix."""
+    """A problem in plain language, with the field and the fix."""
     problem = assert_problem(answer, status, kind)
     assert OF_THE_LIBRARY.search(answer.text) is None, answer.text
     assert problem["fix"], problem
@@ -52,7 +52,7 @@ def assert_plain(answer, status: int, kind: str, field: str | None = None) -> di
 
 
 def misspelt(name: str) -> str:
-    """As people mistype: two neighbouring letters swapped."""
+    """A typical typing error: two neighbouring letters swapped."""
     middle = max(1, len(name) // 2)
     swapped = name[: middle - 1] + name[middle] + name[middle - 1] + name[middle + 1 :]
     return swapped if swapped != name else name + "s"
@@ -216,7 +216,7 @@ def test_problem_shows_values_shortened_and_escaped(alice):
 
 
 def test_every_list_takes_the_parameters_of_pages(alice, document, store):
-    """The client asks for every list in the same way."""
+    """The client requests every list in the same way."""
     job_id = put_job(store, "alice").job_id
     for method, path, operation in operations(document):
         shown = json.dumps(operation["responses"].get("200", {}))

@@ -1,4 +1,4 @@
-"""What answers say of rates, so that a client slows down before it is refused."""
+"""Answers report rates, so that a client slows down before it is rejected."""
 
 import re
 
@@ -12,7 +12,7 @@ REST = re.compile(r'"([a-z0-9-]+)";r=([0-9]+);t=([0-9]+)')
 
 
 def rest_of(answer) -> dict[str, tuple[int, int]]:
-    """What is left of each policy, and in how many seconds there is more."""
+    """The remaining quota of each policy, and the seconds until it is renewed."""
     return {name: (int(left), int(more_s)) for name, left, more_s in REST.findall(answer.headers["ratelimit"])}
 
 

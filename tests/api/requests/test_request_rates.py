@@ -1,4 +1,4 @@
-"""Rates: what the notation says, over windows that slide, together in all processes that share the memory."""
+"""Rates over sliding windows, shared by all processes with the same memory."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What every request may rely on: problems, limits, repeats, pages and tags."""
+"""Behaviour of every request: problems, limits, idempotency, pages and ETags."""
 
 import json
 import threading

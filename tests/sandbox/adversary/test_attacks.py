@@ -1,4 +1,4 @@
-"""What one child may do to another, to the machine and to its own limits: nothing."""
+"""A child cannot affect another child, the machine or its own limits."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def secret() -> Iterator[int]:
 
 @pytest.fixture
 def victim(host: Child, secret: int) -> Iterator[Child]:
-    """A sibling of the attacker, such as the child that knows what is right."""
+    """A sibling of the attacker, such as the child that holds the reference."""
     strict = Confinement.strict()
     with ForkServer.within(host).fork(
         "attacks:hold_secret", limits=ROOMY, confinement=strict, descriptors=[secret]
@@ -183,7 +183,7 @@ def test_a_child_that_tried_to_outlive_its_server_does_not(server_of_its_own: Fo
 def test_further_bits_make_no_other_socket_of_one_that_may_be_had(
     server: ForkServer, shape: tuple[int, ...], words: tuple[int, ...]
 ) -> None:
-    """The bits are added to one argument alone as well: those of another would be refused for themselves."""
+    """Also add the bits to one argument alone: with several, another one could cause the refusal."""
     arguments = " ".join(str(HIGH_BIT * (place in words) | word) for place, word in enumerate(shape))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         given = Confinement(connect_ports=(listening.getsockname()[1],))

@@ -17,7 +17,7 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 @pytest.fixture(autouse=True)
 def the_next_child_works(server: ForkServer) -> Iterator[None]:
-    """Whatever the child of a test did, the one after it is as good as any."""
+    """The next child works, whatever the child of a test did."""
     yield
     assert answer(server, "greet", b"again") == b"hello again"
 

@@ -1,4 +1,4 @@
-"""The analytical estimate against recorded latencies, and what it says of copies against the compiler's own loops."""
+"""The analytical estimate compared with recorded latencies, and its cost of copies versus the compiler's loops."""
 
 import re
 
@@ -42,7 +42,7 @@ def estimated(table: ReplayTable) -> tuple[npt.NDArray[np.float64], npt.NDArray[
 def test_prior_separates_fast_from_slow_before_any_measurement(
     name: str, all_of_them: float, the_good: float, first: int, request: pytest.FixtureRequest
 ) -> None:
-    """Also among the good, within half again of the best, and one of the ``first`` it names is nearly the best."""
+    """Also ranks candidates within 1.5 times the best, and one of its ``first`` candidates is nearly the best."""
     prior, latencies = estimated(request.getfixturevalue(name))
     whole = rank_accuracy(prior, 1 / latencies)
     good = latencies < 1.5 * latencies.min()

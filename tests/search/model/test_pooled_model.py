@@ -1,4 +1,4 @@
-"""A model over several explorations ranks what none of them has seen."""
+"""A model over several explorations ranks candidates of a new one."""
 
 import numpy as np
 import tvm

@@ -120,7 +120,7 @@ def test_vectors_are_asked_for_unless_results_are_kept_in_bfloat16(
 
 
 def test_no_intrinsics_are_loaded_for_a_space_whose_rules_name_none() -> None:
-    """They take a sixth of the time in which a tuner starts."""
+    """They take a sixth of a tuner's start time."""
     code = (
         "import sys, tvm\n"
         "from tests.search.conftest import te_workload\n"

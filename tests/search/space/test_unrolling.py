@@ -1,4 +1,4 @@
-"""What is foreseen of unrolling is what the compiler does."""
+"""The predicted unrolling matches the compiler's."""
 
 import re
 
@@ -35,7 +35,7 @@ UPDATE = re.compile(r"^( *)(\w+)\[.*\] = \2\[.*\] \+ ")
 
 
 def longest_body(module: tvm.IRModule) -> int:
-    """How many updates of a sum stand one below the other."""
+    """Number of consecutive updates of a sum."""
     longest, run, before = 0, 0, None
     for line in module["main"].script().splitlines():
         found = UPDATE.match(line)

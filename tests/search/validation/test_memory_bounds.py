@@ -84,7 +84,7 @@ def test_schedules_of_the_search_are_proven(name: str, target: Target) -> None:
 
 
 def _drawn(space: Any, target: Any, draws: int) -> list[Any]:
-    """Schedules with decisions drawn at random, those that the postprocessors take."""
+    """Schedules with random decisions that the postprocessors accept."""
     drawn = []
     for seed in range(1, draws + 1):
         schedule = tvm.s_tir.Schedule(space.module, seed=seed)
@@ -97,7 +97,7 @@ def _drawn(space: Any, target: Any, draws: int) -> list[Any]:
 
 @pytest.mark.parametrize("check", ["InstrumentBoundCheckers", "OOBChecker"])
 def test_tvms_own_checks_miss_these_accesses(check: str) -> None:
-    """The day they do not, they may take the place of ours."""
+    """If they ever detect these, they can replace our check."""
     module = OPEN["looks every other row up"][0]()
     if check == "OOBChecker":
         tvm.s_tir.analysis.OOBChecker()(module)
