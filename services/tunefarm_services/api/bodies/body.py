@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from tunefarm_services.api.problems.plain_words import FieldError
+from tunefarm_services.api.problems.field_errors import FieldError
 
 MAX_ITEMS: Final = 20_000
 """Maximum items of one list or object of a body, except those that are passed on unchanged. Each may cause an error."""

@@ -5,7 +5,7 @@ from typing import Final, Self
 from pydantic import Field, model_validator
 
 from tunefarm_services.api.bodies.body import MODULE_EXAMPLE, Body, Identifier, Name, with_examples
-from tunefarm_services.api.problems.plain_words import FieldError
+from tunefarm_services.api.problems.field_errors import FieldError
 
 _SOURCES: Final = ("module", "upload_id", "workload_id")
 _SEND_ONE: Final = (

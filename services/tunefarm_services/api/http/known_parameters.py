@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import Request
 
-from tunefarm_services.api.problems.plain_words import MAX_ERRORS, among
+from tunefarm_services.api.problems.field_errors import MAX_ERRORS, among
 from tunefarm_services.api.problems.problem import ApiProblem, FieldProblem, ProblemKind
 
 

@@ -11,7 +11,7 @@ from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
 from tunefarm_services.api.access.known_tokens import KnownTokens
-from tunefarm_services.api.intake.fair_turns import FairTurns
+from tunefarm_services.api.intake.fair_slots import FairSlots
 from tunefarm_services.api.intake.intake import Intake
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
@@ -41,22 +41,22 @@ class Parts:
     """Whether the intake starts with the process, or else with the first module."""
 
     @cached_property
-    def intake_turns(self) -> FairTurns:
+    def intake_turns(self) -> FairSlots:
         """Slots for requests that need an intake child."""
         settings = self.settings
-        return FairTurns(settings.intake_at_once, settings.intake_queue, settings.intake_queue_per_tenant)
+        return FairSlots(settings.intake_at_once, settings.intake_queue, settings.intake_queue_per_tenant)
 
     @cached_property
-    def database_turns(self) -> FairTurns:
+    def database_turns(self) -> FairSlots:
         """Slots for imports and exports of whole TVM databases, which may take minutes."""
-        return FairTurns(self.settings.databases_at_once, DATABASES_WAITING, DATABASES_WAITING_PER_TENANT)
+        return FairSlots(self.settings.databases_at_once, DATABASES_WAITING, DATABASES_WAITING_PER_TENANT)
 
     @cached_property
     def stream_limiter(self) -> CapacityLimiter:
         """Threads that poll events for event streams, separate from those that answer requests."""
         return CapacityLimiter(max(2, self.settings.threads // 4))
 
-    async def understanding(self, tenant: str, work: Callable[[], T]) -> T:
+    async def run_intake(self, tenant: str, work: Callable[[], T]) -> T:
         """Run ``work``, which needs an intake child, in a thread when it is the tenant's turn.
 
         Raises:
@@ -64,7 +64,7 @@ class Parts:
         """
         return await self.intake_turns.run(tenant, work)
 
-    async def exchanging(self, tenant: str, work: Callable[[], T]) -> T:
+    async def run_exchange(self, tenant: str, work: Callable[[], T]) -> T:
         """Run ``work`` on a whole TVM database in the same way, without delaying requests for modules."""
         return await self.database_turns.run(tenant, work)
 

@@ -46,7 +46,7 @@ _OF_A_REQUEST = responses(ProblemKind.NOT_FOUND, ProblemKind.CONFLICT)
 async def create(request: Request, body: JobBody, caller: JobsWriter, parts: PartsOf) -> Response:
     """Create a job: ``kind: tune`` searches schedules, ``measure`` times scheduled modules as they are."""
     key = request.scope.get(KEY_STATE)
-    job, notes = await parts.understanding(caller.tenant, lambda: create_job(parts, caller.tenant, body, key))
+    job, notes = await parts.run_intake(caller.tenant, lambda: create_job(parts, caller.tenant, body, key))
     # Link the trace of the request to that of the job, which every process derives from its id.
     log.info("job created", job_id=job.job_id, job_trace_id=Traceparent.of_job(job.job_id).trace_id)
     headers = {"ETag": etag_of(digest(job.model_dump_json())), "Cache_Control": "private, no-cache"}

@@ -24,7 +24,7 @@ from tunefarm_services.api.operations.best_records import Question, best_records
 from tunefarm_services.api.operations.claims import export_database, import_database, publish
 from tunefarm_services.api.operations.modules import target_question
 from tunefarm_services.api.operations.parts import Parts, PartsOf
-from tunefarm_services.api.problems.plain_words import field_problems
+from tunefarm_services.api.problems.field_errors import field_problems
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id, IdFilter, IdPrefix
 
@@ -74,7 +74,7 @@ def list_records(
 )
 async def create(body: PublishBody, caller: RecordsWriter, parts: PartsOf) -> Response:
     """Publish a schedule with a claimed latency. Its trace must apply; it is not measured."""
-    record, is_new = await parts.understanding(caller.tenant, lambda: publish(parts, caller.tenant, body))
+    record, is_new = await parts.run_intake(caller.tenant, lambda: publish(parts, caller.tenant, body))
     return answer(record, 201 if is_new else 200, Location=f"/v1/records/{record.record_id}")
 
 
@@ -135,19 +135,19 @@ async def _best(parts: Parts, tenant: str, body: BestBody) -> Response:
         return question if needs_child(parts, body, question) else answered(question)
 
     found = await to_thread.run_sync(unless_child_is_needed)
-    return found if isinstance(found, Response) else await parts.understanding(tenant, lambda: answered(found))
+    return found if isinstance(found, Response) else await parts.run_intake(tenant, lambda: answered(found))
 
 
 @router.post("/records:import", response_model=ImportReport, responses=responses(*NEEDED))
 async def import_records(body: DatabaseBody, caller: RecordsWriter, parts: PartsOf) -> Response:
     """Import a TVM JSON database as claims. Each rejected line is reported with its reason."""
-    return answer(await parts.exchanging(caller.tenant, lambda: import_database(parts, caller.tenant, body)))
+    return answer(await parts.run_exchange(caller.tenant, lambda: import_database(parts, caller.tenant, body)))
 
 
 @router.post("/records:export", response_model=ExportedDatabase, responses=responses(*NEEDED))
 async def export_records(body: ExportBody, caller: RecordsReader, parts: PartsOf) -> Response:
     """Export records as a TVM JSON database that unmodified TVM loads."""
-    return answer(await parts.exchanging(caller.tenant, lambda: export_database(parts, caller.tenant, body)))
+    return answer(await parts.run_exchange(caller.tenant, lambda: export_database(parts, caller.tenant, body)))
 
 
 @router.get(

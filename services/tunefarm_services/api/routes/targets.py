@@ -40,7 +40,7 @@ async def presets(_caller: AnyCaller) -> Response:
 @router.post("/targets:validate", response_model=CheckedTarget, responses=responses(ProblemKind.NOT_FOUND))
 async def validate(body: TargetBody, caller: AnyCaller, parts: PartsOf) -> Response:
     """Check whether TVM and LLVM accept a target, and return its canonical form."""
-    return answer(await parts.understanding(caller.tenant, lambda: _checked(parts, caller, body)))
+    return answer(await parts.run_intake(caller.tenant, lambda: _checked(parts, caller, body)))
 
 
 @router.get(

@@ -33,7 +33,7 @@ VersionText = Annotated[str | None, Query(max_length=100, pattern=r"^[^\x00]*$",
 )
 async def create(body: ModuleBody, caller: RecordsWriter, parts: PartsOf) -> Response:
     """Store the functions of a module, normalised, and return their ids."""
-    found = await parts.understanding(caller.tenant, lambda: _stored(parts, caller, body))
+    found = await parts.run_intake(caller.tenant, lambda: _stored(parts, caller, body))
     return answer(WorkloadList(workloads=tuple(WorkloadView.of(each) for each in found)), 201)
 
 

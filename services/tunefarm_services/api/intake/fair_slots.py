@@ -16,7 +16,7 @@ T = TypeVar("T")
 RETRY_AFTER_S: Final = 2
 
 
-class FairTurns:
+class FairSlots:
     """``at_once`` slots. A free slot goes to the tenant that has waited longest for its turn.
 
     A tenant gets at most all slots but one, even if the others are idle: work takes seconds and cannot be interrupted,
