@@ -1,1 +1,1 @@
-"""Random input against every door that foreign data comes in by; see ``fuzz.__main__``."""
+"""Random input to every entry point of untrusted data; see ``fuzz.__main__``."""

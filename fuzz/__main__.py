@@ -1,7 +1,7 @@
-"""Fuzz what foreign data comes in by: python -m fuzz --minutes 60 --seed 0 --output fuzz-output.
+"""Fuzz the entry points of untrusted data: python -m fuzz --minutes 60 --seed 0 --output fuzz-output.
 
-Targets share the time, two of them at once. A finding is a file that ``--replay`` gives to its target again; the exit
-status is 1 when there is one. The same seed makes the same cases in the same order.
+Targets share the time, two at once. A finding is a file that ``--replay`` passes to its target again; the exit status
+is 1 if there is one. The same seed creates the same cases in the same order.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from tunefarm_services.telemetry.logs import configure_logs
 
 PROGRESS_EVERY_S: Final = 10.0
 MAX_FINDINGS: Final = 50
-"""Of one target, after which it stops: more of them say the same."""
+"""Maximum findings of one target, which then stops: further ones are usually the same."""
 
 
 def intake() -> Target:
@@ -85,13 +85,13 @@ TARGETS: Final[Mapping[str, Callable[[], Target]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as the module says; the exit status."""
+    """Run the command; return the exit status."""
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0, help="for all targets together")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--target", action="append", choices=[*TARGETS], help="only these; all when left out")
+    parser.add_argument("--target", action="append", choices=[*TARGETS], help="only these; all by default")
     parser.add_argument("--output", type=Path, default=Path("fuzz-output"), help="folder for findings")
-    parser.add_argument("--replay", type=Path, help="a finding to give to its target again")
+    parser.add_argument("--replay", type=Path, help="a finding to pass to its target again")
     parser.add_argument("--alone", action="store_true", help="run the one target in this process")
     given = parser.parse_args(arguments)
     if given.replay is not None:
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def fuzz(name: str, seed: int, seconds: float, output: Path) -> int:
-    """Make and check cases for so long; 1 when something was found."""
+    """Create and check cases for that long; return 1 if something was found."""
     configure_logs("fuzz", level="critical")
     target = TARGETS[name]()
     began_s = told_s = time.monotonic()
@@ -135,7 +135,7 @@ def fuzz(name: str, seed: int, seconds: float, output: Path) -> int:
 
 
 def replay(path: Path) -> int:
-    """Give a finding to its target again; 1 when it is found again."""
+    """Pass a finding to its target again; return 1 if it is reproduced."""
     kept = json.loads(path.read_text(encoding="utf-8"))
     target = TARGETS[kept["target"]]()
     try:

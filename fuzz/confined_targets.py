@@ -1,4 +1,4 @@
-"""Doors behind which TVM reads: modules, databases, traces. A child may die of its input, and nothing else may."""
+"""Entry points where TVM reads input: modules, databases, traces. Input may crash a child, and nothing else."""
 
 import json
 import os
@@ -33,11 +33,11 @@ FORBIDDEN: Final = re.compile(
     r"call_(?:extern|packed|cpacked|pure_extern)|call_llvm|\"pragma_(?:import|scope_prefix)|extern_scope|compute_scope"
     r"|\bT\.asm|inline_asm|tvm_call_|call_tir|\bI\.ExternFunc|start_profile|tvm_struct_|lookup_param|\bdlopen"
 )
-"""What a printed function must not say. Found in TVM's script, not in its nodes: another way than that of the doors."""
+"""Text that a printed function must not contain. The oracle reads TVM's script, independently of the validation."""
 
 
 class ConfinedDoor:
-    """Zygotes, and what must hold of them after each case."""
+    """Zygotes, and the invariants to check after each case."""
 
     def __init__(self) -> None:
         others = set(children_of("self"))
@@ -51,12 +51,12 @@ class ConfinedDoor:
         self._zygotes = set(children_of("self")) - others
 
     def judged(self, act: Callable[[], str | None]) -> str | None:
-        """Run one case. Its own finding, or what it did to the processes and the clock."""
+        """Run one case. Return its finding, or a violated invariant of processes or time."""
         began_s = time.monotonic()
         try:
             found = act()
         except BadInput as refused:
-            # TVM may end its child by a signal; an exception that no code of ours expects must not.
+            # TVM may end its child by a signal, but not by an unexpected exception.
             found = refused.problem if "exited with code" in refused.problem else None
         except Exception as error:  # noqa: BLE001 - any other exception is what is looked for
             found = f"{type(error).__name__}: {str(error)[:500]}"
@@ -82,7 +82,7 @@ class ConfinedDoor:
 
 
 class IntakeTarget:
-    """Modules, as the API's intake reads them."""
+    """Modules, in the API's intake."""
 
     def __init__(self) -> None:
         self._door = ConfinedDoor()
@@ -90,7 +90,7 @@ class IntakeTarget:
         self._pool = pool_of(self._seeds)
 
     def make(self, chance: random.Random) -> str:
-        """A module with changed nodes; now and then broken text."""
+        """Create a module with changed nodes, or sometimes broken text."""
         text = chance.choice(self._seeds)
         if chance.random() < 0.1:
             return mutated_bytes(text.encode(), chance).decode(errors="replace")
@@ -112,12 +112,12 @@ class IntakeTarget:
                 self._door.zygote, ENTRY, AppliedTrace(module_json=each.workload.module_json), Script, field="module"
             )
             if forbidden := FORBIDDEN.search(script.text):
-                return f"an accepted module says {forbidden.group()}"
+                return f"an accepted module contains {forbidden.group()}"
         return None
 
 
 class TraceTarget:
-    """Traces and sketches, as the API's intake applies them."""
+    """Traces and sketches, in the API's intake."""
 
     def __init__(self) -> None:
         self._door = ConfinedDoor()
@@ -125,14 +125,14 @@ class TraceTarget:
         self._pool = pool_of([text for seed in self._seeds for text in seed.traces])
 
     def make(self, chance: random.Random) -> str:
-        """A module's number, whether the trace is a sketch, and a changed trace."""
+        """Create a module's number, whether the trace is a sketch, and a changed trace."""
         number = chance.randrange(len(self._seeds))
         seed = self._seeds[number if chance.random() < 0.9 else 0]
         trace = mutated_json(chance.choice(seed.traces), chance, self._pool)
         return json.dumps({"seed": number, "sketch": chance.random() < 0.3, "trace": trace})
 
     def check(self, case: str) -> str | None:
-        """Apply it; of an accepted one, look at the function that it makes."""
+        """Apply it; if it is accepted, check the resulting function."""
         return self._door.judged(lambda: self._apply(json.loads(case)))
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class TraceTarget:
             applied = AppliedTrace(module_json=workload.module_json, trace=accepted)
             script = call(self._door.zygote, ENTRY, applied, Script, field="trace")
             if forbidden := FORBIDDEN.search(script.text):
-                return f"an accepted trace makes a function that says {forbidden.group()}"
+                return f"an accepted trace makes a function that contains {forbidden.group()}"
         return None
 
 
@@ -163,7 +163,7 @@ class ImportTarget:
         self._seeds = database_texts()
 
     def make(self, chance: random.Random) -> str:
-        """Both files, one of them with a changed line or changed bytes."""
+        """Create both files, one of them with a changed line or changed bytes."""
         workloads, records = chance.choice(self._seeds)
         match chance.randrange(4):
             case 0:
@@ -192,7 +192,7 @@ class ImportTarget:
 
 
 def pool_of(texts: list[str]) -> list[Any]:
-    """The scalars of valid inputs, and the numbers by which nodes name each other."""
+    """The scalars of valid inputs, and the numbers by which nodes refer to each other."""
     found: dict[str, Any] = {}
     waiting: list[Any] = [json.loads(text) for text in texts]
     while waiting:
@@ -207,7 +207,7 @@ def pool_of(texts: list[str]) -> list[Any]:
 
 
 def children_of(process: int | str) -> list[int]:
-    """The processes that all threads of one have started and not reaped."""
+    """The processes that all threads of a process started and did not reap."""
     found = []
     for tasks in Path(f"/proc/{process}/task").glob("*/children"):
         try:

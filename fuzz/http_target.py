@@ -1,4 +1,4 @@
-"""A running service on loopback: raw bytes, and requests made from its own OpenAPI document."""
+"""A running service on loopback: raw bytes, and requests generated from its OpenAPI document."""
 
 import json
 import os
@@ -20,16 +20,16 @@ from fuzz.seeds import TARGET, database_texts, seeds
 START_S: Final = 120.0
 ANSWER_S: Final = 5.0
 READING_S: Final = 45.0
-"""For requests whose body holds a module: the intake's own time-out, and a little."""
+"""Time limit of requests with a module: the intake's own, and some margin."""
 MAX_MEMORY_BYTES: Final = 3 << 30
 EXPECTED: Final = frozenset({501, 503, 505})
-"""Unknown methods, a service that is busy, another version of HTTP; any other answer from 500 on is a fault."""
+"""Unknown method, busy service, other version of HTTP; any other answer from 500 on is a fault."""
 LENGTH: Final = re.compile(rb"content-length:\s*(\d{1,18})", re.IGNORECASE)
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "get", "X", "CONNECT")
 
 
 class HttpTarget:
-    """``tunefarm serve`` in a home of its own."""
+    """``tunefarm serve`` in a home folder of its own."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tunefarm-fuzz-")
@@ -61,7 +61,7 @@ class HttpTarget:
         self._words = {b"TOKEN": self._token.encode(), **self._known_ids()}
 
     def make(self, chance: random.Random) -> str:
-        """The bytes of a request, each as a character. ``TOKEN`` and ``KNOWN`` words stand for the service's."""
+        """Create the bytes of a request, each as a character. ``TOKEN`` and ``KNOWN`` words stand for the service's."""
         body = b""
         method, path = chance.choice(self._paths)
         if chance.random() < 0.1:
@@ -87,7 +87,7 @@ class HttpTarget:
         return request.decode("latin-1")
 
     def check(self, case: str) -> str | None:
-        """Send it; look at the answer and at the service's processes."""
+        """Send it; check the answer and the service's processes."""
         content = self._filled(case.encode("latin-1"))
         limit_s = READING_S if b'"module' in content else ANSWER_S
         began_s = time.monotonic()
@@ -120,7 +120,7 @@ class HttpTarget:
         return content
 
     def _known_ids(self) -> dict[bytes, bytes]:
-        """What the service has after a job and a record were sent, by the names that paths give them."""
+        """The objects of the service after a job and a record were created, by their names in paths."""
         found: dict[bytes, bytes] = {}
         for path, name in {"/v1/jobs": "job_id", "/v1/records": "record_id", "/v1/uploads": "upload_id"}.items():
             body = self._bodies[path].encode()
@@ -143,7 +143,7 @@ class HttpTarget:
         return f"a process uses {used_bytes >> 20} MiB" if used_bytes > MAX_MEMORY_BYTES else None
 
     def _family(self) -> set[int]:
-        """The processes of the service that are to outlive each request: all but the intake's children."""
+        """The processes of the service that must survive each request: all but the intake's children."""
         from fuzz.confined_targets import children_of
 
         return {self._process.pid, *children_of(self._process.pid)}
@@ -166,7 +166,7 @@ class HttpTarget:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
 
     def _sent(self, content: bytes, limit_s: float, *, ends: bool = False) -> tuple[int, bytes, bytes]:
-        """Status (0 for none), headers and body of the answer. With ``ends`` no rest of a request is waited for."""
+        """Status (0 for none), headers and body of the answer. With ``ends``, do not wait for the rest of a request."""
         received = b""
         deadline_s = time.monotonic() + limit_s
         try:
@@ -188,7 +188,7 @@ class HttpTarget:
 
 
 def _bodies() -> dict[str, str]:
-    """By path, a body that the service takes."""
+    """By path, a body that the service accepts."""
     seed = seeds()[2]
     module, target, trace = json.loads(seed.module_json), json.loads(TARGET), json.loads(seed.traces[0])
     workloads, records = database_texts()[2]
@@ -207,9 +207,9 @@ def _bodies() -> dict[str, str]:
 
 
 def _is_cut_short(content: bytes) -> bool:
-    """Whether more of a request or an answer is to come, or its end cannot be told.
+    """Whether more of a request or an answer may follow.
 
-    A client that leaves after a whole request gets no answer to it; an answer may leave its connection open.
+    A client that leaves after a whole request gets no answer to it; an answer may keep its connection open.
     """
     _, end, body = content.partition(b"\r\n\r\n")
     told = LENGTH.search(content)

@@ -1,4 +1,4 @@
-"""The check of a shared library's bytes: it refuses or accepts, in bounded time, and never raises."""
+"""The check of a shared library's bytes: it rejects or accepts, in bounded time, and never raises."""
 
 import base64
 import random
@@ -13,14 +13,14 @@ LONGEST_S: Final = 5.0
 
 
 class LibraryTarget:
-    """Changed bytes of a kernel's library. Nothing is ever loaded."""
+    """Changed bytes of a kernel's library, which are never loaded."""
 
     def __init__(self) -> None:
         self._library = kernel_library()
         assert refusal_of(self._library) is None, "changes of what is refused anyway reach few of the checks"
 
     def make(self, chance: random.Random) -> str:
-        """A changed library, most changes among its headers; now and then cut short."""
+        """Create a changed library, mostly with changed headers, sometimes truncated."""
         content = self._library
         if chance.random() < 0.2:
             content = content[: chance.randrange(len(content))]
@@ -29,7 +29,7 @@ class LibraryTarget:
         return base64.b64encode(changed).decode()
 
     def check(self, case: str) -> str | None:
-        """Ask whether it may be loaded."""
+        """Check whether it may be loaded."""
         began_s = time.monotonic()
         try:
             refusal_of(base64.b64decode(case))

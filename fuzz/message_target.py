@@ -1,4 +1,4 @@
-"""Messages between tuners and lanes: what is not understood is dropped with a typed refusal, never an exception."""
+"""Messages between tuners and lanes: invalid ones are dropped with a typed refusal, never an exception."""
 
 import json
 import random
@@ -63,7 +63,7 @@ class _Message:
 
 
 class MessageTarget:
-    """Every decoder of what came through the broker. No broker is needed."""
+    """Every decoder of broker messages. No broker is needed."""
 
     def __init__(self) -> None:
         broker = Broker.at("redis://127.0.0.1:1/0")
@@ -75,7 +75,7 @@ class MessageTarget:
         vars(self._voice).update(deaf)
 
     def make(self, chance: random.Random) -> str:
-        """A door, and a changed example of what comes by it, each byte as a character."""
+        """Create a decoder's name and a changed example of its input, each byte as a character."""
         door = chance.choice(list(DOORS))
         text = (EXAMPLES / f"{chance.choice(DOORS[door])}.json").read_text(encoding="utf-8")
         if door == "order":
@@ -88,7 +88,7 @@ class MessageTarget:
         return json.dumps({"door": door, "content": content.decode("latin-1")})
 
     def check(self, case: str) -> str | None:
-        """Hand it to the decoder of its door."""
+        """Pass it to its decoder."""
         given = json.loads(case)
         content = given["content"].encode("latin-1")
         try:

@@ -1,4 +1,4 @@
-"""Changes to text and to JSON values: small ones, so that most of a valid input survives and deep code is reached."""
+"""Mutations of text and JSON values: small ones, so that input stays mostly valid and reaches deep code."""
 
 import json
 import random
@@ -17,7 +17,7 @@ BYTES: Final = (b"\x00", b"\xff", b"\x80", b"\n", b"\r\n", b'"', b"{", b"[", b"\
 
 
 def mutated_json(text: str, chance: random.Random, pool: Sequence[Any] = ()) -> str:
-    """Valid JSON with one to four nodes changed. ``pool`` holds values that mean something to the reader."""
+    """Valid JSON with one to four nodes changed. ``pool`` holds values that the reader interprets."""
     value = json.loads(text)
     for _ in range(chance.choice((1, 1, 1, 2, 4))):
         value = _changed(value, chance, pool)
@@ -28,7 +28,7 @@ def mutated_json(text: str, chance: random.Random, pool: Sequence[Any] = ()) -> 
 
 
 def mutated_bytes(content: bytes, chance: random.Random) -> bytes:
-    """One to eight places overwritten, removed, repeated or filled with what is special somewhere."""
+    """One to eight places overwritten, removed, repeated or filled with special values."""
     changed = bytearray(content or b"\0")
     for _ in range(chance.randint(1, 8)):
         at = chance.randrange(len(changed) or 1)
@@ -67,7 +67,7 @@ def _changed(value: Any, chance: random.Random, pool: Sequence[Any]) -> Any:
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Every place that holds a value, without recursion."""
+    """Every place of a value, without recursion."""
     found: list[tuple[Any, Any]] = []
     waiting = [value]
     while waiting:
@@ -106,7 +106,7 @@ def _near(value: Any, chance: random.Random) -> Any:
 
 def _copied(places: list[tuple[Any, Any]], holder: Any, key: Any, chance: random.Random) -> None:
     other, other_key = chance.choice(places)
-    # Through text: a value that holds itself could not be written.
+    # Through text, because a value that contains itself could not be serialised.
     holder[key] = json.loads(json.dumps(other[other_key]))
 
 

@@ -1,4 +1,4 @@
-"""Rows of a store that somebody wrote who may write to its file: each is used as records and their schedules are."""
+"""Rows of a store written by an attacker with access to its file; each is used as records and their schedules are."""
 
 import json
 import random
@@ -28,11 +28,11 @@ COLUMNS: Final = (
     *(("tuning_records", name) for name in ("latency_s", "status", "source", "status_reason", "created_at", "abi")),
     *(("workloads", name) for name in ("name", "family", "tvm_version", "structural_hash")),
 )
-"""What is read back, the more often the more of it TVM is given."""
+"""Columns that are read back, weighted by how much of them TVM reads."""
 
 
 class RowTarget:
-    """A store with one record of each seed, a copy of which has one value changed."""
+    """A store with one record of each seed; each case changes one value of a copy."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tunefarm-fuzz-")
@@ -45,13 +45,13 @@ class RowTarget:
         self._door = ConfinedDoor()
 
     def make(self, chance: random.Random) -> str:
-        """Table, column, row and the value that is written there."""
+        """Create the table, column, row and the new value."""
         table, column = chance.choice(COLUMNS)
         row = chance.randrange(len(self._values[table, column]))
         return json.dumps([table, column, row, _changed(self._values[table, column][row], chance)])
 
     def check(self, case: str) -> str | None:
-        """List the records, show each one's schedule, and write all of them as TVM's database."""
+        """List the records, show each one's schedule, and export all of them as TVM's database."""
         table, column, row, value = json.loads(case)
         if (table, column) not in COLUMNS:
             raise ValueError(f"{table}.{column} is no column of a case")
@@ -84,7 +84,7 @@ class RowTarget:
                 except BadInput:
                     continue
                 if forbidden := FORBIDDEN.search(script):
-                    return f"a schedule that is shown says {forbidden.group()}"
+                    return f"a displayed schedule contains {forbidden.group()}"
             export_records(machine, str(self._home / "database"), [record.record_id for record in records])
         except StoreError:
             return None

@@ -1,4 +1,4 @@
-"""Valid input to begin from: modules, traces and a database in the forms that TVM writes."""
+"""Valid input to mutate: modules, traces and a database in the forms that TVM writes."""
 
 import json
 from dataclasses import dataclass

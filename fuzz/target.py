@@ -1,17 +1,17 @@
-"""What is fuzzed: a way to make a case, and an oracle over the real part that takes it."""
+"""A fuzz target: a generator of cases, and an oracle that runs the real code."""
 
 import random
 from typing import Protocol
 
 
 class Target(Protocol):
-    """One door. A case is text, so that a finding can be kept as a file and looked at."""
+    """One entry point. A case is text, so that a finding can be stored as a readable file."""
 
     def make(self, chance: random.Random) -> str:
-        """A case. The same state of ``chance`` makes the same one."""
+        """Create a case. The same state of ``chance`` creates the same one."""
 
     def check(self, case: str) -> str | None:
-        """Give the case to the real part. What went wrong, in one sentence; None when all is well."""
+        """Run the real code on the case. Return the failure in one sentence; None if there is none."""
 
     def close(self) -> None:
         """End the processes that this target started."""

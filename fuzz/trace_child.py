@@ -1,4 +1,4 @@
-"""The child that prints a function as TVM's script, for the oracle: another way to look at it than the doors take."""
+"""The child that prints a function as TVM's script for the oracle, independently of the validation."""
 
 import json
 from typing import Final
@@ -26,7 +26,7 @@ class Script(Frozen):
 
 
 def printed(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
-    """Entry of the child: an ``AppliedTrace`` in, a ``Script`` out."""
+    """Entry of the child: reads an ``AppliedTrace``, answers a ``Script``."""
     answer(channel, lambda: _script(AppliedTrace.model_validate_json(payload)))
 
 
@@ -45,6 +45,6 @@ def _script(question: AppliedTrace) -> Script:
     try:
         return Script(text=str(module.script(show_meta=True)))
     except TVM_ERRORS:
-        # A module may load and be of no use, such as one whose iterators have kinds that no block has: TVM cannot print
-        # it then, and cannot schedule it either.
+        # A module may load and be unusable, such as one whose iterators have kinds that no block has: TVM can
+        # neither print nor schedule it.
         return Script(text="")

@@ -1,16 +1,16 @@
-"""Input that a person has to change."""
+"""Input that the user has to change."""
 
 from typing import Final
 
 REFERENCE_IN_DOUBT: Final = "reference"
-"""The field of the alarm that what outputs are compared with is damaged, or its host or device is."""
+"""The field of the alert that the reference, its host or its device is damaged."""
 
 
 class BadInput(Exception):
-    """Raised at the edge for input that cannot be used.
+    """Raised where input enters the system and cannot be used.
 
     Attributes:
-        field: what the user named it, such as ``--target`` or ``trials``.
+        field: its name as the user knows it, such as ``--target`` or ``trials``.
         problem: what is wrong with it.
         fix: what to do instead.
     """

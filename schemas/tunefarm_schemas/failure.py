@@ -1,4 +1,4 @@
-"""Why something did not work, as values."""
+"""Reasons of failures, as values."""
 
 from enum import StrEnum
 
@@ -23,26 +23,26 @@ class FailureReason(StrEnum):
 
     @property
     def may_be_tried_again(self) -> bool:
-        """Whether the cause may lie outside the candidate, so that it deserves another attempt."""
+        """Whether the cause may lie outside the candidate, so that another attempt is worthwhile."""
         return self in {FailureReason.DEVICE_LOST, FailureReason.CANCELED}
 
 
 class TrialFailure(Frozen):
-    """A trial that gave no time: what happened, and text a person can act on."""
+    """A trial without a timing: the reason, and a message for the user."""
 
     reason: FailureReason
     message: str = Field(max_length=4000)
     under_load: bool = False
-    """Whether other work shared the host at that time; a time-out under load may be tried again."""
+    """Whether other work shared the host at that time; a timeout under load may be retried."""
 
     @field_validator("message")
     @classmethod
     def _can_be_stored(cls, value: str) -> str:
-        """What a child printed may hold anything; PostgreSQL keeps every character but this."""
+        """Output of a child may contain any character; PostgreSQL cannot store this one."""
         return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
     @property
     def may_be_tried_again(self) -> bool:
-        """Whether this failure leaves the candidate open for another attempt."""
+        """Whether the candidate may be attempted again after this failure."""
         timed_out = self.reason in {FailureReason.BUILD_TIMEOUT, FailureReason.RUN_TIMEOUT}
         return self.reason.may_be_tried_again or (timed_out and self.under_load)

@@ -1,4 +1,4 @@
-"""The common root of all nouns: immutable, closed against unknown fields, with a stable JSON form."""
+"""The base of all types: immutable, without unknown fields, with a stable JSON form."""
 
 import hashlib
 import json
@@ -17,10 +17,10 @@ class Frozen(BaseModel):
 
 
 def canonical_json(value: object) -> str:
-    """JSON text of ``value`` that is the same for equal values: sorted keys, no spaces."""
+    """JSON text of ``value`` with sorted keys and no spaces, equal for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def digest(data: str | bytes) -> str:
-    """Hexadecimal SHA-256 of ``data``, the name under which content is addressed."""
+    """Hexadecimal SHA-256 of ``data``, the key of content-addressed storage."""
     return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()

@@ -1,4 +1,4 @@
-"""How many processors and cores this process may use. Every part of tunefarm asks here."""
+"""How many processors and cores this process may use. All of tunefarm uses these functions."""
 
 import os
 from pathlib import Path

@@ -7,7 +7,7 @@ from tunefarm_schemas.frozen import Frozen
 
 
 class Refusal(Frozen):
-    """``BadInput`` as a value, so that it can cross from a child."""
+    """``BadInput`` as a value, to send from a child to its parent."""
 
     kind: Literal["bad_input"] = "bad_input"
     field: str
@@ -16,11 +16,11 @@ class Refusal(Frozen):
 
     @classmethod
     def of(cls, error: BadInput) -> "Refusal":
-        """The value that stands for ``error``. What is no text, such as half of a surrogate pair, becomes ``?``."""
+        """Convert ``error``. Replaces what is not text, such as half of a surrogate pair, by ``?``."""
         return cls(field=_text(error.field), problem=_text(error.problem), fix=_text(error.fix))
 
     def as_error(self) -> BadInput:
-        """The exception that this value stands for."""
+        """Convert back to the exception."""
         return BadInput(self.field, self.problem, self.fix)
 
 

@@ -1,4 +1,4 @@
-"""Who may do what."""
+"""Tokens and their permissions."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from tunefarm_schemas.frozen import Frozen
 
 
 class Scope(StrEnum):
-    """One thing that the holder of a token may do within its tenant."""
+    """A permission of a token within its tenant."""
 
     JOBS_READ = "jobs:read"
     JOBS_WRITE = "jobs:write"
@@ -25,7 +25,7 @@ class Scope(StrEnum):
 class Token(Frozen):
     """A token without its secret. Times are RFC 3339, UTC.
 
-    Its text, told once, is ``tfk_<token_id>_<secret>`` with 256 random bits as base64url; only a keyed hash is kept.
+    Its text, shown once, is ``tfk_<token_id>_<secret>`` with 256 random bits as base64url; only a keyed hash is stored.
     """
 
     token_id: str
@@ -36,4 +36,4 @@ class Token(Frozen):
     expires_at: str | None
     revoked_at: str | None
     last_used_at: str | None
-    """To the minute: noting every use would make each read a write."""
+    """To the minute: recording every use would turn each read into a write."""

@@ -1,4 +1,4 @@
-"""Content on its way in, piece by piece."""
+"""Uploads in pieces."""
 
 from pydantic import Field
 
@@ -8,7 +8,7 @@ from tunefarm_schemas.frozen import Frozen
 class Upload(Frozen):
     """Content of a declared size that may arrive in several requests and be resumed after each.
 
-    ``received_bytes`` is where the next piece has to begin. ``digest`` is the SHA-256 that the sender promised.
+    ``received_bytes`` is the offset of the next piece. ``digest`` is the SHA-256 that the sender declared.
     """
 
     upload_id: str

@@ -1,13 +1,13 @@
-"""What tenants have used of the farm."""
+"""Tenants' usage of the farm."""
 
 from tunefarm_schemas.frozen import Frozen
 
 
 class Usage(Frozen):
-    """What one tenant used of one device class on one day.
+    """The usage of one device class by one tenant on one day.
 
-    ``day`` is a date in UTC, such as ``2026-01-02``. ``device_seconds`` is the time that its candidates held devices,
-    building and running; ``trials`` how many those were; ``jobs`` how many jobs they came from.
+    ``day`` is a date in UTC, such as ``2026-01-02``. ``device_seconds`` is the time that candidates occupied devices,
+    building and running; ``trials`` is their number, and ``jobs`` the number of jobs they belong to.
     """
 
     tenant: str

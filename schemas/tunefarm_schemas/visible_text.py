@@ -1,4 +1,4 @@
-"""Foreign text made safe to show: characters that a terminal obeys, or that hide or reorder others, as escapes."""
+"""Escaping of untrusted text for display: characters that control a terminal, or hide or reorder others."""
 
 import re
 from typing import Final
@@ -14,7 +14,7 @@ _IN_LINE: Final = re.compile(f"[\t\n{_OBEYED}]")
 
 
 def visible(text: str) -> str:
-    r"""``text`` with every character that a terminal would obey written as its escape, such as ``\x1b``.
+    r"""Escape every character in ``text`` that controls a terminal, as in ``\x1b``.
 
     Tabs and newlines stay.
     """
@@ -22,12 +22,12 @@ def visible(text: str) -> str:
 
 
 def visible_line(text: str) -> str:
-    """The same for a line or a cell, which foreign text must not end: tabs and newlines are escaped as well."""
+    """Escape like ``visible``, and also tabs and newlines, so that untrusted text cannot end a line or cell."""
     return _IN_LINE.sub(_escape, text)
 
 
 def visible_json(text: str) -> str:
-    """JSON text with the same characters as JSON escapes, so that it says the same to a program."""
+    """Escape the same characters in JSON text as JSON escapes, which keeps its meaning for programs."""
     return _IN_TEXT.sub(lambda found: "".join(rf"\u{unit:04x}" for unit in _utf16(found.group())), text)
 
 

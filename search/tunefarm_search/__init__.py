@@ -1,5 +1,5 @@
-"""The tuner's brain as a library: which candidate to measure next, and when to stop.
+"""The search as a library: it selects the next candidates to measure and decides when to stop.
 
-This package owns spaces, strategies, features, the cost model, candidate picking, the budget across tasks, and the
-loop that ties them to a farm. It does no I/O: farm, records and clock are ports that its caller implements.
+This package contains spaces, strategies, features, the cost model, candidate selection, the budget across tasks, and
+the loop that connects them to a farm. It does no I/O: farm, records and clock are ports that the caller implements.
 """

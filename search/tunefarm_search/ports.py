@@ -1,4 +1,4 @@
-"""What the search needs from the world. Its callers implement these."""
+"""Ports of the search. Its callers implement them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,25 +12,25 @@ class Farm(Protocol):
     """Measures candidates."""
 
     def submit(self, candidates: Sequence[Candidate]) -> None:
-        """Queue candidates. Each will come back from ``collect`` once."""
+        """Queue candidates. ``collect`` returns a result for each exactly once."""
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
-        """Wait until at least one result is there or the time is up, and take all that are there."""
+        """Wait until at least one result is available or the time is up; return all available results."""
 
     def room(self) -> int:
-        """How many more candidates would keep every lane busy now."""
+        """Number of further candidates that would keep every lane busy now."""
 
 
 class Clock(Protocol):
-    """Tells the time, real or virtual."""
+    """A clock, real or virtual."""
 
     def now_s(self) -> float:
-        """Seconds since some fixed moment."""
+        """Seconds since a fixed moment."""
 
 
 @dataclass(frozen=True)
 class KnownTrial:
-    """A trial that the store already holds. ``build_s`` is the build time in seconds."""
+    """A trial that the store already contains. ``build_s`` is the build time in seconds."""
 
     candidate: Candidate
     result: Result
@@ -38,24 +38,24 @@ class KnownTrial:
 
 
 class Records(Protocol):
-    """What is known before the search starts."""
+    """Knowledge from before the search starts."""
 
     def known_trials(self, exploration_id: str) -> Sequence[KnownTrial]:
         """Trials of this exploration, oldest first."""
 
     def claimed_traces(self, exploration_id: str) -> Sequence[Trace]:
-        """Traces of this very workload that were not measured here, most promising first."""
+        """Traces of the same workload that were not measured here, most promising first."""
 
     def near_traces(self, exploration_id: str) -> Sequence[Trace]:
         """The best traces of similar workloads, most promising first."""
 
     def model_snapshot(self, exploration_id: str) -> str | None:
-        """A cost model that was saved for a similar workload, or None."""
+        """A saved cost model of a similar workload, or None."""
 
 
 @dataclass(frozen=True)
 class RecordsInMemory:
-    """Records that were fetched beforehand, by the exploration's id. Empty unless given."""
+    """Records that were loaded in advance, by exploration id. Empty by default."""
 
     trials: Mapping[str, Sequence[KnownTrial]] = field(default_factory=dict)
     claims: Mapping[str, Sequence[Trace]] = field(default_factory=dict)

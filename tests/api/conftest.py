@@ -29,7 +29,7 @@ def shared_store(home: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def store(home: Path, shared_store: Store) -> Iterator[Store]:
-    """An empty store: emptied after each test, because an app over a new one takes a quarter of a second."""
+    """An empty store, emptied after each test, because an app over a new one takes a quarter of a second."""
     yield shared_store
     engine = create_engine(f"sqlite:///{home}/tunefarm.db")
     with engine.begin() as connection:
@@ -58,7 +58,7 @@ def app(shared_store: Store, settings: ApiSettings, intake: ZygoteIntake) -> Fas
 
 @pytest.fixture
 def stranger(app: FastAPI) -> Person:
-    """Somebody without a token."""
+    """A caller without a token."""
     return somebody(app)
 
 

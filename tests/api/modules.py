@@ -17,7 +17,7 @@ def matmul_json(extent: int = 32) -> str:
 
 @cache
 def renamed_matmul_json() -> str:
-    """``matmul_json()`` whose loops have other names."""
+    """``matmul_json()`` with other loop names."""
     from tvm import te
 
     A, B = (te.placeholder((32, 32), name=name) for name in "AB")
@@ -36,7 +36,7 @@ def exponential_json() -> str:
 
 @cache
 def straying_json() -> str:
-    """A function that reads eight elements beyond its input, in the last row."""
+    """A function that reads eight elements past the end of its input, in the last row."""
     from tvm import te
 
     A = te.placeholder((8, 8), name="A")
@@ -78,7 +78,7 @@ def calling_json(callee: str) -> str:
 
 @cache
 def pragma_json() -> str:
-    """A module whose loop carries LLVM code."""
+    """A module whose loop contains LLVM code."""
     import tvm
     from tvm.s_tir import Schedule
 
@@ -132,7 +132,7 @@ def tiled_trace(extent: int = 32) -> Any:
 
 @cache
 def smuggling_trace() -> Any:
-    """A trace for ``matmul_json()`` that brings LLVM code in as an annotation."""
+    """A trace for ``matmul_json()`` that adds LLVM code as an annotation."""
     import tvm
     from tvm.s_tir import Schedule
 

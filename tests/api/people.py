@@ -1,4 +1,4 @@
-"""Users of the API, who call the app in this process."""
+"""Callers of the API, which call the app in this process."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tunefarm_services.store import Store
 
 
 class InProcess(httpx.BaseTransport):
-    """Calls an app directly. Each request gets an event loop of its own, so that threads may ask at once."""
+    """Calls an app directly. Each request gets an event loop of its own, so that threads may send at once."""
 
     def __init__(self, app: FastAPI, address: str = "127.0.0.1") -> None:
         self._asgi = httpx.ASGITransport(app, raise_app_exceptions=False, client=(address, 1))
@@ -28,7 +28,7 @@ class InProcess(httpx.BaseTransport):
 
 
 class Person(httpx.Client):
-    """Somebody who asks, perhaps with a token of their own."""
+    """A caller, with or without a token."""
 
     token: Token
     secret: str

@@ -1,4 +1,4 @@
-"""A tenant with one of everything, each marked with the tenant's name."""
+"""A tenant with one object of each kind, each marked with the tenant's name."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ def put_job(store: Store, tenant: str, text: str = "module") -> Job:
 
 @dataclass(frozen=True)
 class Belongings:
-    """Ids of what a tenant has, under the names that paths give them."""
+    """Ids of a tenant's objects, by their names in paths."""
 
     job_id: str
     workload_id: str

@@ -1,4 +1,4 @@
-"""Several processes behind one port are one service: they count together, forget together, and replace each other."""
+"""Several processes behind one port act as one service: they share counts and revocations, and replace each other."""
 
 import signal
 import time
@@ -48,14 +48,14 @@ def api_processes(farm: Service) -> list[psutil.Process]:
     own = psutil.Process(farm.process.pid)
     found = []
     for child in own.children():
-        with suppress(psutil.Error):  # one may end while it is looked at
+        with suppress(psutil.Error):  # one may end meanwhile
             if runs(child) and child.cmdline() == own.cmdline():
                 found.append(child)
     return found
 
 
 def statuses(farm: Service, text: str, number: int = 24) -> list[int]:
-    """What so many connections are answered, each of which any of the processes may take."""
+    """The answers to that many connections, each accepted by any of the processes."""
     with farm.client() as address:
         url = f"{address.base_url}/v1/jobs?page_size=1"
     headers = {"Authorization": f"Bearer {text}"}
@@ -70,7 +70,7 @@ def counted(farm: Service) -> dict[str, float]:
 
 
 def settled(farm: Service) -> dict[str, float]:
-    """The figures when no request but the one that reads them is under way: one is counted after it was answered."""
+    """The metrics without other requests in progress: a request is counted after it is answered."""
     found = counted(farm)
 
     def is_settled() -> bool:
@@ -92,14 +92,14 @@ def test_one_that_is_killed_is_replaced_while_the_others_answer(farm: Service, s
     victim, survivor = api_processes(farm)
     of_victim = victim.children(recursive=True)
     victim.kill()
-    # A connection that it takes in its last moment goes down with it.
+    # A connection that it accepts in its last moment is lost.
     assert_gone([victim], "the victim itself")
     assert statuses(farm, text) == [200] * 24
     farm.wait(lambda: len(api_processes(farm)) == 2)
     assert runs(survivor)
     assert victim not in api_processes(farm)
     assert_gone(of_victim, "the victim")
-    # What the dead one had counted stays counted.
+    # Counters of the dead process remain.
     assert settled(farm)[LISTED] == before[LISTED] + 24
 
 

@@ -1,4 +1,4 @@
-"""Questions for records that the store answers alone do not wait for a child that has TVM."""
+"""Queries for records that the store can answer do not wait for a child with TVM."""
 
 from fastapi import FastAPI
 
@@ -31,7 +31,7 @@ def test_a_known_workload_and_a_stored_target_need_no_child(store: Store, settin
     assert alice.get("/v1/records:best", params={**query, "target": TARGET}).status_code == 503
 
 
-def test_a_target_is_understood_once(intake: ZygoteIntake) -> None:
+def test_target_is_canonicalised_once(intake: ZygoteIntake) -> None:
     question = TargetText(text=TARGET, host_cores=2)
     first = intake.target(question)
     assert intake.knows_target(question)

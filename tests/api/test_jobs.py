@@ -1,4 +1,4 @@
-"""Jobs from modules, understood by the real intake."""
+"""Jobs from modules, read by the real intake."""
 
 import json
 import re
@@ -135,7 +135,7 @@ def test_a_sketch_that_fits_by_its_decisions_alone_is_refused(alice):
         ({"kind": "measure", "seed_traces": [[[], []]]}, "kind"),
     ],
 )
-def test_what_cannot_be_tuned_is_told_by_its_field(alice, body, field):
+def test_untunable_input_is_rejected_by_field_name(alice, body, field):
     answer = alice.post("/v1/jobs", json={"module": matmul_json(), "target": TARGET, **body})
     assert answer.status_code == 422, answer.text
     assert answer.json()["field"] == field
@@ -187,7 +187,7 @@ def test_a_job_that_is_worked_on_is_not_deleted(alice, store):
     assert (answer.status_code, answer.json()["type"]) == (409, "urn:tunefarm:problem:conflict")
 
 
-def test_trials_are_told_with_their_reasons(alice, store):
+def test_trials_are_listed_with_their_reasons(alice, store):
     of_alice = furnished(store, "alice")
     trials = alice.get(f"/v1/jobs/{of_alice.job_id}/trials?page_size=1").json()
     assert trials["items"][0]["latency_s"] == 2e-3
@@ -266,7 +266,7 @@ def test_a_job_for_more_cores_or_another_processor_than_any_worker_has_is_refuse
     assert re.search(r"the job waits for one until 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$", note)
 
 
-def test_more_threads_than_the_service_has_cores_are_told_in_the_answer(app_with, store):
+def test_more_threads_than_cores_are_noted_in_the_answer(app_with, store):
     alice = person_of(app_with(host_cores=2), store, "alice")
     note = "64 threads share"
     assert note in alice.post("/v1/targets:validate", json={"target": "host:64"}).json()["notes"][0]

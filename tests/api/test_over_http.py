@@ -1,4 +1,4 @@
-"""The API as a real process on loopback: streams, restarts, slow and greedy callers, its size."""
+"""The API as a real process on loopback: streams, restarts, slow and greedy callers, memory."""
 
 import json
 import os
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 
 class Service:
-    """One API process, and its next after a restart, on one listening socket."""
+    """An API process, and its successor after a restart, on one listening socket."""
 
     def __init__(self, home: Path, **changes: str) -> None:
         """``changes`` are settings, named as variables of the environment without the prefix."""
@@ -147,7 +147,7 @@ def test_a_stream_tells_all_events_in_order_and_ends_with_the_job(caller, servic
     assert [event["kind"] for event in later] == ["summary"]
 
 
-def test_a_stream_goes_on_after_the_api_was_killed(caller, service, service_store):
+def test_event_stream_continues_after_the_api_was_killed(caller, service, service_store):
     of_tenant = furnished(service_store, caller.headers["X-Tenant"])
     stop = threading.Event()
 
@@ -178,7 +178,7 @@ def test_the_process_is_small_and_loads_no_compiler(service):
     assert not any("tvm" in name or "xgboost" in name or "numpy" in name for name in loaded)
 
 
-def test_a_greedy_body_is_cut_off_early(caller, service):
+def test_oversized_body_is_rejected_early(caller, service):
     sent = 0
     with socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection:
         authorization = caller.headers["Authorization"]
@@ -196,7 +196,7 @@ def test_a_greedy_body_is_cut_off_early(caller, service):
             pass
         answer = b""
         if sent < 1 << 30:
-            with suppress(ConnectionError):  # a reset may overtake the answer
+            with suppress(ConnectionError):  # a reset may arrive before the answer
                 answer = connection.recv(4096)
     assert sent < 64 << 20
     assert answer == b"" or b"413" in answer
@@ -214,7 +214,7 @@ def test_a_declared_gigabyte_is_refused_before_it_is_sent(caller, service):
         assert b" 413 " in connection.recv(4096)
 
 
-def test_a_caller_who_sends_slowly_is_let_go(caller, service):
+def test_slow_sender_is_disconnected(caller, service):
     authorization = caller.headers["Authorization"]
     fields = f"Content-Type: application/json\r\nContent-Length: 100\r\nAuthorization: {authorization}"
     body = f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n{{"

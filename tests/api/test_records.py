@@ -1,4 +1,4 @@
-"""Records: found, published, taken back, carried over from and to TVM."""
+"""Records: found, published, retracted, imported from and exported to TVM."""
 
 from tests.api.modules import matmul_json, renamed_matmul_json, tiled_trace
 from tests.api.stored import LIBRARY, furnished, lane

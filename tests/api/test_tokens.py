@@ -37,7 +37,7 @@ def test_health_is_public_and_without_detail(stranger, intake):
     assert told == {"ready": True, "store": "ready"}
 
 
-def test_no_operation_but_health_answers_a_stranger(app, stranger):
+def test_only_health_answers_without_a_token(app, stranger):
     for path, operations in app.openapi()["paths"].items():
         for method in operations:
             answer = stranger.request(method, path.replace("{", "").replace("}", ""))
@@ -59,7 +59,7 @@ def test_every_operation_needs_its_scope(app, store):
                 assert f"Scope of the token: `{scope}`." in operations[method]["description"], (method, path)
 
 
-def test_a_token_is_told_once_and_can_be_revoked(app, alice):
+def test_token_is_shown_once_and_can_be_revoked(app, alice):
     made = alice.post("/v1/tokens", json={"name": "ci", "scopes": ["jobs:read"]})
     assert made.status_code == 201
     text, token_id = made.json()["text"], made.json()["token"]["token_id"]
@@ -105,7 +105,7 @@ def test_a_repeated_creation_does_not_tell_the_secret_again(alice):
     assert again.json() == {**first.json(), "text": None}
 
 
-def test_too_many_requests_are_told_when_to_come_back(app_with, store):
+def test_too_many_requests_get_a_retry_time(app_with, store):
     hasty = person_of(app_with(rate_limit="3/day"), store, "alice")
     answers = [hasty.get("/v1/jobs") for _ in range(5)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
@@ -141,7 +141,7 @@ def test_the_documents_are_public_where_the_setting_says_so(app_with, is_public)
     assert answer.status_code == (200 if is_public else 401)
 
 
-def test_what_is_public_takes_no_body(stranger, alice):
+def test_public_paths_accept_no_body(stranger, alice):
     for path in ("/healthz", "/readyz"):
         answer = stranger.post(path, content=b"x" * 1000)
         assert answer.status_code == 413
@@ -149,12 +149,12 @@ def test_what_is_public_takes_no_body(stranger, alice):
     assert alice.post("/v1/uploads", json={"size_bytes": 1}).status_code == 201
 
 
-def test_a_connection_whose_body_nobody_reads_is_closed(stranger):
+def test_connection_with_an_unread_body_is_closed(stranger):
     assert stranger.post("/v1/jobs", content=b"x" * 10).headers["connection"] == "close"
     assert "connection" not in stranger.get("/v1/jobs").headers
 
 
-def test_strangers_do_not_lock_out_who_shares_their_address(app_with, store):
+def test_invalid_tokens_do_not_lock_out_clients_of_the_same_address(app_with, store):
     app = app_with(refused_rate_limit="3/hour", token_trust_s=0.0)
     alice, newcomer = person_of(app, store, "alice"), person_of(app, store, "alice")
     assert alice.get("/v1/jobs").status_code == 200

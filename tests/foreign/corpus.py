@@ -1,4 +1,4 @@
-"""Two hundred hostile traces, modules, databases and targets, made by mutation of a few harmless ones.
+"""Two hundred hostile traces, modules, databases and targets, created by mutating a few harmless ones.
 
 A payload creates a folder by the C library's ``mkdir``: harmless, and seen when it ran. Each item says what it is, so
 that a test names the one that got through.
@@ -29,7 +29,7 @@ CYCLE = json.dumps(
         "metadata": {"tvm_version": str(tvm.__version__)},
     }
 )
-"""TVM reads it until its stack is full."""
+"""TVM parses it until its stack overflows."""
 LLVM_TEXT = "define i32 @payload() { ret i32 0 }"
 
 
@@ -43,7 +43,7 @@ class Hostile:
 
 @cache
 def module() -> Any:
-    """B = A + 1 by way of a padded copy, so that layouts, caches and loops are there to be misused."""
+    """B = A + 1 through a padded copy, so that it has layouts, caches and loops to misuse."""
     source = te.placeholder((EXTENT, EXTENT), name="A")
     out = te.compute((EXTENT, EXTENT), lambda i, j: source[i, j] + 1.0, name="B")
     return tvm.IRModule({"main": te.create_prim_func([source, out]).with_attr("global_symbol", "main")})
@@ -55,7 +55,7 @@ def module_json() -> str:
 
 
 def calls() -> dict[str, Any]:
-    """Values of a float that take a call to get."""
+    """Values that can only be written as a call, as floats."""
     intrin = tvm.tirx
     return {
         "call_extern": intrin.call_extern("float32", "mkdir", MARKER, 511),
@@ -251,7 +251,7 @@ def good_trace(split: int = 4) -> Any:
 
 
 def lines() -> Iterator[Hostile]:
-    """Lines of records that are wrong in themselves."""
+    """Record lines that are invalid in themselves."""
     nothing: Any = [[], []]
     yield Hostile("a latency of 400 digits", record_line(nothing, times=f"[{'9' * 400}]"))
     yield Hostile("a latency of 5,000 digits", record_line(nothing, times=f"[{'9' * 5000}]"))

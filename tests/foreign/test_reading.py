@@ -1,4 +1,4 @@
-"""Hostile lines of a database, through the children that both imports read with."""
+"""Hostile database lines, read by the children that both imports use."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_an_allowed_callee_stays_allowed_and_no_other(zygote: ForkServer) -> Non
     assert read(zygote, workloads, [corpus.record_line(trace)], ("rmdir",))[0] == []
 
 
-def test_repeated_lines_are_counted_and_told_once(zygote: ForkServer) -> None:
+def test_repeated_lines_are_counted_and_reported_once(zygote: ForkServer) -> None:
     lines = [corpus.record_line(corpus.good_trace(), times=f"[{n}e-6]") for n in range(1, 40)]
     batches = list(
         read_database(lambda: zygote, [corpus.workload_line(corpus.module_json())], lines, callees=(), limits=LIMITS)
@@ -80,7 +80,7 @@ def test_repeated_lines_are_counted_and_told_once(zygote: ForkServer) -> None:
 
 
 def test_a_long_file_is_read_no_further_than_its_lines_are_answered(zygote: ForkServer) -> None:
-    """Memory is that of some lines, however many there are."""
+    """Memory is bounded by some lines, however many there are."""
     trace = corpus.good_trace()
     begun = answered = furthest_ahead = 0
 

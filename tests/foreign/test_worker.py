@@ -1,4 +1,4 @@
-"""Hostile traces and modules that a row or a message brings to a worker."""
+"""Hostile traces and modules that reach a worker through a row or a message."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What our commands say of themselves."""
+"""The help texts of the commands."""
 
 import io
 import os
@@ -13,7 +13,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
 def assert_exists(line: str) -> None:
-    """There is the command that ``line`` calls, its program the first word, and it has every option shown there."""
+    """Assert that the command in ``line`` exists and has every option shown there."""
     shown = help_of(tuple(words_before_options(line)))
     assert shown.lstrip().startswith("Usage"), shown
     assert set(OPTION.findall(line)) <= set(OPTION.findall(shown))

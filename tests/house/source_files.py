@@ -1,4 +1,4 @@
-"""Where the project's own source is."""
+"""Locations of the project's own source."""
 
 import ast
 import tomllib

@@ -59,7 +59,7 @@ def test_paths_of_the_sources_that_documents_name_exist() -> None:
     named = [
         (name, path)
         for name in DOCUMENTS
-        if "/adr/" not in name  # decisions tell of the sources as they were
+        if "/adr/" not in name  # decisions describe the sources of their time
         for path in re.findall(r"`((?:tests|search|sandbox|schemas|workers|services|client)/[\w./-]+)`", text_of(name))
     ]
     assert [(name, path) for name, path in named if not (ROOT / path).exists()] == []

@@ -1,4 +1,4 @@
-"""Calls that have destroyed machines, or let data become code, do not appear in what we ship."""
+"""Calls that have destroyed machines, or execute data as code, do not appear in the sources."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ DELETES_WHAT_A_BUILDER_NAMES = re.compile(r"\b(tune_tir|tune_tasks|remove_build_
 
 
 def code_of(path: Path) -> str:
-    """The file without docstrings and comments, which may speak of what the code must not do."""
+    """The file without docstrings and comments, which may mention forbidden calls."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -30,7 +30,7 @@ def test_nothing_is_pickled() -> None:
 
 def test_tvms_callback_that_deletes_folders_is_never_run() -> None:
     files = python_files(*DISTRIBUTIONS, "tests")
-    # This program runs it on our tickets, and may write nowhere but below a folder of its own.
+    # This program runs it on our tickets, and may write only below a folder of its own.
     confined = ROOT / "tests" / "client_remote" / "stock_tuning.py"
     assert "may_write_only_below(folder)" in code_of(confined)
     assert not [

@@ -1,4 +1,4 @@
-"""What a distribution imports it also declares, at a version that is pinned."""
+"""Every distribution declares what it imports, at a pinned version."""
 
 import re
 import subprocess
@@ -25,7 +25,7 @@ def declared(distribution: str) -> set[str]:
 
 
 def reachable(distribution: str) -> set[str]:
-    """What it declares, and what those of our own that it declares do."""
+    """Its declared dependencies, including those of our own distributions among them."""
     names = declared(distribution)
     ours = {normal(project_settings(other)["name"]): other for other in DISTRIBUTIONS}
     for name in sorted(names & set(ours)):
@@ -57,7 +57,7 @@ def own_or_reachable(distribution: str) -> set[str]:
 
 
 def package_alias(name: str) -> str:
-    """In a checkout that is only on the path, our packages have no distribution to be looked up by."""
+    """In a checkout that is only on the path, our packages have no installed distribution."""
     return name.replace("-", "_")
 
 

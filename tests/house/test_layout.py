@@ -1,4 +1,4 @@
-"""A reader finds the room of a line of code, and every room is small."""
+"""Files and folders stay small."""
 
 import re
 from collections import Counter
@@ -30,12 +30,12 @@ def test_no_file_is_longer_than_a_reader_holds_in_mind() -> None:
     assert not long
 
 
-def test_no_file_is_named_after_nothing() -> None:
+def test_no_file_has_a_generic_name() -> None:
     files = python_files(*DISTRIBUTIONS, "benchmarks", "fuzz")
     assert not [path for path in files if NAMES_THAT_SAY_NOTHING & set(path.stem.split("_"))]
 
 
-def test_nothing_is_left_for_later() -> None:
+def test_sources_have_no_todo_markers() -> None:
     files = python_files(*DISTRIBUTIONS, "benchmarks", "fuzz")
     assert not [path for path in files if UNFINISHED.search(path.read_text(encoding="utf-8"))]
 

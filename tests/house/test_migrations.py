@@ -1,4 +1,4 @@
-"""The migrations make exactly the tables that the code speaks of."""
+"""The migrations create exactly the tables that the code declares."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The attacks, by what they abuse."""
+"""Attacks, grouped by what they abuse."""
 
 from typing import Final
 
@@ -174,7 +174,7 @@ NAMES: Final = (
     Attack(
         "metadata that the loader calls", lambda: linked("int __tvm_ffi__metadata_main(void) { return 0; }"), "metadata"
     ),
-    Attack("an entry point that is data", lambda: linked("const int __tvm_ffi_other = 7;"), "no function"),
+    Attack("an entry point that is data", lambda: linked("const int __tvm_ffi_other = 7;"), "not a function"),
     Attack("an entry point outside of its code", lambda: symbol_of(b"__tvm_ffi_main", 8, "<Q", 0), "outside its code"),
     Attack(
         "an entry point that is an indirect function", lambda: symbol_of(b"__tvm_ffi_main", 4, "<B", 0x1A), "indirect"
@@ -229,15 +229,15 @@ LOADER: Final = (
     Attack("symbols outside of the hash table", lambda: hash_table(1, 1), "hash table"),
     Attack("a hash table without end", lambda: hash_table(0, 0xFFFFFFFF), "hash table"),
     Attack("a hash table of a giant filter", lambda: hash_table(2, 1 << 31), "hash table"),
-    Attack("a hash table that begins at no symbol", lambda: hash_table(1, 0), "no symbol"),
+    Attack("a hash table that begins at no symbol", lambda: hash_table(1, 0), "not begin at a symbol"),
 )
 FILES: Final = (
     Attack("a big-endian file", lambda: good().written("<B", 5, 2), "big-endian"),
     Attack("a file of 32 bits", lambda: good().written("<B", 4, 1), "machine|processor|class|library"),
     Attack("another processor", lambda: good().written("<H", 18, 8), "machine 8"),
-    Attack("a program", lambda: good().written("<H", 16, 2), "no shared library"),
-    Attack("a file cut off in its header", lambda: bytes(good().bytes[:40]), "cut off"),
-    Attack("a file cut off in its program headers", lambda: bytes(good().bytes[:100]), "cut off"),
+    Attack("a program", lambda: good().written("<H", 16, 2), "not a shared library"),
+    Attack("a file cut off in its header", lambda: bytes(good().bytes[:40]), "truncated"),
+    Attack("a file cut off in its program headers", lambda: bytes(good().bytes[:100]), "truncated"),
     Attack("a file cut off in its segments", lambda: bytes(good().bytes[:0x1010]), "outside of the file"),
     Attack("a giant count of program headers", lambda: good().written("<H", 56, 0xFFFF), "program headers"),
     Attack("program headers elsewhere", lambda: good().written("<Q", 32, 1 << 63), "program headers"),
@@ -250,14 +250,14 @@ FILES: Final = (
     Attack("segments that overlap in the file", lambda: good().change_segment(LOAD, set_field(2, 0), 1), "overlap"),
     Attack("a segment at a giant address", lambda: good().change_segment(LOAD, set_field(6, 1 << 60), -1), "address"),
     Attack("a segment of odd alignment", lambda: good().change_segment(LOAD, set_field(7, 3), 1), "aligned"),
-    Attack("no ELF file", lambda: b"#!/bin/sh\ntouch x\n" * 10, "no ELF"),
-    Attack("nothing", lambda: b"", "no ELF"),
+    Attack("no ELF file", lambda: b"#!/bin/sh\ntouch x\n" * 10, "not an ELF"),
+    Attack("nothing", lambda: b"", "not an ELF"),
 )
 ATTACKS: Final = (*AT_LOADING, *MEMORY, *NAMES, *LOADER, *FILES)
 
 
 def _entry_behind_the_end() -> bytes:
-    """Another entry follows the end that the loader stops at."""
+    """An entry follows the one at which the loader stops."""
     patch = good()
     ends = [at for at, tag, _ in patch.dynamic() if tag == 0]
     if len(ends) < 2:  # the last entry but one becomes the end

@@ -55,13 +55,13 @@ def calling(name: str) -> bytes:
 
 
 class Patch:
-    """An ELF file of 64 bits, to be changed in place."""
+    """A 64-bit ELF file, to be changed in place."""
 
     def __init__(self, content: bytes) -> None:
         self.bytes = bytearray(content)
 
     def segments(self) -> Iterator[tuple[int, list[int]]]:
-        """Where each program header lies, and its eight fields."""
+        """The offset of each program header, and its eight fields."""
         (count,) = struct.unpack_from("<H", self.bytes, 56)
         for index in range(count):
             at = 64 + index * 56
@@ -76,14 +76,14 @@ class Patch:
         return bytes(self.bytes)
 
     def dynamic(self) -> Iterator[tuple[int, int, int]]:
-        """Where each entry of the dynamic section lies, its tag and its value; the spare ones at its end as well."""
+        """The offset, tag and value of each entry of the dynamic section, including the spare ones at its end."""
         offset, size = next((fields[2], fields[5]) for _, fields in self.segments() if fields[0] == 2)
         for at in range(offset, offset + size, 16):
             tag, value = struct.unpack_from("<QQ", self.bytes, at)
             yield at, tag, value
 
     def with_entry(self, tag: int, value: int) -> bytes:
-        """The file with one more dynamic entry, in the first of the spare ones."""
+        """The file with one more dynamic entry, in the first spare one."""
         at = next(at for at, known, _ in self.dynamic() if known == 0)
         struct.pack_into("<QQ", self.bytes, at, tag, value)
         return bytes(self.bytes)
@@ -106,7 +106,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Attack:
-    """A hostile library, and a part of the reason for which it is refused."""
+    """A hostile library, and a part of the reason for its refusal."""
 
     name: str
     make: Callable[[], bytes]
@@ -125,7 +125,7 @@ def good() -> Patch:
 
 
 def constructor_hidden_from_sections() -> bytes:
-    """Its section headers are gone, and the loader does not miss them."""
+    """Its section headers are missing, which the loader does not notice."""
     patch = Patch(linked(MARKED))
     patch.written("<Q", 40, 0)
     return patch.written("<HHH", 58, 0, 0, 0)
@@ -155,7 +155,7 @@ def symbols_hidden_from_sections() -> bytes:
 
 
 def relocation_of(kind: int) -> bytes:
-    """Its first relocation is of another type."""
+    """Its first relocation has another type."""
     patch = good()
     at = patch.value(7)
     (info,) = struct.unpack_from("<Q", patch.bytes, at + 8)
@@ -163,19 +163,19 @@ def relocation_of(kind: int) -> bytes:
 
 
 def relocation_to(place: Callable[[Patch], int]) -> bytes:
-    """Its first relocation writes elsewhere."""
+    """Its first relocation writes to another place."""
     patch = good()
     return patch.written("<Q", patch.value(7), place(patch))
 
 
 def hash_table(word: int, value: int) -> bytes:
-    """A word of its hash table is another."""
+    """A word of its hash table is changed."""
     patch = good()
     return patch.written("<I", patch.value(0x6FFFFEF5) + 4 * word, value)
 
 
 def symbol_of(name: bytes, offset: int, layout: str, value: int) -> bytes:
-    """A field of one symbol is another."""
+    """A field of one symbol is changed."""
     patch = good()
     strings, table = patch.value(5), patch.value(6)
     at = next(

@@ -1,4 +1,4 @@
-"""Artifacts as files of whoever made them: nothing here checks a library."""
+"""Artifacts as files that any user can write: nothing here checks a library."""
 
 from pathlib import Path
 

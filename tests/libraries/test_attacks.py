@@ -1,4 +1,4 @@
-"""Hostile libraries, at the check itself and at everything that would load them."""
+"""Hostile libraries, passed to the check itself and to every caller that would load them."""
 
 import ctypes
 import os

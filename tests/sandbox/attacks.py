@@ -1,4 +1,4 @@
-"""What code that is not trusted may try against other processes and files: each by one name, from any child."""
+"""Attacks of untrusted code on other processes and files, each with a name, from any child."""
 
 import contextlib
 import ctypes
@@ -31,7 +31,7 @@ def call(name: str, *arguments: int) -> str:
 
 
 def _open_memory_of(pid: str) -> str:
-    """Find the secret by way of another process's descriptors."""
+    """Find the secret through another process's descriptors."""
     denied: OSError = FileNotFoundError("no descriptor was found")
     for descriptor in range(64):
         try:
@@ -110,7 +110,7 @@ ATTACKS: dict[str, Callable[[str], object]] = {
 
 
 def tried(attack: str) -> str:
-    """What comes of "name: argument": "done", with what it gave, or the name of the error."""
+    """The outcome of "name: argument": "done" with its result, or the name of the error."""
     name, _, argument = attack.partition(": ")
     try:
         return f"done {ATTACKS[name](argument)}"
@@ -119,18 +119,18 @@ def tried(attack: str) -> str:
 
 
 def attempt(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry: try what the payload names."""
+    """Entry: run the attack that the payload names."""
     channel.send(tried(payload.decode()).encode())
 
 
 def attempt_sealed(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry: as ``attempt``, after the seal."""
+    """Entry: like ``attempt``, after the seal."""
     seal()
     channel.send(tried(payload.decode()).encode())
 
 
 def attempt_in_an_older_thread(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry: as ``attempt_sealed``, by a thread that stood before the seal."""
+    """Entry: like ``attempt_sealed``, on a thread that started before the seal."""
     sealed, told = threading.Event(), threading.Event()
     said: list[str] = []
 
@@ -155,7 +155,7 @@ def hold_secret(channel: Channel, payload: bytes, descriptors: list[int]) -> Non
 
 
 def compute_sealed(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry: what is left to a sealed child: memory, clocks, sleep, random numbers and its channel."""
+    """Entry: use what a sealed child still has: memory, clocks, sleep, random numbers and its channel."""
     seal()
     seal()
     kept = bytearray(64 << 20)
@@ -167,7 +167,7 @@ def compute_sealed(channel: Channel, payload: bytes, descriptors: list[int]) -> 
 
 
 def sleep_sealed(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry: sleep over being stopped, and tell."""
+    """Entry: sleep while being stopped, and report."""
     seal()
     channel.send(b"asleep")
     time.sleep(0.5)
@@ -175,20 +175,20 @@ def sleep_sealed(channel: Channel, payload: bytes, descriptors: list[int]) -> No
 
 
 def abort_sealed(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry: die of an assertion of native code."""
+    """Entry: abort by an assertion of native code."""
     seal()
     os.write(2, b"Check failed")
     os.abort()
 
 
 def tell_dumpable(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry: whether this process can be dumped, as the kernel says it, and wait."""
+    """Entry: report whether the kernel considers this process dumpable, and wait."""
     channel.send(str(_libc.prctl(3, 0, 0, 0, 0)).encode())
     channel.receive()
 
 
 def outlive(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry: clear the death signal by every spelling, and stay."""
+    """Entry: try every way to clear the death signal, and stay."""
     for name in ("outlive", "outlive by further bits", "outlive by another signal"):
         tried(name)
     channel.send(b"deaf")

@@ -1,4 +1,4 @@
-"""What children do in these tests: each function is an entry that a fork server calls after confining its process."""
+"""Children of these tests: each function is an entry that a fork server calls after confining its process."""
 
 import ctypes
 import mmap
@@ -37,7 +37,7 @@ def fail_to_prepare() -> None:
 
 
 def hide_landlock_and_seccomp() -> None:
-    """Make this server take its kernel for one that has neither."""
+    """Make this server believe that its kernel has neither Landlock nor seccomp."""
     abilities._landlock_abi = lambda: 0  # type: ignore[attr-defined]
     abilities.can_filter_system_calls = lambda: False  # type: ignore[attr-defined]
 
@@ -170,7 +170,7 @@ def fill_file(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
 
 
 def attempt(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Try one forbidden thing, named by the payload, and tell what came of it."""
+    """Try one forbidden call, named by the payload, and report the outcome."""
     name, _, argument = payload.decode().partition(" ")
     try:
         channel.send(f"done {ATTEMPTS[name](argument)}".encode())
@@ -287,20 +287,20 @@ def leave_threads(channel: Channel, payload: bytes, descriptors: list[int]) -> N
 
 
 def host(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Become a fork server whose children find what this process remembers."""
+    """Become a fork server whose children inherit the state of this process."""
     global remembered
     remembered = payload.decode()
     serve(channel)
 
 
 def host_without_processes(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Become a fork server that the kernel lets start no process."""
+    """Become a fork server whose kernel starts no further process."""
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
     serve(channel)
 
 
 def scatter_processes(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Start processes that leave the group and ignore what they can, tell their ids, and go, or stay if told to."""
+    """Start processes that leave the group and ignore signals, report their ids, and exit, or stay if requested."""
     pids = []
     for _ in range(3):
         read, write = os.pipe()
@@ -320,7 +320,7 @@ def scatter_processes(channel: Channel, payload: bytes, descriptors: list[int]) 
 
 
 def compile_and_run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Compile, link and load a library in the writable folder, and tell what its function returns."""
+    """Compile, link and load a library in the writable folder, and report what its function returns."""
     source, library = Path("seven.c"), Path("seven.so")
     source.write_text("int seven(void) { return 7; }")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)

@@ -1,4 +1,4 @@
-"""What a child with an opened door tries; each function is an entry."""
+"""Attempts of a child with network or device access; each function is an entry."""
 
 import os
 import socket
@@ -7,7 +7,7 @@ from tunefarm_sandbox.channel.channel import Channel
 
 
 def connect(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Connect to the ports named, by the kind of socket named, and tell how each attempt went."""
+    """Connect to the ports named, with the kind of socket named, and report the outcome of each attempt."""
     told = []
     for attempt in payload.decode().split():
         kind, port = attempt.split(":")

@@ -1,4 +1,4 @@
-"""Short ways to fork and to look at processes, for the tests beside this file."""
+"""Helpers of these tests to fork and to inspect processes."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from tunefarm_sandbox.fork_server.fork_server import Child, Exit, ForkServer
 HERE = str(Path(__file__).parent)
 ENVIRONMENT = {"PYTHONPATH": HERE}
 LONG_S = 60.0
-"""Nothing here takes so long by itself, also where the host stands still for seconds."""
+"""Upper bound for any step here, even on a host that stalls for seconds."""
 ROOMY = Limits(memory_bytes=1 << 30, cpu_s=20, file_size_bytes=1 << 20, open_files=64)
 
 
@@ -50,7 +50,7 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
 
 
 def settled_descriptors(pid: int) -> int:
-    """How many it has open once it has let go of the children of before, which it does soon after their end."""
+    """The number of open descriptors once it has released those of earlier children, soon after their end."""
     counts = [open_descriptors(pid)]
     while len(counts) < 5 or len(set(counts[-5:])) > 1:
         time.sleep(0.1)

@@ -34,7 +34,7 @@ def test_messages_keep_their_order_and_bounds_and_none_is_read_ahead() -> None:
         far.receive(0)
 
 
-def test_after_a_time_out_the_same_message_is_received_further() -> None:
+def test_receive_continues_the_same_message_after_a_timeout() -> None:
     near, far_descriptor = Channel.pair()
     far = socket.socket(fileno=far_descriptor, family=socket.AF_UNIX)
     frame = struct.pack(">4sI", b"tfm1", 6) + b"whole!"
@@ -52,15 +52,15 @@ def test_after_a_time_out_the_same_message_is_received_further() -> None:
     [b"GET / HTTP/1.1\r\n\r\n", struct.pack(">4sI", b"tfm1", 300_000_000), b"\xff" * 64],
     ids=["other protocol", "300 MB announced", "noise"],
 )
-def test_what_is_no_frame_closes_the_channel_at_once(garbage: bytes) -> None:
+def test_invalid_frame_closes_the_channel(garbage: bytes) -> None:
     near, far_descriptor = Channel.pair()
     os.write(far_descriptor, garbage)
-    with pytest.raises(ChannelClosed, match="no frame"):
+    with pytest.raises(ChannelClosed, match="invalid frame"):
         near.receive(LONG_S)
     os.close(far_descriptor)
 
 
-def test_a_closed_peer_is_told_to_both_sender_and_receiver() -> None:
+def test_closed_peer_is_reported_to_sender_and_receiver() -> None:
     near, far = both_ends()
     near.send(b"last words")
     near.close()
@@ -99,7 +99,7 @@ def test_descriptors_travel_with_a_message() -> None:
         os.close(descriptor)
 
 
-def test_descriptors_nobody_asked_for_are_dropped() -> None:
+def test_unrequested_descriptors_are_dropped() -> None:
     near, far = both_ends()
     before = open_descriptors(os.getpid())
     for _ in range(20):

@@ -23,7 +23,7 @@ OF_ROOT = pytest.mark.parametrize("user", [user for user in USERS if user == ROO
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A folder with a secret that its owner and everybody else may read and write, as far as modes go."""
+    """A folder with a secret that all users may read and write by its mode."""
     with tempfile.TemporaryDirectory(prefix="sandbox-home-") as folder:
         Path(folder).chmod(0o777)
         secret = Path(folder, "token")
@@ -64,7 +64,7 @@ def test_a_folder_that_was_not_given_can_neither_be_listed_nor_written(server: F
     assert not (home / "new").exists()
 
 
-def test_what_is_readable_can_be_read_whoever_owns_it_but_not_written(server: ForkServer, home: Path) -> None:
+def test_readable_paths_are_read_only_regardless_of_owner(server: ForkServer, home: Path) -> None:
     (home / "token").chmod(0o600)
     home.chmod(0o700)
     given = Confinement.strict(readable=[str(home / "token"), "/no/such/file"])
@@ -131,7 +131,7 @@ def test_nothing_can_be_done_to_other_processes(server: ForkServer, what: str) -
         "prctl 1 15", "fcntl 3 8 1", "fcntl 3 4294967304 1",
     ],
 )  # fmt: skip
-def test_a_system_call_nobody_needs_is_not_permitted(server: ForkServer, call: str) -> None:
+def test_unneeded_system_calls_are_denied(server: ForkServer, call: str) -> None:
     assert "Operation not permitted" in attempt(server, "system_call", call)
 
 
@@ -163,7 +163,7 @@ def test_where_the_kernel_lacks_something_it_is_refused_if_required_and_done_wit
         assert answer(poor, "greet", b"freely") == b"hello freely"
 
 
-def test_what_is_required_is_given_where_the_kernel_has_it(server: ForkServer) -> None:
+def test_required_confinement_is_applied_where_the_kernel_has_it(server: ForkServer) -> None:
     assert answer(server, "greet", confinement=Confinement.strict(require=True)) == b"hello "
 
 

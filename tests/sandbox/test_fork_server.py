@@ -34,7 +34,7 @@ def test_a_large_payload_arrives_whole(server: ForkServer) -> None:
     assert len(child.channel.receive(LONG_S)) == 20_000_006
 
 
-def test_children_find_what_was_preloaded(server: ForkServer) -> None:
+def test_children_inherit_preloaded_modules(server: ForkServer) -> None:
     assert fork(server, "tell_preloaded").channel.receive(LONG_S) == b"preloaded"
 
 
@@ -45,7 +45,7 @@ def test_a_request_waits_for_the_preloading() -> None:
 
 
 @pytest.mark.parametrize("preload", ["no_such_module", "children:no_such_function", "children:fail_to_prepare"])
-def test_a_preload_that_fails_is_told(preload: str) -> None:
+def test_failed_preload_is_reported(preload: str) -> None:
     with ForkServer.start([preload], environment=ENVIRONMENT) as failing:
         assert not failing.ready(LONG_S)
         assert preload in failing.failure
@@ -92,7 +92,7 @@ def test_an_exception_exits_with_one_and_its_traceback_is_in_the_output(server: 
     assert "ValueError: that is not a schedule" in child.output()
 
 
-def test_an_exit_code_is_told(server: ForkServer) -> None:
+def test_exit_code_is_reported(server: ForkServer) -> None:
     assert ended(fork(server, "leave_with_code", b"7")).code == 7
 
 
@@ -110,12 +110,12 @@ def test_secrets_in_the_environment_do_not_reach_children(monkeypatch: pytest.Mo
     assert "'ADDED': 'here'" in seen
 
 
-def test_limits_are_put_on(server: ForkServer) -> None:
+def test_limits_are_applied(server: ForkServer) -> None:
     limits = Limits(cpu_s=1.5, file_size_bytes=4096, open_files=33)
     assert fork(server, "tell_limits", limits=limits).channel.receive(LONG_S) == b"[2, 4096, 33, 0]"
 
 
-def test_what_was_not_preloaded_can_still_be_imported(server: ForkServer) -> None:
+def test_modules_that_were_not_preloaded_can_be_imported(server: ForkServer) -> None:
     assert fork(server, "import_lazily").channel.receive(LONG_S) == b"wave"
 
 

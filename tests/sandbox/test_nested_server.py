@@ -27,7 +27,7 @@ def host(server: ForkServer, folder: Path) -> Iterator[Child]:
         yield child
 
 
-def test_grandchildren_find_what_their_server_remembers(host: Child) -> None:
+def test_grandchildren_inherit_the_state_of_their_server(host: Child) -> None:
     assert answer(ForkServer.within(host), "tell_preloaded") == b"the parsed module"
 
 
@@ -76,7 +76,7 @@ def test_closing_a_server_within_ends_it_and_its_children(server: ForkServer) ->
     child = fork(nested, "wait")
     assert child.channel.receive(LONG_S) == b"waiting"
     nested.close()
-    # It ends by itself once nobody speaks with it, and is killed; either may come first.
+    # It ends by itself once its channel closes, and is also killed; either may come first.
     assert ended(host).described() in {"killed by SIGKILL", "exited with code 0"}
     assert ended(child).described() == "killed by SIGKILL"
     assert within(LONG_S, lambda: not Path(f"/proc/{child.pid}").exists())

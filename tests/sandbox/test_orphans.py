@@ -91,7 +91,7 @@ def test_nothing_runs_two_seconds_after_the_server_was_killed() -> None:
         assert failed.value.kind == "server_lost"
 
 
-def test_nothing_runs_after_a_server_within_was_killed_and_the_outer_one_goes_on(server: ForkServer) -> None:
+def test_killing_a_nested_server_leaves_the_outer_one_running(server: ForkServer) -> None:
     host = fork(server, "host", confinement=Confinement.host())
     child = fork(ForkServer.within(host), "ignore_signals")
     assert child.channel.receive(LONG_S) == b"deaf"

@@ -1,4 +1,4 @@
-"""A question to a child is blamed for the child's end only where it may have been the reason."""
+"""A request is blamed for its child's end only if it may have caused it."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def asked(server: ForkServer, entry: str = "echo_late", timeout_s: float = 60.0)
 
 
 def while_it_is_asked(server: ForkServer, act: Callable[[int], None], times: int = 1) -> threading.Thread:
-    """Have ``act`` done to each of the first ``times`` children, once it runs."""
+    """Call ``act`` on each of the first ``times`` children, once it runs."""
 
     def watch() -> None:
         seen: set[int] = set()
@@ -53,7 +53,7 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def test_a_child_that_somebody_kills_is_asked_once_more(server: ForkServer) -> None:
+def test_request_is_repeated_after_its_child_is_killed(server: ForkServer) -> None:
     watching = while_it_is_asked(server, kill)
     assert asked(server) == QUESTION
     watching.join()
@@ -88,6 +88,6 @@ def test_a_child_that_ends_by_itself_is_not_asked_again(server: ForkServer) -> N
 
 
 @pytest.mark.parametrize("entry", ["answer_with_half_a_pair", "refuse_with_half_a_pair"])
-def test_an_answer_that_is_no_text_is_a_refusal(server: ForkServer, entry: str) -> None:
+def test_answer_that_is_not_text_is_a_refusal(server: ForkServer, entry: str) -> None:
     with pytest.raises(BadInput, match=r"surrogate|it says \?"):
         asked(server, entry)

@@ -10,7 +10,7 @@ from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
 
 
 class Counter:
-    """Memory in which a child counts, so that whether it moves can be seen from here."""
+    """Memory in which a child counts, which shows whether it runs."""
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("counter")
@@ -25,7 +25,7 @@ class Counter:
         return within(LONG_S, lambda: self.value() != before)
 
     def stands_still(self) -> bool:
-        """Whether it stops, however late the child hears of it, and does not move for a while then."""
+        """Whether the counter stops, however late the signal arrives, and then stays unchanged for a while."""
         return within(LONG_S, self._is_still)
 
     def _is_still(self) -> bool:
@@ -45,7 +45,7 @@ def counting(server: ForkServer) -> tuple[Child, Counter]:
     return child, counter
 
 
-def test_a_stopped_child_stands_still_until_it_is_resumed(server: ForkServer) -> None:
+def test_stopped_child_does_not_run_until_it_is_resumed(server: ForkServer) -> None:
     child, counter = counting(server)
     for _ in range(2):
         child.stop()
@@ -65,7 +65,7 @@ def test_a_stopped_child_can_be_killed(server: ForkServer) -> None:
     counter.close()
 
 
-def test_a_kernel_that_cannot_signal_groups_by_descriptor_is_no_hindrance(server: ForkServer) -> None:
+def test_group_signals_work_on_kernels_without_the_pidfd_flag(server: ForkServer) -> None:
     child, counter = counting(server)
     child._signal_without_group_flag(signal.SIGSTOP)
     assert counter.stands_still()
@@ -93,7 +93,7 @@ def test_stopping_a_server_stops_its_children_and_stopping_one_of_them_leaves_th
     second_counter.close()
 
 
-def test_holding_a_child_still_and_letting_it_go_is_cheap_and_harmless_after_its_end(server: ForkServer) -> None:
+def test_stop_and_resume_are_cheap_and_harmless_after_the_end(server: ForkServer) -> None:
     child = fork(server, "wait")
     assert child.channel.receive(LONG_S) == b"waiting"
     costs_s = []
@@ -102,7 +102,7 @@ def test_holding_a_child_still_and_letting_it_go_is_cheap_and_harmless_after_its
         child.stop()
         costs_s.append(time.perf_counter() - began_s)
         child.resume()
-    # Others may have the processor meanwhile, but not each of a hundred times.
+    # Other processes may use the processor meanwhile, but not during each of a hundred attempts.
     assert min(costs_s) < 50e-6
     child.kill()
     ended(child)

@@ -1,4 +1,4 @@
-"""One full example of every message of the farm."""
+"""One complete example of every message of the farm."""
 
 from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.farm.farm_message import (
@@ -26,7 +26,7 @@ _ORDER = {"farm_id": "20", "epoch": 2, "job_id": "12", "task_digest": "21"}
 
 
 def farm_nouns(nouns: tuple[Frozen, ...], failure: TrialFailure, argument: TensorArgument) -> tuple[Frozen, ...]:
-    """The messages, made of examples that ``nouns`` hold already."""
+    """The messages, built from the examples in ``nouns``."""
 
     def one(kind):
         return next(noun for noun in nouns if isinstance(noun, kind))

@@ -1,4 +1,4 @@
-"""One full example of every noun. Run as a module, it writes the golden files anew."""
+"""One complete example of every type. Run as a module, it rewrites the golden files."""
 
 from pathlib import Path
 

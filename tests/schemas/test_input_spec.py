@@ -1,4 +1,4 @@
-"""What an input spec may say."""
+"""Validation of input specs."""
 
 import pytest
 from pydantic import ValidationError
@@ -22,7 +22,7 @@ DIGEST = "0a" * 32
         ({"kind": "constant"}, "kind"),
     ],
 )
-def test_what_contradicts_itself_is_refused(fields: dict[str, object], complaint: str) -> None:
+def test_inconsistent_spec_is_rejected(fields: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint):
         InputSpec.model_validate({"argument": "A", **fields})
 

@@ -1,4 +1,4 @@
-"""Times that no clock gives are refused where messages are read."""
+"""Impossible times are rejected when a message is parsed."""
 
 import pytest
 from pydantic import ValidationError
@@ -16,7 +16,7 @@ from tunefarm_schemas.tuning.measurement import Exported, Stopped, Timing
         (Exported, '{{"library": "", "entry": "main", "process_latencies_s": [1.0, {0}]}}'),
     ],
 )
-def test_a_time_that_is_no_positive_number_is_refused(
+def test_time_that_is_not_positive_is_rejected(
     noun: type[Timing | Stopped | Exported], text: str, seconds: str
 ) -> None:
     with pytest.raises(ValidationError):

@@ -1,4 +1,4 @@
-"""What a target's code needs, what a device offers, and whether the one runs on the other."""
+"""Requirements of a target's code, properties of a device, and whether they match."""
 
 import pytest
 
@@ -67,9 +67,7 @@ CARD = Processor(architecture="sm_86")
         (CARD, Processor(), True),
     ],
 )
-def test_what_is_known_decides_and_what_is_not_speaks_against_nothing(
-    there: Processor, asked: Processor, runs: bool
-) -> None:
+def test_unknown_processor_fields_exclude_nothing(there: Processor, asked: Processor, runs: bool) -> None:
     assert there.runs_code_for(asked) is runs
 
 
@@ -89,5 +87,5 @@ def test_a_card_runs_code_of_its_own_generation(asked: str, present: str, runs: 
     assert card_runs(asked, present) is runs
 
 
-def test_a_processor_is_told_in_one_word() -> None:
+def test_processor_text_is_one_word() -> None:
     assert [each.text for each in (X86, ARM, CARD, Processor())] == ["x86-64-v3", "aarch64", "sm_86", ""]

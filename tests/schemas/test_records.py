@@ -1,4 +1,4 @@
-"""Which records are timed anew before they are answers again."""
+"""Records that must be measured again before they are used."""
 
 import pytest
 
@@ -16,13 +16,13 @@ from tunefarm_schemas.tuning.record import BUSY, RecordStatus
         pytest.param(None, None, False, id="nothing is known"),
     ],
 )
-def test_what_was_taken_beside_others_or_looks_so_is_doubtful(
+def test_record_measured_under_load_is_doubtful(
     foreign_load: float | None, interval_s: tuple[float, float] | None, is_doubtful: bool
 ) -> None:
     taken = record("0e", 1e-4).model_copy(update={"foreign_load": foreign_load, "interval_s": interval_s})
     assert taken.is_doubtful is is_doubtful
 
 
-def test_a_claim_is_never_timed_anew_for_its_interval() -> None:
+def test_claim_is_never_measured_again_for_its_interval() -> None:
     claimed = record("0e", 1e-4).model_copy(update={"status": RecordStatus.CLAIMED, "interval_s": (1e-4, 9e-4)})
     assert not claimed.is_doubtful

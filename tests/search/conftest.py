@@ -1,4 +1,4 @@
-"""Spaces of small functions on a fixed target, made once for all tests of this layer."""
+"""Spaces of small functions on a fixed target, created once for all tests of the search."""
 
 from functools import cache
 from pathlib import Path
@@ -55,5 +55,5 @@ def transposed_convolution_table() -> ReplayTable:
 
 @pytest.fixture(scope="session")
 def convolution_table() -> ReplayTable:
-    """A third drawn at random, the rest changed a little from good ones; timed in turn on two threads of a Zen 4."""
+    """One third drawn at random, the rest mutated from good ones; timed alternately on two threads of a Zen 4."""
     return ReplayTable.from_json((DATA / "convolution_pool.json").read_text())

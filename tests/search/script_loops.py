@@ -8,7 +8,7 @@ import tvm
 
 
 def iterations_around(module: tvm.IRModule, loop: re.Pattern[str], is_wanted: Callable[[str], bool]) -> int:
-    """How often the first wanted line runs, by the loops around it that ``loop`` finds; its groups hold the extents.
+    """Number of times the first matching line runs, from the loops around it that ``loop`` matches; groups are extents.
 
     Raises:
         AssertionError: no line is wanted.

@@ -1,4 +1,4 @@
-"""Functions that leave their tensors, in ways that a schedule or a user's module may."""
+"""Functions that access memory out of bounds, in ways that a schedule or a user's module may."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,7 +7,7 @@ import tvm
 import tvm.script
 
 Made = Callable[[], tvm.IRModule]
-"""TVM takes a tenth of a second to parse a module where many are loaded: only the tests that need one make it."""
+"""TVM takes a tenth of a second to parse a module if many are loaded: only the tests that need one create it."""
 
 _FUNCTION = """
 @I.ir_module
@@ -116,7 +116,7 @@ def outside() -> dict[str, tuple[Made, str]]:
 
 
 def opaque() -> dict[str, tuple[Made, str]]:
-    """Functions whose accesses cannot be told, each with a part of the reason."""
+    """Functions whose accesses cannot be analysed, each with a part of the reason."""
     pointer = 'T.tvm_access_ptr(T.type_annotation("int32"), A.data, 100000, 8, 1)'
     return {
         "makes a buffer of a pointer": (
@@ -136,7 +136,7 @@ def opaque() -> dict[str, tuple[Made, str]]:
 
 
 def open_at_run_time() -> dict[str, tuple[Made, bool]]:
-    """Functions of which it shows when they run, each with whether they leave a buffer then.
+    """Functions whose accesses are decided at run time, each with whether they leave a buffer then.
 
     ``A`` holds integers from 0 to 7, for its elements are indices of rows.
     """

@@ -1,4 +1,4 @@
-"""What a process logs can be read by a machine, put together by ids, and holds no secret."""
+"""Log lines are machine-readable, can be correlated by ids, and contain no secrets."""
 
 import io
 import json
@@ -91,7 +91,7 @@ def test_a_failure_keeps_its_traceback_and_not_its_secret(output):
     assert "hunter22" not in output.getvalue()
 
 
-def test_our_own_lines_are_counted_by_what_they_tell(output):
+def test_own_log_lines_are_counted_by_event(output):
     counted = []
     configure_logs("api", stream=io.StringIO(), count=lambda level, event: counted.append((level, event)))
     structlog.get_logger().warning("the broker is away", reason="refused")
@@ -100,7 +100,7 @@ def test_our_own_lines_are_counted_by_what_they_tell(output):
     assert counted == [("warning", "the broker is away")]
 
 
-def test_text_for_a_person_is_no_json(output):
+def test_text_format_is_not_json(output):
     stream = io.StringIO()
     configure_logs("api", "warning", json=False, stream=stream)
     structlog.get_logger().info("unseen")

@@ -1,4 +1,4 @@
-"""Prometheus reads what was counted; a probe learns whether the process is well, and nobody learns more."""
+"""Prometheus reads the metrics; a probe learns only whether the process is healthy."""
 
 import urllib.error
 import urllib.request
@@ -59,7 +59,7 @@ def test_anything_else_is_not_found():
 
 
 @pytest.mark.parametrize("listen", ["9464", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:99999"])
-def test_an_address_that_is_none_is_refused_with_the_fix(listen):
+def test_invalid_address_is_rejected_with_a_fix(listen):
     with pytest.raises(BadInput, match="TUNEFARM_METRICS_LISTEN"):
         MetricsServer(listen, Metrics("tuner"))
 

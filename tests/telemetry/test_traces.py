@@ -1,4 +1,4 @@
-"""A piece of work can be followed through all processes that touch it."""
+"""An operation can be traced through all processes that take part in it."""
 
 import asyncio
 import subprocess
@@ -40,7 +40,7 @@ def test_a_later_version_of_the_standard_may_say_more():
     assert Traceparent.parse("01" + TEXT[2:] + "-more") is not None
 
 
-def test_everybody_who_knows_the_job_knows_its_trace():
+def test_trace_of_a_job_derives_from_its_id():
     assert Traceparent.of_job("j1") == Traceparent.of_job("j1")
     assert Traceparent.of_job("j1").trace_id != Traceparent.of_job("j2").trace_id
 
@@ -71,7 +71,7 @@ def test_spans_of_two_processes_join_into_one_trace():
     assert dict(spans["submit"].attributes) == {"job_id": "j1"}
 
 
-def test_work_of_another_host_is_told_with_its_parts_one_after_the_other():
+def test_work_of_another_host_is_traced_with_its_consecutive_parts():
     seen = InMemorySpanExporter()
     tuner = configure_traces("tuner", None, exporter=seen)
     with tuner.span("job", job_id="j1"):
@@ -91,7 +91,7 @@ def test_work_of_another_host_is_told_with_its_parts_one_after_the_other():
     assert dict(measure.attributes) == {"candidate": 3}
 
 
-def test_an_endpoint_that_is_no_address_is_refused_with_the_fix():
+def test_invalid_endpoint_is_rejected_with_a_fix():
     with pytest.raises(BadInput, match="TUNEFARM_TRACES_ENDPOINT"):
         configure_traces("api", "collector")
 

@@ -1,1 +1,1 @@
-"""How a confined child and its parent exchange messages, outputs and files."""
+"""Channels by which a confined child and its parent exchange messages, outputs and files."""

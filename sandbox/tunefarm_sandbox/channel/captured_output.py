@@ -1,15 +1,18 @@
-"""What a process printed, kept in memory."""
+"""The output of another process, kept in memory."""
 
 import fcntl
 import os
 from typing import Final
 
 CAPACITY_BYTES: Final = 256 << 10
-"""How much is kept; what a process prints after that fails in that process."""
+"""Capacity of the file; writes beyond it fail in the process that writes."""
 
 
 class CapturedOutput:
-    """A file in memory to be another process's standard output and error. It cannot grow, and is there when needed."""
+    """A file in memory for the standard output and error of another process.
+
+    Its size is fixed at creation, so that a child cannot exhaust memory by printing.
+    """
 
     def __init__(self) -> None:
         self._descriptor = os.memfd_create("output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -18,11 +21,11 @@ class CapturedOutput:
         fcntl.fcntl(self._descriptor, fcntl.F_ADD_SEALS, seals)
 
     def fileno(self) -> int:
-        """The descriptor to give to the process; -1 when closed."""
+        """The descriptor to pass to the process; -1 when closed."""
         return self._descriptor
 
     def tail(self, size_bytes: int) -> str:
-        """The last of what was printed; empty when closed."""
+        """The last ``size_bytes`` of the output; empty when closed."""
         if self._descriptor < 0:
             return ""
         # The position is shared with the process that writes.
@@ -31,7 +34,7 @@ class CapturedOutput:
         return os.pread(self._descriptor, written - start, start).decode(errors="replace")
 
     def close(self) -> None:
-        """Let go of it; harmless when repeated."""
+        """Close the file; idempotent."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = -1

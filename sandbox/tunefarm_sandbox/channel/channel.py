@@ -18,15 +18,15 @@ _DESCRIPTOR_BYTES: Final = array.array("i").itemsize
 
 
 class ChannelClosed(Exception):
-    """Raised when no further message can come or go: the peer closed, died, or sent something that is no frame."""
+    """Raised when no further message can be sent or received: the peer closed, died, or sent an invalid frame."""
 
 
 class Channel:
-    """One end of a Unix stream socket that carries whole messages and, where asked, descriptors.
+    """One end of a Unix stream socket that carries whole messages and, on request, descriptors.
 
-    ``receive`` reads no byte beyond its message, so that a ready ``fileno()`` means a message on its way. Descriptors
-    that a peer attaches are taken only by ``receive_with_descriptors``; ``receive`` lets the kernel drop them. What a
-    peer sends is never interpreted here. One thread at a time may send, and one may receive.
+    ``receive`` reads no byte beyond its message, so a readable ``fileno()`` always means that a message has begun.
+    Only ``receive_with_descriptors`` accepts descriptors from the peer; with ``receive`` the kernel drops them.
+    A channel never interprets the content of a message. One thread at a time may send, and one may receive.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -37,7 +37,7 @@ class Channel:
 
     @classmethod
     def pair(cls) -> tuple["Channel", int]:
-        """A channel and the descriptor of its other end, which closes on exec."""
+        """Create a channel; return it and the descriptor of its other end, which closes on exec."""
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         return cls(near.detach()), far.detach()
 
@@ -47,7 +47,7 @@ class Channel:
 
     @property
     def hung_up(self) -> bool:
-        """Whether this end is closed or the peer is gone, even where messages of it are still to be read."""
+        """Whether this end is closed or the peer is gone, even if messages from it are still unread."""
         descriptor = self._socket.fileno()
         if descriptor < 0:
             return True
@@ -55,17 +55,17 @@ class Channel:
 
     @property
     def has_news(self) -> bool:
-        """Whether ``receive`` has something to take or to raise at once."""
+        """Whether ``receive`` would return or raise at once."""
         descriptor = self._socket.fileno()
         return descriptor < 0 or _is_ready(descriptor, select.POLLIN)
 
     def send(self, message: bytes, descriptors: Sequence[int] = (), *, timeout_s: float | None = None) -> None:
-        """Send one message whole, at most ``MAX_MESSAGE_BYTES`` long.
+        """Send one whole message of at most ``MAX_MESSAGE_BYTES``.
 
         Raises:
             ChannelClosed: the peer is gone.
-            TimeoutError: the peer did not take it in time; the channel is of no further use and is closed.
-            ValueError: too long, or too many descriptors.
+            TimeoutError: the peer did not read it in time; the channel is closed, as it may hold part of a message.
+            ValueError: the message is too long or has too many descriptors.
         """
         if len(message) > MAX_MESSAGE_BYTES or len(descriptors) > MAX_DESCRIPTORS:
             raise ValueError(f"a message of {len(message)} bytes with {len(descriptors)} descriptors is too large")
@@ -78,29 +78,29 @@ class Channel:
             parts = _remaining(parts, sent)
 
     def receive(self, timeout_s: float | None = None) -> bytes:
-        """One message whole; None waits for ever. After a time-out the next call goes on with the same message.
+        """Receive one whole message; None waits for ever. After a timeout the next call continues with it.
 
         Raises:
-            ChannelClosed: the peer is gone, or sent something that is no frame.
-            TimeoutError: no whole message came within ``timeout_s``.
+            ChannelClosed: the peer is gone, or sent an invalid frame.
+            TimeoutError: no whole message arrived within ``timeout_s``.
         """
         return self._receive(timeout_s, descriptors_wanted=False)
 
     def receive_with_descriptors(self, timeout_s: float | None = None) -> tuple[bytes, list[int]]:
-        """As ``receive``, with the descriptors that came along. The caller closes them."""
+        """Like ``receive``, with the descriptors that the peer attached. The caller closes them."""
         message = self._receive(timeout_s, descriptors_wanted=True)
         descriptors, self._begun_descriptors = self._begun_descriptors, []
         return message, descriptors
 
     def close(self) -> None:
-        """Close this end; harmless when repeated."""
+        """Close this end; idempotent."""
         for descriptor in self._begun_descriptors:
             os.close(descriptor)
         self._begun_descriptors = []
         self._socket.close()
 
     def forget(self) -> None:
-        """Let go of the descriptor without closing it, for a forked copy of this object."""
+        """Release the descriptor without closing it, for the copy of this object in a forked child."""
         self._socket.detach()
 
     def __del__(self) -> None:
@@ -122,7 +122,7 @@ class Channel:
         magic, length = _HEADER.unpack_from(self._begun)
         if magic != _MAGIC or length > MAX_MESSAGE_BYTES:
             self.close()
-            raise ChannelClosed("the peer sent something that is no frame")
+            raise ChannelClosed("the peer sent an invalid frame")
         return int(length)
 
     def _read_some(self, size: int, deadline_s: float | None, descriptors_wanted: bool) -> bytes:

@@ -1,4 +1,4 @@
-"""What a farm's threads have for its caller, with a descriptor to wait on."""
+"""A queue of measurements from the threads of a farm to its caller, with a descriptor to wait on."""
 
 import os
 import select
@@ -11,7 +11,7 @@ from tunefarm_schemas.tuning.measurement import Measurement
 
 
 class MeasurementOutbox:
-    """Filled by any number of threads, emptied by one caller."""
+    """A queue that any number of threads fill and one caller empties."""
 
     def __init__(self) -> None:
         self._entries: deque[Measurement | BadInput] = deque()
@@ -19,23 +19,23 @@ class MeasurementOutbox:
         self._ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def put(self, entry: Measurement | BadInput) -> None:
-        """Have it taken, or raised."""
+        """Queue ``entry``; ``take`` returns a measurement and raises a ``BadInput``."""
         with self._lock:
             self._entries.append(entry)
             self._wake()
 
     def wake(self) -> None:
-        """Have the caller look."""
+        """Wake the caller of ``take``."""
         with self._lock:
             self._wake()
 
     def take(self, timeout_s: float | None, raise_crash: Callable[[], None]) -> list[Measurement]:
-        """What is there; waits up to ``timeout_s`` for the first, for ever when None.
+        """Return all queued measurements; wait up to ``timeout_s`` for the first, for ever when None.
 
-        ``raise_crash`` raises what ended a thread that fills it, where one ended.
+        ``raise_crash`` re-raises the exception that ended a filling thread, if one ended.
 
         Raises:
-            BadInput: when one was put; what lay beside it comes with the next call.
+            BadInput: when one was put; the next call returns the other entries.
         """
         waiting = select.poll()
         waiting.register(self._ready, select.POLLIN)
@@ -53,11 +53,11 @@ class MeasurementOutbox:
         return [entry for entry in ready if isinstance(entry, Measurement)]
 
     def fileno(self) -> int:
-        """Readable when ``take`` would return something; negative once closed."""
+        """The descriptor that is readable when ``take`` would return something; negative once closed."""
         return self._ready
 
     def close(self) -> None:
-        """Close the descriptor; harmless when repeated."""
+        """Close the descriptor; idempotent."""
         with self._lock:
             if self._ready >= 0:
                 os.close(self._ready)

@@ -1,4 +1,4 @@
-"""Files and folders that only their owner can read, made so from their first instant and kept so."""
+"""Files and folders that only their owner can read, from the moment of their creation."""
 
 import os
 import stat
@@ -10,12 +10,12 @@ OTHERS: Final = 0o077
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make ``folder``, and what is missing above it, for its owner only; take others' permissions from an existing one.
+    """Create ``folder`` and its missing parents for the owner only; on an existing one, remove others' permissions.
 
-    Of a folder that belongs to another user, or that many users share (the sticky bit), the permissions stay.
+    Leaves the permissions of a folder that belongs to another user or is shared (sticky bit).
 
     Raises:
-        OSError: it cannot be made, is no folder, or is reached through another user's symbolic link.
+        OSError: it cannot be created, is not a folder, or is reached through another user's symbolic link.
     """
     require_own_link(folder)
     if not folder.is_dir():
@@ -30,9 +30,9 @@ def make_private_folder(folder: Path) -> None:
 
 
 def tighten_file(path: Path) -> None:
-    """Take the permissions of others from a regular file that belongs to this process's user; others' files stay.
+    """Remove others' permissions from a regular file that belongs to this process's user; leave files of other users.
 
-    A missing file is none of its business.
+    Does nothing for a missing file.
 
     Raises:
         OSError: it is another user's symbolic link, or cannot be opened.
@@ -50,12 +50,12 @@ def tighten_file(path: Path) -> None:
 
 
 def write_private_file(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Put a file in place whole, readable by its owner only. A link that lies there is replaced, never followed.
+    """Replace a file atomically with one that only its owner can read. Replaces a symbolic link, never follows it.
 
-    Another ``mode``, less what the umask takes away, makes a file for others too.
+    Another ``mode``, masked by the umask, makes the file accessible to others.
 
     Raises:
-        OSError: it cannot be written; what was there before stays.
+        OSError: it cannot be written; the previous file stays.
     """
     unfinished = path.with_name(f".{path.name}.{os.urandom(4).hex()}.new")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
@@ -69,10 +69,10 @@ def write_private_file(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 
 def require_own_link(path: Path) -> None:
-    """Refuse a symbolic link that another user made: whoever plants one chooses which file is written.
+    """Refuse a symbolic link that another user made, who could otherwise choose which file is written.
 
     Raises:
-        PermissionError: it is one.
+        PermissionError: it is such a link.
     """
     try:
         found = path.lstat()
@@ -83,7 +83,7 @@ def require_own_link(path: Path) -> None:
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Whether anyone but its owner has permissions on a file or folder."""
+    """Whether users other than the owner have permissions on a file or folder."""
     try:
         return bool(path.stat().st_mode & OTHERS)
     except OSError:

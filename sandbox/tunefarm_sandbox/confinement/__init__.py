@@ -1,1 +1,1 @@
-"""What a confined process may not do: Landlock, seccomp and limits."""
+"""Confinement of a process: Landlock, seccomp and resource limits."""

@@ -1,4 +1,4 @@
-"""What the kernel and the user of this process offer for confining."""
+"""Confinement features that the kernel and the user of this process offer."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ _CAP_SETUID: Final = 1 << 7
 class Abilities(Frozen):
     """What this process can do to confine its children.
 
-    ``landlock_abi`` is 0 where the kernel has no Landlock or it is switched off.
+    ``landlock_abi`` is 0 if the kernel has no Landlock or has it switched off.
     """
 
     landlock_abi: int
@@ -37,11 +37,11 @@ class Abilities(Frozen):
         return self.landlock_abi >= SCOPED_SIGNALS_ABI
 
     def missing(self, *, connects: bool = False) -> tuple[str, ...]:
-        """What confinement lacks here, as sentences for a person; empty when nothing does.
+        """Which confinement features are missing here, as sentences for the operator; empty when none is.
 
-        ``connects`` is for children that may connect to some TCP ports. Not being root is no lack: then a child stays
-        the user it is, and Landlock and seccomp hold it. Neither is an older Landlock where seccomp denies what that
-        does not know: truncating, and the signals and sockets of children that may not start processes.
+        ``connects`` is for children that may connect to some TCP ports. Running without root is not reported: the child
+        keeps its user, and Landlock and seccomp confine it. Neither is an older Landlock where seccomp denies what that
+        version does not cover: truncation, and signals and sockets of children that may not start processes.
         """
         lacks = []
         if self.landlock_abi == 0:
@@ -51,8 +51,8 @@ class Abilities(Frozen):
             )
         elif connects and self.landlock_abi < NETWORK_ABI:
             lacks.append(
-                f"Landlock is version {self.landlock_abi}: below {NETWORK_ABI} it cannot limit to which TCP ports a "
-                "child connects that may connect to some."
+                f"Landlock is version {self.landlock_abi}: below {NETWORK_ABI} it cannot restrict the TCP ports that a "
+                "child with network access connects to."
             )
         if not self.seccomp:
             lacks.append(
@@ -69,18 +69,18 @@ class Abilities(Frozen):
         return tuple(lacks)
 
     def open_attacks(self) -> tuple[str, ...]:
-        """What children can do here beyond what they need, though nothing is missing; empty on a newer kernel."""
+        """What children can do here beyond what they need, although no feature is missing; empty on a newer kernel."""
         if not self.landlock_abi or self.scoped_signals:
             return ()
         signals = (
             f"Landlock is version {self.landlock_abi}: below {SCOPED_SIGNALS_ABI} (Linux 6.12) a child that may start "
-            "processes, such as one that compiles, can end other processes of its user. It reaches nothing of them."
+            "processes, such as one that compiles, can kill other processes of its user. It cannot access their memory."
         )
         return (signals,)
 
 
 def abilities() -> Abilities:
-    """Ask the kernel. Takes below a millisecond after the first time."""
+    """Query the kernel. Takes less than a millisecond after the first call."""
     status = _status_of_this_process()
     return Abilities(
         landlock_abi=_landlock_abi(),

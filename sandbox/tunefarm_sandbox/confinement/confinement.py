@@ -1,4 +1,4 @@
-"""What a child may do."""
+"""The permissions of a child."""
 
 from collections.abc import Sequence
 from pathlib import PurePath
@@ -16,26 +16,26 @@ NOBODY: Final = 65534
 
 
 class Confinement(Frozen):
-    """What a child may do.
+    """The permissions of a child.
 
-    By default: compute, read the system's libraries and the Python environment, and talk on its channel.
+    By default a child may compute, read the system's libraries and the Python environment, and use its channel.
     No child may open a socket, trace, signal or inspect other processes, or gain privileges. The libraries of the
     system and the folders of the interpreter are always readable. Paths are absolute.
 
-    Two doors can be opened for a child that serves a device: TCP connections to named ports, and device files.
+    A child that serves a device can be granted two exceptions: TCP connections to named ports, and device files.
 
     Attributes:
-        readable: further folders and files that may be read, whoever owns them. One that does not exist is left out.
-        writable: folders in which files may be made, changed and removed. The first holds its temporary files.
-        may_fork: may start processes of its own: for a nested fork server. They are killed with it.
-        may_exec: may run the system's programs and the interpreter: for compilers, together with ``may_fork``.
-        programs: further folders whose programs may be run where ``may_exec`` allows running any.
-        devices: device files that may be opened, written and controlled, such as those of a graphics processor.
-        connect_ports: TCP ports that may be connected to, on any host that is reachable. No other sockets can be made.
-        may_pin_threads: may choose the cores of threads by their ids: for children that place the threads of kernels.
-            The kernel lets it choose for other processes of its user as well, until it is sealed.
-        user_id: which user and group the child becomes where its parent is root; None stays root without capabilities.
-        require: refuse to fork where the kernel does not offer all of this, instead of doing what can be done.
+        readable: further folders and files that may be read, regardless of their owner. Missing ones are skipped.
+        writable: folders in which files may be created, changed and removed. The first holds its temporary files.
+        may_fork: may start processes of its own, for a nested fork server. They are killed with it.
+        may_exec: may run the system's programs and the interpreter, for compilers; used together with ``may_fork``.
+        programs: further folders whose programs may be run if ``may_exec`` is set.
+        devices: device files that may be opened, written and controlled, such as those of a GPU.
+        connect_ports: TCP ports that may be connected to, on any reachable host. No other sockets can be created.
+        may_pin_threads: may set the affinity of threads by their ids, for children that pin the threads of kernels.
+            Until it is sealed, the kernel also lets it do so for other processes of its user.
+        user_id: user and group that the child becomes if its parent is root; None stays root without capabilities.
+        require: refuse to fork if the kernel does not offer all of this, instead of applying what it offers.
     """
 
     readable: tuple[str, ...] = ()
@@ -66,14 +66,14 @@ class Confinement(Frozen):
         may_pin_threads: bool = False,
         require: bool = False,
     ) -> "Confinement":
-        """For code of others: neither processes nor programs."""
+        """Confine code of others, which may start neither processes nor programs."""
         return cls(readable=tuple(readable), writable=tuple(writable), may_pin_threads=may_pin_threads, require=require)
 
     @classmethod
     def host(
         cls, *, readable: Sequence[str] = (), writable: Sequence[str] = (), require: bool = False
     ) -> "Confinement":
-        """For a child that becomes a fork server. Its children can have no more than it has."""
+        """Confine a child that becomes a fork server. Its children can have no more permissions than it has."""
         return cls(
             readable=tuple(readable),
             writable=tuple(writable),
@@ -84,11 +84,11 @@ class Confinement(Frozen):
 
     @classmethod
     def compiler(cls, folder: str, *, readable: Sequence[str] = (), require: bool = False) -> "Confinement":
-        """For a child that runs the system's compiler and linker, with ``folder`` to write in."""
+        """Confine a child that runs the system's compiler and linker and writes to ``folder``."""
         return cls(readable=tuple(readable), writable=(folder,), may_fork=True, may_exec=True, require=require)
 
     def exceeds(self, outer: "Confinement") -> str | None:
-        """What of this a process confined to ``outer`` cannot give, in words; None when it can give all."""
+        """Which permission a process confined to ``outer`` cannot grant, in words; None when it can grant all."""
         if self.may_exec and not outer.may_exec:
             return "its fork server may not run programs"
         if self.may_pin_threads and not outer.may_pin_threads:
@@ -108,7 +108,7 @@ class Confinement(Frozen):
 
     @property
     def has_paths_of_its_own(self) -> bool:
-        """Whether files, folders or ports are named for this child, beside what every child may read."""
+        """Whether this child has files, folders or ports of its own besides those that every child may read."""
         return bool(self.readable or self.writable or self.programs or self.devices or self.connect_ports)
 
 

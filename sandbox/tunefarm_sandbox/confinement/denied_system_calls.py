@@ -1,4 +1,4 @@
-"""System calls that confined children have no use for, and arguments that others may have."""
+"""System calls that confined children do not need, and the arguments that the others may have."""
 
 import signal
 import socket
@@ -8,21 +8,21 @@ from tunefarm_sandbox.confinement import linux
 from tunefarm_sandbox.confinement.filter_program import OWN_PID
 
 LAST_KNOWN_NUMBER: Final = 462
-"""Numbers above it are answered as if the kernel had no such call; the C library then takes an older one."""
+"""Higher numbers fail with ENOSYS, so that the C library falls back to an older call."""
 
 ALWAYS: Final = frozenset(
     {
-        # Sockets: an inherited one keeps working.
+        # Sockets. An inherited one keeps working.
         *("socket", "socketpair", "connect", "bind", "listen", "accept", "accept4", "setsockopt"),
         # Other processes.
         *("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"),
         *("migrate_pages", "move_pages", "sched_setscheduler", "sched_setparam", "sched_setattr", "ioprio_set"),
         *("get_robust_list", "pidfd_send_signal"),
-        # Watching folders tells the names and the times of what others do in them.
+        # Watching a folder reveals the names and times of other processes' files.
         *("inotify_init", "inotify_init1", "inotify_add_watch", "inotify_rm_watch", "fanotify_init", "fanotify_mark"),
         # The kernel's wider surface.
         *("bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register"),
-        # By path, which Landlock knows from version 3 on; who may write a file can open it to cut it.
+        # By path, which Landlock covers from version 3 on; a process that may write a file can open and truncate it.
         *("truncate", "truncate64"),
         *("keyctl", "add_key", "request_key", "memfd_create", "memfd_secret", "personality", "modify_ldt"),
         *("lookup_dcookie", "vhangup", "nfsservctl", "_sysctl", "splice", "vmsplice", "tee", "mlockall", "uselib"),
@@ -40,14 +40,14 @@ ALWAYS: Final = frozenset(
 )
 
 CONNECTING: Final = frozenset({"socket", "connect", "setsockopt"})
-"""What a child needs of these to be a client of a port it may connect to."""
+"""Those of the denied calls that a client of a permitted port needs."""
 
 UNLESS_FORK: Final = frozenset({"fork", "vfork", "setsid", "setpgid", "pidfd_open"})
 
 UNLESS_EXEC: Final = frozenset(
     {
         *("execve", "execveat"),
-        # Landlock does not guard the owner, mode and times of a file; compilers set them on what they made.
+        # Landlock does not protect the owner, mode and times of a file; compilers set them on their outputs.
         *("chmod", "fchmod", "fchmodat", "chown", "fchown", "lchown", "fchownat"),
         *("utime", "utimes", "utimensat", "futimesat"),
         *("setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"),
@@ -55,10 +55,10 @@ UNLESS_EXEC: Final = frozenset(
 )
 
 NUMBERED: Final = frozenset({435, 437, 438, 440, 442, 443, 447, 448, 452, 457, 458})
-"""Answered as if the kernel had no such call, so that the C library takes an older one. Some are younger than some
-libseccomp, and all are the same on every architecture: clone3 and openat2, whose flags a filter cannot see,
-pidfd_getfd, process_madvise, mount_setattr, quotactl_fd, memfd_secret, process_mrelease, fchmodat2, statmount,
-listmount."""
+"""Calls that fail with ENOSYS, so that the C library falls back to an older one. They are given by number, equal on
+every architecture, because some libseccomp versions do not know the newer names: clone3 and openat2, whose flags a
+filter cannot see, pidfd_getfd, process_madvise, mount_setattr, quotactl_fd, memfd_secret, process_mrelease, fchmodat2,
+statmount, listmount."""
 
 NAMESPACE_FLAGS: Final = (
     0x00000080,
@@ -70,13 +70,13 @@ NAMESPACE_FLAGS: Final = (
     0x20000000,
     0x40000000,
 )
-"""Flags of ``clone`` that make a namespace: time, mount, cgroup, uts, ipc, user, pid, net."""
+"""Flags of ``clone`` that create a namespace: time, mount, cgroup, uts, ipc, user, pid, net."""
 
 FLAGS_OF_OPENING: Final = (("open", 1), ("openat", 2))
 """Calls that open a file, and the argument that holds their flags."""
 
 SIGNALLING_FCNTLS: Final = (8, 10, 15, 1024, 1026)
-"""F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY: signals to others by way of a descriptor."""
+"""F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY, which send signals to others through a descriptor."""
 
 DENIED_IOCTLS: Final = (0x5412, 0x541C, 0x8901, 0x8902)
 """TIOCSTI, TIOCLINUX, FIOSETOWN, SIOCSPGRP."""
@@ -84,44 +84,44 @@ DENIED_IOCTLS: Final = (0x5412, 0x541C, 0x8901, 0x8902)
 
 _PRCTL_OPTIONS: Final = frozenset(
     {
-        # Denied by its second argument: what clears the death signal lets an orphan live on.
+        # Restricted by its second argument: clearing the death signal would let an orphan survive.
         linux.PR_SET_PDEATHSIG,
         linux.PR_SET_DUMPABLE,
         *(linux.PR_SET_SECCOMP, linux.PR_SET_NO_NEW_PRIVS),
-        # Names, timer slack, huge pages and names of mappings, which the C library and runtimes set for themselves.
+        # Names, timer slack, huge pages and mapping names, which the C library and runtimes set for themselves.
         *(15, 16, 29, 30, 41, 42, 0x53564D41),
-        # Questions: death signal, dumpability, seccomp, capabilities, secure bits, no_new_privs, thread pointer, speed
-        # of speculation.
+        # Queries: death signal, dumpability, seccomp, capabilities, secure bits, no_new_privs, thread pointer,
+        # speculation control.
         *(2, 3, 7, 21, 23, 27, 39, 40, 52),
-        # Vector lengths and tagged addresses of Arm, which libraries ask for when they load.
+        # Vector lengths and tagged addresses of Arm, which libraries query when they load.
         *(50, 51, 55, 56, 63, 64),
     }
 )
 
 PRCTL_ONLY_WITH: Final = ((linux.PR_SET_PDEATHSIG, int(signal.SIGKILL)), (linux.PR_SET_DUMPABLE, 0))
-"""Options of ``prctl`` that take one value alone."""
+"""Options of ``prctl`` with the only value that each may have."""
 
 Permitted = dict[tuple[str, int], frozenset[int]]
-"""The values that an argument, by the call's name and the argument's position, may have as the kernel's ``int``."""
+"""The permitted values of an argument, as the kernel's ``int``, by the name of the call and the argument's position."""
 
 
 def permitted_arguments(*, may_fork: bool, may_connect: bool, may_pin_threads: bool) -> Permitted:
-    """What may be asked of calls whose arguments name other processes, or what of the own one is set.
+    """The permitted arguments of calls that name other processes or change properties of the own one.
 
-    A call on others is told from one on the own process or thread by the pid alone. Zero is the calling thread.
+    Only the pid distinguishes a call on others from one on the own process or thread. Zero is the calling thread.
     """
     itself = frozenset({0})
     permitted: Permitted = {
         ("prctl", 0): _PRCTL_OPTIONS | ({linux.PR_SET_CHILD_SUBREAPER} if may_fork else set()),
         ("prlimit64", 0): itself,
-        ("setpriority", 0): itself,  # PRIO_PROCESS: the others mean whole groups and users, zero the own ones
+        ("setpriority", 0): itself,  # PRIO_PROCESS: other values mean whole groups and users, zero the own ones
         ("setpriority", 1): itself,
     }
     if not may_fork:
         permitted["kill", 0] = permitted["tgkill", 0] = frozenset({OWN_PID})
     if not may_pin_threads:
         permitted["sched_setaffinity", 0] = itself
-    if may_connect:  # streams over IPv4 and IPv6 only; Landlock says to which ports, of plain TCP alone
+    if may_connect:  # streams over IPv4 and IPv6 only; Landlock restricts the ports, but only of plain TCP
         permitted["socket", 0] = frozenset({int(socket.AF_INET), int(socket.AF_INET6)})
         permitted["socket", 2] = frozenset({0, int(socket.IPPROTO_TCP)})
     return permitted

@@ -1,7 +1,7 @@
-"""The part of a system call filter that looks at arguments as the kernel does, in BPF instructions.
+"""The part of a system call filter that compares arguments as the kernel does, in BPF instructions.
 
-The kernel reads 32 bits of an argument that is an ``int``, and a filter sees 64. libseccomp compares all of them: a
-value with a further bit set is another one for the filter and the same for the kernel. Here 32 bits are compared.
+The kernel reads 32 bits of an argument that is an ``int``, while a filter sees 64. libseccomp compares all of them, so
+a value with a higher bit set passes the filter as another value but means the same to the kernel. Compare 32 bits here.
 """
 
 import errno
@@ -24,7 +24,7 @@ _LOW_WORD: Final = 0 if sys.byteorder == "little" else 4
 
 
 def unknown_above(number: int) -> bytes:
-    """Answer calls with larger numbers as if the kernel had no such call."""
+    """Fail calls with higher numbers as if the kernel did not have them."""
     return b"".join(
         (
             INSTRUCTION.pack(_LOAD_WORD, 0, 0, _NUMBER_OFFSET),

@@ -1,4 +1,4 @@
-"""A system call filter and how a process puts it on. Imports nothing but the standard library's light parts."""
+"""A system call filter and its installation in a process. Imports only light modules of the standard library."""
 
 import ctypes
 import errno
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from tunefarm_sandbox.confinement import linux
 
 OWN_PID: Final = 0x7ADE5E1F
-"""Stands in a program for the pid of the process that puts it on; larger than any pid."""
+"""Placeholder in a program for the pid of the process that installs it; larger than any pid."""
 
 _OWN_PID_BYTES: Final = struct.pack("=I", OWN_PID)
 _INSTRUCTION_BYTES: Final = 8
@@ -24,20 +24,20 @@ class _Program(ctypes.Structure):
 
 
 class FilterProgram(NamedTuple):
-    """``instructions`` for BPF, and the number of the call by which this architecture takes them."""
+    """BPF ``instructions``, and the number of the system call that installs them on this architecture."""
 
     seccomp_number: int
     instructions: bytes
 
-    def put_on(self, *, all_threads: bool = False) -> None:
-        """Filter the calling thread, or every thread of this process, for good. New privileges must be given up.
+    def install(self, *, all_threads: bool = False) -> None:
+        """Filter the calling thread, or all threads of this process, permanently. Requires no_new_privs.
 
         Raises:
             OSError: the kernel refused, or a thread could not be filtered.
         """
         own = self.instructions.replace(_OWN_PID_BYTES, struct.pack("=I", os.getpid()))
         filled = _Program(len(own) // _INSTRUCTION_BYTES, own)
-        # Without SPEC_ALLOW older kernels slow down the floating point code of filtered processes.
+        # Without SPEC_ALLOW, older kernels slow down the floating point code of filtered processes.
         flags = _FLAG_SPEC_ALLOW | (_FLAG_ALL_THREADS if all_threads else 0)
         try:
             unfiltered = self._ask_kernel(flags, filled)
@@ -49,12 +49,12 @@ class FilterProgram(NamedTuple):
             raise OSError(errno.ESRCH, f"thread {unfiltered} cannot be filtered")
 
     def text(self) -> str:
-        """As an argument of a program."""
+        """The program as text, to pass as a command-line argument."""
         return f"{self.seccomp_number}:{b2a_base64(self.instructions, newline=False).decode()}"
 
     @classmethod
     def of_text(cls, text: str) -> "FilterProgram":
-        """What ``text`` of another process stands for."""
+        """Parse the ``text`` of another process."""
         number, _, instructions = text.partition(":")
         return cls(int(number), a2b_base64(instructions))
 
@@ -65,10 +65,10 @@ class FilterProgram(NamedTuple):
 
 
 def seal_with(handed_on: str) -> None:
-    """As ``seal.seal``, in a program that a child has become; ``handed_on`` is what ``seal_to_hand_on`` gave it.
+    """Do what ``seal.seal`` does in a program that a child executes; ``handed_on`` comes from ``seal_to_hand_on``.
 
     Raises:
         OSError: the kernel refused.
     """
     if handed_on:
-        FilterProgram.of_text(handed_on).put_on(all_threads=True)
+        FilterProgram.of_text(handed_on).install(all_threads=True)

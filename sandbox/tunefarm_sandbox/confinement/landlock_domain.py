@@ -1,4 +1,4 @@
-"""Which files a child may reach: Landlock."""
+"""The files that a child may access: Landlock."""
 
 import functools
 import os
@@ -46,10 +46,10 @@ _OF_THIS_PROCESS: Final = "/proc/self"
 
 
 def ruleset_of(confinement: Confinement, abi: int, *, with_own_process: bool) -> RulesetFd:
-    """The rules for a child of ``confinement``, as far as Landlock ``abi`` can. The caller closes the descriptor.
+    """Create the rules of ``confinement`` that Landlock ``abi`` can enforce. The caller closes the descriptor.
 
-    The other processes' signals and abstract sockets, and TCP but for the ports named, are shut off as well where it
-    knows them. ``with_own_process`` lets it read its own folder of ``/proc``, and must be called by the child then.
+    Where Landlock supports it, they also deny signals and abstract sockets of other processes, and TCP except to the
+    named ports. ``with_own_process`` grants the calling process its own folder of ``/proc``: call it in the child.
 
     Raises:
         OSError: a writable folder does not exist.
@@ -75,9 +75,9 @@ def ruleset_of(confinement: Confinement, abi: int, *, with_own_process: bool) ->
 
 
 def enter(ruleset: RulesetFd) -> None:
-    """Put a domain of its own on the calling process for good; it must have given up new privileges.
+    """Confine the calling thread to a new domain permanently. Requires no_new_privs.
 
-    Two processes that enter one ruleset are in different domains: neither may inspect, trace or signal the other.
+    Each call creates a new domain, even from the same ruleset, so no child may inspect, trace or signal another.
 
     Raises:
         LandlockError: the kernel refused.
@@ -87,9 +87,9 @@ def enter(ruleset: RulesetFd) -> None:
 
 @functools.lru_cache(maxsize=2)
 def granted_by_default(may_exec: bool) -> tuple[str, ...]:
-    """Where the interpreter and its packages lie, and the system's libraries; for ``may_exec``, its programs too.
+    """The folders of the interpreter, its packages and the system's libraries; with ``may_exec``, also of programs.
 
-    A folder of ``sys.path`` that holds more than packages, such as somebody's home, is left out.
+    Skips a folder of ``sys.path`` that holds more than packages, such as a home directory.
     """
     system = {os.path.realpath(folder) for folder in (_LIBRARIES + _PROGRAMS if may_exec else _LIBRARIES)}
     prefixes = {str(Path(prefix).resolve()) for prefix in (sys.prefix, sys.base_prefix)}

@@ -1,4 +1,4 @@
-"""How much a child may use of the machine."""
+"""Resource limits of a child."""
 
 import os
 import resource
@@ -12,15 +12,15 @@ THREAD_RESERVATION_BYTES = 72 << 20
 
 
 _TASKS_BESIDE = 1024
-"""How many threads and processes the children of one user may have beside all that run when a child is forked."""
+"""How many threads and processes the children of one user may start in addition to all that run at the fork."""
 
 
 class Limits(Frozen):
-    """Limits of one child; None leaves what it inherits. A limit can only become tighter than the parent's own.
+    """Limits of one child; None inherits the parent's. A limit can only be tighter than the parent's.
 
-    ``memory_bytes`` is private memory that the child may add to what it inherits; beyond it allocations fail.
-    ``children_memory_bytes`` is what a child that forks others may let one of them add, where that is more.
-    ``cpu_s`` is rounded up to whole seconds: at the limit SIGXCPU is sent, a second later SIGKILL.
+    ``memory_bytes`` is private memory that the child may add to the inherited memory; allocations beyond it fail.
+    ``children_memory_bytes`` is what a child that forks others may let each of them add, if that is more.
+    ``cpu_s`` is rounded up to whole seconds: the kernel sends SIGXCPU at the limit and SIGKILL a second later.
     ``file_size_bytes`` bounds every file it writes; ``open_files`` its descriptors; ``core_bytes`` its core dump.
     """
 
@@ -32,25 +32,25 @@ class Limits(Frozen):
     core_bytes: int = Field(default=0, ge=0)
 
     def with_processor_time(self, cpu_s: float) -> "Limits":
-        """The same limits, with processor time limited to ``cpu_s``."""
+        """Return the same limits, with processor time limited to ``cpu_s``."""
         return self.model_copy(update={"cpu_s": cpu_s})
 
     def with_more_memory(self, more_bytes: int) -> "Limits":
-        """The same limits, with so much more memory where it is limited."""
+        """Return the same limits with that much more memory, if memory is limited."""
         if self.memory_bytes is None:
             return self
         return self.model_copy(update={"memory_bytes": self.memory_bytes + more_bytes})
 
 
 class MemoryInUse(Frozen):
-    """What a process has mapped, in bytes: everything, and the private writable part."""
+    """The mapped memory of a process in bytes: all of it, and the private writable part."""
 
     mapped_bytes: int
     private_bytes: int
 
     @classmethod
     def of_this_process(cls) -> "MemoryInUse":
-        """Read it from the kernel, for a child inherits exactly this."""
+        """Read the memory of this process, which a child inherits."""
         descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         try:
             pages = os.read(descriptor, 256).split()
@@ -61,7 +61,7 @@ class MemoryInUse(Frozen):
 
 
 def impose(limits: Limits, inherited: MemoryInUse | None) -> None:
-    """Put ``limits`` on the calling process for good. ``inherited`` is needed where memory is limited."""
+    """Apply ``limits`` to the calling process permanently. ``inherited`` is required if memory is limited."""
     if limits.memory_bytes is not None and inherited is not None:
         threads_bytes = THREAD_RESERVATION_BYTES * (os.cpu_count() or 1)
         more_bytes = max(0, (limits.children_memory_bytes or 0) - limits.memory_bytes)
@@ -80,7 +80,7 @@ def impose(limits: Limits, inherited: MemoryInUse | None) -> None:
 
 
 def tasks_on_this_machine() -> int:
-    """How many threads run here, those of all users and of processes with a single one included."""
+    """The number of threads on this machine, over all users and processes."""
     descriptor = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
     try:
         return int(os.read(descriptor, 256).split()[3].partition(b"/")[2])
@@ -89,9 +89,9 @@ def tasks_on_this_machine() -> int:
 
 
 def bound_threads(tasks: int) -> None:
-    """Leave the user of the calling process room for some threads more than the ``tasks`` of this machine, for good.
+    """Limit the user of the calling process permanently to some threads more than the ``tasks`` of this machine.
 
-    The kernel counts what the user runs, which is no more than all. It does not hold root to this limit.
+    The kernel counts only the threads of the user, which are at most ``tasks``. It exempts root from this limit.
     """
     cores = os.cpu_count() or 1
     _tighten(resource.RLIMIT_NPROC, tasks + _TASKS_BESIDE + cores * cores)

@@ -1,4 +1,4 @@
-"""Calls of the kernel that Python has no name for."""
+"""System calls that Python has no wrapper for."""
 
 import ctypes
 import os
@@ -50,7 +50,7 @@ def prctl(option: int, first: int = 0, second: int = 0, third: int = 0) -> int:
 
 
 def set_capabilities(mask: int, *, inheritable: int = 0) -> None:
-    """Make ``mask`` (of the first 32 capabilities) the permitted and effective ones of the calling thread."""
+    """Set the permitted and effective capabilities of the calling thread to ``mask``, of the first 32 capabilities."""
     header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)
     data = (_CapabilityData * 2)(_CapabilityData(mask, mask, inheritable), _CapabilityData(0, 0, 0))
     if _libc.capset(ctypes.byref(header), ctypes.byref(data)) != 0:

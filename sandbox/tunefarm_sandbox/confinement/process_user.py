@@ -1,4 +1,4 @@
-"""Becoming another user."""
+"""Dropping root."""
 
 import contextlib
 import os
@@ -11,9 +11,9 @@ CAP_DAC_READ_SEARCH: Final = 2
 
 
 def give_up_root(user_id: int | None, *, kept_capabilities: tuple[int, ...], across_exec: bool) -> None:
-    """Turn a process of root into one of ``user_id``, as user and group, for good; None stays root.
+    """Change a root process permanently to the user and group ``user_id``; None stays root.
 
-    It has no capability but ``kept_capabilities``, which programs that it runs get too if ``across_exec``.
+    Drops all capabilities except ``kept_capabilities``; with ``across_exec`` programs that it runs inherit them.
 
     Raises:
         OSError: the kernel refused.
@@ -21,7 +21,7 @@ def give_up_root(user_id: int | None, *, kept_capabilities: tuple[int, ...], acr
     mask = sum(1 << capability for capability in kept_capabilities)
     if user_id is not None:
         linux.prctl(linux.PR_SET_KEEPCAPS, 1)
-        # Without this bit access(2), by which compilers choose a folder, would answer as if nothing were kept.
+        # Without this bit access(2), by which compilers choose a folder, ignores the kept capabilities.
         with contextlib.suppress(PermissionError):
             linux.prctl(linux.PR_SET_SECUREBITS, linux.SECBIT_NO_SETUID_FIXUP | linux.SECBIT_KEEP_CAPS)
         os.setgroups([])

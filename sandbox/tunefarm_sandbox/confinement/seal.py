@@ -1,27 +1,27 @@
-"""The last thing that a child does before it runs code of others."""
+"""The last step of a child before it runs code of others."""
 
 from tunefarm_sandbox.confinement import system_call_filter
-from tunefarm_sandbox.confinement.worn import Worn
+from tunefarm_sandbox.confinement.own_confinement import OwnConfinement
 
 
 def seal() -> None:
-    """Leave every thread of this process nothing but to compute and to use the descriptors that it holds, for good.
+    """Permanently restrict all threads of this process to computing and using the descriptors that they hold.
 
-    No thread can be started, no core or priority be chosen and no path be looked up from now on, so threads must stand
-    in their places and modules be imported before. Does nothing when repeated, in a process that no fork server has
-    confined, and where system calls cannot be filtered.
+    Afterwards no thread can be started, no affinity or priority changed and no path looked up: start and pin all
+    threads and import all modules first. Does nothing when repeated, in a process that no fork server has confined,
+    and where system calls cannot be filtered.
 
     Raises:
         OSError: the kernel refused.
     """
-    if Worn.is_filtered and not Worn.is_sealed:
-        system_call_filter.seal_program().put_on(all_threads=True)
-        Worn.is_sealed = True
+    if OwnConfinement.is_filtered and not OwnConfinement.is_sealed:
+        system_call_filter.seal_program().install(all_threads=True)
+        OwnConfinement.is_sealed = True
 
 
 def seal_to_hand_on() -> str:
-    """What ``filter_program.seal_with`` takes in the program that this process becomes.
+    """The seal as text, for ``filter_program.seal_with`` in the program that this process executes.
 
-    Empty where ``seal`` would do nothing.
+    Empty if ``seal`` would do nothing.
     """
-    return system_call_filter.seal_program().text() if Worn.is_filtered else ""
+    return system_call_filter.seal_program().text() if OwnConfinement.is_filtered else ""

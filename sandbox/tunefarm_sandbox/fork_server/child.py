@@ -1,4 +1,4 @@
-"""A forked child, as its parent holds it."""
+"""The parent's handle of a forked child."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Exit(Frozen):
     """How a child ended. ``code`` is its exit code or the number of the signal that killed it.
 
-    ``peak_memory_bytes`` is the most it had resident, with the pages it shared with its server; 0 when unknown.
+    ``peak_memory_bytes`` is its peak resident memory, including pages shared with its server; 0 when unknown.
     """
 
     kind: Literal["exited", "signaled"]
@@ -30,7 +30,7 @@ class Exit(Frozen):
     peak_memory_bytes: int
 
     def described(self) -> str:
-        """In words: "exited with code 1" or "killed by SIGSEGV"."""
+        """The end in words: "exited with code 1" or "killed by SIGSEGV"."""
         if self.kind == "exited":
             return f"exited with code {self.code}"
         try:
@@ -40,13 +40,13 @@ class Exit(Frozen):
 
 
 class Child:
-    """A confined child. Its parent owns it: a child whose handle is garbage-collected is killed.
+    """A confined child. Its parent owns it: garbage collection of the handle kills the child.
 
-    Threads may share it, but for its channel.
+    Threads may share the handle, but not its channel.
 
     Attributes:
-        pid: its process id, which is its process group as well.
-        channel: the parent's end of its channel. What arrives there was written by code that is not trusted.
+        pid: its process id, which is also its process group.
+        channel: the parent's end of its channel. Untrusted code wrote what arrives there.
         server: the handle of the fork server that it has become; ``ForkServer.within`` sets it.
     """
 
@@ -61,30 +61,30 @@ class Child:
         self.server: ForkServer | None = None
 
     def stop(self) -> None:
-        """Hold the child still, with the processes it has started and, if it is a server, its children."""
+        """Stop the child, the processes that it started and, if it is a server, its children."""
         self._signal(signal.SIGSTOP)
         if self.server is not None:
             for child in self.server.children():
                 child.stop()
 
     def resume(self) -> None:
-        """Let it go on after ``stop``."""
+        """Continue the child after ``stop``."""
         if self.server is not None:
             for child in self.server.children():
                 child.resume()
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill it and all that it started, stopped or not. ``exit`` tells when it is gone.
+        """Kill the child and all that it started, stopped or not. ``exit`` waits for its end.
 
-        What left its process group, as the children of a fork server do, follows it within milliseconds.
+        Processes that left its process group, such as children of a fork server, end within milliseconds after it.
         """
         self._signal(signal.SIGKILL)
 
     def exit(self, timeout_s: float | None = 0) -> Exit | None:
-        """How it ended, or None when it did not within ``timeout_s``; None waits for ever.
+        """How it ended, or None if it still runs after ``timeout_s``; None waits for ever.
 
-        A child that went down with its server counts as killed by SIGKILL.
+        A child that died with its server counts as killed by SIGKILL.
         """
         if self._exit is None and self._status.fileno() >= 0 and self._status.has_message(timeout_s):
             with self._ending:
@@ -93,14 +93,14 @@ class Child:
         return self._exit
 
     def exit_fileno(self) -> int:
-        """Becomes readable when ``exit`` has something to tell; -1 after it has."""
+        """The descriptor that is readable when ``exit`` returns without waiting; -1 after it has."""
         return self._status.fileno()
 
     def wait_until_confined(self, deadline_s: float) -> None:
-        """Wait for the word of a new child that it is confined, until the monotonic ``deadline_s``; used by ``fork``.
+        """Wait until a new child reports that it is confined, or until the monotonic ``deadline_s``; used by ``fork``.
 
         Raises:
-            ForkFailed: it could not be, or died over it; it is gone.
+            ForkFailed: it could not be confined, or died before; it is gone.
         """
         if not self._status.has_message(max(0.0, deadline_s - time.monotonic())):
             self.close()
@@ -118,16 +118,16 @@ class Child:
         raise ForkFailed("confinement" if data else "server_lost", died)
 
     def output(self, tail_bytes: int = 8192) -> str:
-        """The last of what the child and its native code printed to standard output and error, kept after its end."""
+        """The last output of the child and its native code to standard output and error; available after its end."""
         return self._output.tail(tail_bytes)
 
     def close(self) -> None:
-        """Kill it if it still runs, and let go of everything it held in this process; harmless when repeated."""
+        """Kill it if it still runs, and release everything that it held in this process; idempotent."""
         self.kill()
         self.channel.close()
         self._output.close()
         with self._ending:
-            self._let_go()
+            self._release()
 
     def __enter__(self) -> Self:
         return self
@@ -141,11 +141,11 @@ class Child:
 
     def _ended(self, data: bytes) -> None:
         if not data:
-            self.kill()  # its server is gone and should have taken it along
+            self.kill()  # its server is gone, and should have killed it
         self._exit = _decoded(data)
-        self._let_go()
+        self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._status.close()
         if self._pidfd >= 0:
             os.close(self._pidfd)
@@ -163,7 +163,7 @@ class Child:
                 self._signal_without_group_flag(number)
 
     def _signal_without_group_flag(self, number: signal.Signals) -> None:
-        """For kernels before 6.9. The pidfd tells that the number is not yet another process's."""
+        """Signal the group on kernels before 6.9. The pidfd shows that the pid was not reused."""
         signal.pidfd_send_signal(self._pidfd, 0)
         os.killpg(self.pid, number)
 

@@ -1,4 +1,4 @@
-"""Functions named by text."""
+"""Functions referenced by name."""
 
 import importlib
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from typing import Any
 
 
 class UnusableEntry(Exception):
-    """Raised when a name leads to no function; says why."""
+    """Raised when a name does not resolve to a function, with the reason."""
 
 
 def resolve(name: str) -> Callable[..., Any]:
-    """The function that "package.module:function" names, after importing its module.
+    """Import the module of "package.module:function" and return the function.
 
     Raises:
-        UnusableEntry: it cannot be imported or is no function.
+        UnusableEntry: it cannot be imported or is not a function.
     """
     module_name, _, function_name = name.partition(":")
     try:

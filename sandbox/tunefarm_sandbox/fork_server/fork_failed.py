@@ -1,14 +1,14 @@
-"""Why there is no child."""
+"""Why a fork failed."""
 
 from tunefarm_sandbox.fork_server.fork_request import RefusalKind
 
 
 class ForkFailed(Exception):
-    """Raised when there is no child.
+    """Raised when a child could not be forked.
 
     Attributes:
-        kind: "entry": it cannot be imported. "resources": the kernel refused to fork. "confinement": it cannot be had
-            here. "server_lost": the server died or did not answer.
+        kind: "entry": it cannot be imported. "resources": the kernel refused to fork. "confinement": it is unavailable.
+            "server_lost": the server died or did not answer.
         reason: what happened, in words.
     """
 

@@ -1,4 +1,4 @@
-"""What a fork server and its parent say to each other."""
+"""Messages between a fork server and its parent."""
 
 import struct
 from typing import Final, Literal
@@ -8,7 +8,8 @@ from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_schemas.frozen import Frozen
 
 DESCRIPTORS_OF_REQUEST: Final = 3
-"""The child's end of its channel, the server's end of the status socket, the child's output. The entry's follow."""
+"""The child's end of its channel, the server's end of the status socket, the child's output. Those of the entry follow.
+"""
 
 CONFINED: Final = b"confined"
 """Second message on a status socket, from the child: nothing but its entry follows. Or it is a ``ForkRefused``."""
@@ -28,7 +29,7 @@ class ForkRequest(Frozen):
 
 
 class Forked(Frozen):
-    """First message on a status socket: the child lives. Its pidfd comes along."""
+    """First message on a status socket: the child runs. Its pidfd is attached."""
 
     kind: Literal["forked"] = "forked"
     pid: int
@@ -42,6 +43,6 @@ class ForkRefused(Frozen):
 
 
 class Ready(Frozen):
-    """A server's first message: it answers from now on, or ``failure`` says why it never will."""
+    """A server's first message: it now accepts requests, or ``failure`` states why it never will."""
 
     failure: str = ""

@@ -1,4 +1,4 @@
-"""A fork server, as its parent holds it."""
+"""The parent's handle of a fork server."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ from tunefarm_sandbox.fork_server.status_socket import StatusSocket
 __all__ = ["Child", "Exit", "ForkFailed", "ForkServer"]
 
 FORK_TIMEOUT_S: Final = 60.0
-"""How long a fork may take, the server's preloading included."""
+"""Time limit of a fork, including the server's preloading."""
 
 _END_TIMEOUT_S: Final = 2.0
 _FAILURE_BYTES: Final = 4096
@@ -66,14 +66,14 @@ class ForkServer:
 
     @classmethod
     def of(cls, started: ServerProcess) -> "ForkServer":
-        """The handle of a process that was started earlier, which it takes over."""
+        """Take over a server process that was started earlier."""
         return cls(started.channel, started.output, started.process, None)
 
     @classmethod
     def within(cls, host: Child) -> "ForkServer":
-        """The server that ``host`` has become, or is about to become, by calling ``serve`` on its channel.
+        """Return the server that ``host`` has become, or is about to become, by calling ``serve`` on its channel.
 
-        A host has one handle, whose locks keep the answers of the server apart.
+        A host has one handle, whose locks keep the server's answers apart.
         """
         if host.server is None:
             host.server = cls(host.channel, None, None, host)
@@ -81,7 +81,7 @@ class ForkServer:
 
     @property
     def alive(self) -> bool:
-        """Whether the server can be asked. False from the instant it dies, before its children are seen to follow."""
+        """Whether the server can accept requests. False once it is dead, even if its children still run."""
         if self._channel.hung_up:
             return False
         if self._process is not None:
@@ -90,13 +90,13 @@ class ForkServer:
 
     @property
     def failure(self) -> str:
-        """Why the server never became ready, with what it printed; empty when nothing is known."""
+        """Why the server never became ready, with its output; empty when unknown."""
         said = self._ready.failure if self._ready is not None else ""
         printed = self._output.tail(_FAILURE_BYTES) if self._output is not None else ""
         return f"{said} {printed}".strip()
 
     def ready(self, timeout_s: float | None) -> bool:
-        """Wait until everything is preloaded; False when it takes longer than ``timeout_s`` or failed."""
+        """Wait until everything is preloaded; False if that takes longer than ``timeout_s`` or fails."""
         with self._receiving:
             if self._ready is None:
                 try:
@@ -115,20 +115,20 @@ class ForkServer:
         descriptors: Sequence[int] = (),
         timeout_s: float = FORK_TIMEOUT_S,
     ) -> Child:
-        """Fork a child that calls ``entry``, and return when it is confined and about to.
+        """Fork a child that calls ``entry``; return once it is confined and about to call it.
 
         ``entry`` is "package.module:function", called as ``function(channel, payload, descriptors)``; the caller keeps
         its own copies of ``descriptors``.
 
         Raises:
-            ForkFailed: there is no child. Unless its kind is "server_lost", the server goes on.
+            ForkFailed: no child was forked. Unless its kind is "server_lost", the server continues.
         """
         if len(descriptors) > MAX_DESCRIPTORS - DESCRIPTORS_OF_REQUEST:
             raise ValueError(f"{len(descriptors)} descriptors are too many")
         request = ForkRequest(entry=entry, limits=limits, confinement=confinement)
         deadline_s = time.monotonic() + timeout_s
         child = self._forked(request, descriptors, deadline_s)
-        with contextlib.suppress(ChannelClosed, TimeoutError):  # then it is dead, and the next line tells
+        with contextlib.suppress(ChannelClosed, TimeoutError):  # the server is dead; the next line reports it
             child.channel.send(payload, timeout_s=max(0.0, deadline_s - time.monotonic()))
         child.wait_until_confined(deadline_s)
         with self._registering:
@@ -136,12 +136,12 @@ class ForkServer:
         return child
 
     def children(self) -> list[Child]:
-        """The children it forked whose handles are held."""
+        """Its children whose handles are still referenced."""
         with self._registering:
             return list(self._children)
 
     def close(self) -> None:
-        """End the server and all its children, and wait until they are gone; harmless when repeated."""
+        """End the server and all its children, and wait until they are gone; idempotent."""
         self._channel.close()
         if self._host is not None:
             self._host.kill()

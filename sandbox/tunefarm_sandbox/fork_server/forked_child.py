@@ -1,4 +1,4 @@
-"""From the instant after the fork to the entry function, and out."""
+"""A child from the fork to the entry function and its exit."""
 
 import contextlib
 import gc
@@ -16,37 +16,37 @@ from tunefarm_sandbox.confinement.abilities import Abilities
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.filter_program import FilterProgram
 from tunefarm_sandbox.confinement.limits import Limits, MemoryInUse, bound_threads, impose
+from tunefarm_sandbox.confinement.own_confinement import OwnConfinement
 from tunefarm_sandbox.confinement.process_user import CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, give_up_root
-from tunefarm_sandbox.confinement.worn import Worn
 from tunefarm_sandbox.fork_server.fork_request import CONFINED, ForkRefused
 from tunefarm_sandbox.fork_server.status_socket import answer
 from tunefarm_schemas.frozen import Frozen
 
 NOT_CONFINED: Final = 125
-"""Exit code of a child that could not put on its confinement, and so ran nothing; no parent gets to see it."""
+"""Exit code of a child whose confinement failed, so that it ran nothing; the parent never sees it."""
 
 _PAYLOAD_TIMEOUT_S: Final = 60.0
 
 
 class Setting(Frozen):
-    """All that a child needs to know of its server, gathered before the fork."""
+    """What a child needs to know of its server, collected before the fork."""
 
     server_pid: int
     limits: Limits
     confinement: Confinement
     outer: Confinement | None
-    """What the server itself is confined to; None when it is not."""
+    """The confinement of the server itself; None if it has none."""
     abilities: Abilities
     memory: MemoryInUse | None
     filter: FilterProgram | None
-    """The seccomp program to put on."""
+    """The seccomp program to install."""
     ruleset: int | None
-    """Landlock's rules where they are the same for every child; None for rules to be made in the child."""
+    """Landlock's rules if they are the same for all children; None if the child creates its own."""
     tasks: int | None
-    """How many threads this machine runs, where those of the child are limited."""
+    """Number of threads on this machine, if those of the child are limited."""
 
 
-def live(setting: Setting, function: Callable[[Channel, bytes, list[int]], Any], descriptors: list[int]) -> NoReturn:
+def run(setting: Setting, function: Callable[[Channel, bytes, list[int]], Any], descriptors: list[int]) -> NoReturn:
     """Confine this process, call ``function`` with its channel, the payload and its descriptors, and exit.
 
     ``descriptors`` are those of the request.
@@ -54,7 +54,7 @@ def live(setting: Setting, function: Callable[[Channel, bytes, list[int]], Any],
     channel, status, output, *others = descriptors
     code = NOT_CONFINED
     try:
-        _confine_or_say_why_not(setting, channel, status, output, others)
+        _confine_or_refuse(setting, channel, status, output, others)
         code = 1
         code = _run(function, channel, status, others)
     except BaseException:  # noqa: BLE001 - whatever it was, this copy of the server must not go on
@@ -64,7 +64,7 @@ def live(setting: Setting, function: Callable[[Channel, bytes, list[int]], Any],
         os._exit(code)
 
 
-def _confine_or_say_why_not(setting: Setting, channel: int, status: int, output: int, others: Sequence[int]) -> None:
+def _confine_or_refuse(setting: Setting, channel: int, status: int, output: int, others: Sequence[int]) -> None:
     try:
         rules = () if setting.ruleset is None else (setting.ruleset,)
         _keep_only_descriptors(output, (channel, status, *rules, *others))
@@ -80,7 +80,7 @@ def _run(
     channel = Channel(channel_descriptor)
     try:
         payload = channel.receive(_PAYLOAD_TIMEOUT_S)
-        answer(status, CONFINED)  # not earlier: the parent sends the payload when it knows the pid
+        answer(status, CONFINED)  # not earlier: the parent sends the payload once it knows the pid
         os.close(status)
         gc.enable()
         function(channel, payload, others)
@@ -98,9 +98,9 @@ def _run(
 def _confine(setting: Setting) -> None:
     confinement = setting.confinement
     os.setpgid(0, 0)
-    _settle_in_folders(confinement)
+    _change_folders(confinement)
     _change_user(setting)
-    linux.prctl(linux.PR_SET_DUMPABLE, 0)  # the system may set it for those who change their user
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)  # the system may set it when a process changes its user
     impose(setting.limits, setting.memory)
     if setting.tasks is not None:
         bound_threads(setting.tasks)
@@ -110,15 +110,15 @@ def _confine(setting: Setting) -> None:
         _enter_domain(setting)
     _die_with(setting.server_pid)
     if setting.filter is not None:
-        setting.filter.put_on()
-        Worn.is_filtered = True
+        setting.filter.install()
+        OwnConfinement.is_filtered = True
 
 
 def _enter_domain(setting: Setting) -> None:
-    """Every child is in a domain of its own, for in a common one it could open the memory of its siblings."""
+    """Enter a domain of this child alone: in a shared domain it could open the memory of its siblings."""
     ruleset = setting.ruleset
     if ruleset is None:
-        # In a nested child the folder of its server in /proc is closed by its own rules, and its own by its server's.
+        # In a nested child the own rules deny /proc of its server, and the server's rules deny its own.
         ruleset = landlock_domain.ruleset_of(
             setting.confinement, setting.abilities.landlock_abi, with_own_process=setting.outer is None
         )
@@ -138,7 +138,7 @@ def _keep_only_descriptors(output: int, kept: Sequence[int]) -> None:
     os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
-def _settle_in_folders(confinement: Confinement) -> None:
+def _change_folders(confinement: Confinement) -> None:
     os.umask(0o077)
     if confinement.writable:
         os.environ["TMPDIR"] = confinement.writable[0]
@@ -152,7 +152,7 @@ def _change_user(setting: Setting) -> None:
     confinement = setting.confinement
     kept: tuple[int, ...] = ()
     if setting.abilities.landlock_abi:
-        # Landlock says which files; without these the other user could not reach those below folders private to root.
+        # Landlock decides which files; without these the other user cannot reach those below folders private to root.
         kept = (CAP_DAC_OVERRIDE,) if confinement.writable else (CAP_DAC_READ_SEARCH,)
     user_id = confinement.user_id if setting.abilities.can_change_user else None
     give_up_root(user_id, kept_capabilities=kept, across_exec=confinement.may_exec)

@@ -1,4 +1,4 @@
-"""Which processes the kernel ends first when memory runs short."""
+"""The order in which the kernel kills processes when memory runs out."""
 
 import contextlib
 import os
@@ -8,32 +8,32 @@ _FIRST: Final = b"1000"
 
 
 class MemoryShortage:
-    """Forks children that are ended before this process and all others.
+    """Forks children that the OOM killer kills before this process and all others.
 
-    A process that cannot be dumped and is not root's may not write its own score, so that a child could not raise its
-    own: this process opens its file while it still can be dumped, and children inherit what it says during the fork.
+    A non-dumpable process without root may not write its own score, so a child cannot raise its own. This process opens
+    its file while it is still dumpable, and raises its score during the fork, so that children inherit it.
     """
 
     def __init__(self) -> None:
-        """Called while this process can be dumped."""
+        """Open the score file; call this while the process is dumpable."""
         self._descriptor = -1
         self._usual = b"0"
         with contextlib.suppress(OSError):
             self._descriptor = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
             self._usual = os.pread(self._descriptor, 16, 0).strip()
 
-    def forked_to_die_first(self) -> int:
-        """As ``os.fork``."""
-        self._say(_FIRST)
+    def fork_killed_first(self) -> int:
+        """Call ``os.fork`` with a raised score."""
+        self._write_score(_FIRST)
         try:
             pid = os.fork()
         except OSError:
-            self._say(self._usual)
+            self._write_score(self._usual)
             raise
         if pid:
-            self._say(self._usual)
+            self._write_score(self._usual)
         return pid
 
-    def _say(self, score: bytes) -> None:
+    def _write_score(self, score: bytes) -> None:
         with contextlib.suppress(OSError):
             os.pwrite(self._descriptor, score, 0)

@@ -1,4 +1,4 @@
-"""One question to a confined child, and its answer or its refusal."""
+"""One request to a confined child, and its answer or refusal."""
 
 import signal
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 
 class Fixes(NamedTuple):
-    """What to do about input that is too large for one message, that ends its child, and that takes too long."""
+    """The advice for input that is too large for one message, that ends its child, or that takes too long."""
 
     too_large: str
     ended: str
@@ -27,9 +27,9 @@ class Fixes(NamedTuple):
 
 
 def answer(channel: Channel, work: Callable[[], Frozen]) -> None:
-    """The child's side: send what ``work`` returns, or the ``BadInput`` it raises.
+    """Run ``work`` in the child and send its result, or the ``BadInput`` that it raises.
 
-    Any other exception ends the child and is a bug.
+    Any other exception is a bug and ends the child.
     """
     try:
         result: Frozen = work()
@@ -61,12 +61,12 @@ def ask(
 ) -> Answer:
     """Run ``entry`` ("package.module:function") in a child that may compute, read ``readable``, and nothing else.
 
-    ``described`` makes a sentence's end of how the child ended and of what it printed, where it ended without answer.
-    A child that was killed from outside says nothing of the question, which is asked once more.
+    ``described`` completes the sentence of the error if the child ended without an answer, from its end and its output.
+    Asks once more if the child was killed from outside, which does not depend on the request.
 
     Raises:
-        BadInput: the child refused the question, ended or took longer than ``timeout_s``; named after ``field``.
-        ForkFailed: there is no child, or the server died before its child answered.
+        BadInput: for ``field``: the child refused the request, ended, or took longer than ``timeout_s``.
+        ForkFailed: no child was forked, or the server died before its child answered.
     """
     payload = question.model_dump_json().encode()
     if len(payload) > MAX_MESSAGE_BYTES:
@@ -88,7 +88,7 @@ def ask(
 
 
 def _was_killed(ended: Exit | None) -> bool:
-    """Whether somebody else ended it, such as a host without memory: its own limits and errors end it otherwise."""
+    """Whether another process killed it, such as the OOM killer. Its own limits send other signals."""
     return ended is not None and ended.kind == "signaled" and ended.code == signal.SIGKILL
 
 

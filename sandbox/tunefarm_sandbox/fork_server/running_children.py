@@ -1,4 +1,4 @@
-"""The children of a fork server, from fork to burial."""
+"""The children of a fork server, from the fork until they are reaped."""
 
 import contextlib
 import os
@@ -18,25 +18,25 @@ class _Running:
 
 
 class RunningChildren:
-    """Knows every child, tells its parent how it ended, and leaves nothing of it behind."""
+    """Tracks every child, reports its end to the parent, and kills all processes that it leaves behind."""
 
     def __init__(self) -> None:
         self._by_pidfd: dict[int, _Running] = {}
         self.may_have_strays = False
 
     def add(self, pid: int, pidfd: int, status: int, *, may_fork: bool) -> None:
-        """Take over a child with its descriptors."""
+        """Take over a child and its descriptors."""
         self._by_pidfd[pidfd] = _Running(pid, status, may_fork)
 
     def pidfds(self) -> set[int]:
-        """What becomes readable when a child ends."""
+        """Descriptors that become readable when a child ends."""
         return set(self._by_pidfd)
 
     def reap(self, pidfd: int) -> None:
-        """Bury the child that ended, and its process group, and report."""
+        """Reap the child that ended, kill its process group, and report its end."""
         child = self._by_pidfd.pop(pidfd)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)  # before the wait, while the number cannot be another's
+            os.killpg(child.pid, signal.SIGKILL)  # before the wait, which allows the kernel to reuse the number
         _, status, usage = os.wait4(child.pid, 0)
         answer(child.status, EXIT_STATUS.pack(status, usage.ru_maxrss * 1024))
         os.close(child.status)
@@ -44,7 +44,7 @@ class RunningChildren:
         self.may_have_strays |= child.may_fork
 
     def end_strays(self) -> None:
-        """Kill and reap what children that may fork have left behind: it becomes this process's own children."""
+        """Kill and reap orphans of children that may fork; as subreaper, this process has adopted them."""
         if not self.may_have_strays:
             return
         known = {child.pid for child in self._by_pidfd.values()}

@@ -1,4 +1,4 @@
-"""The process that forks: a loop of one thread, and the program around it."""
+"""The process that forks: a single-threaded loop, and its program."""
 
 import contextlib
 import gc
@@ -14,10 +14,10 @@ from tunefarm_sandbox.confinement import landlock_domain, linux, system_call_fil
 from tunefarm_sandbox.confinement.abilities import Abilities, abilities
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import MemoryInUse, tasks_on_this_machine
-from tunefarm_sandbox.confinement.worn import Worn
+from tunefarm_sandbox.confinement.own_confinement import OwnConfinement
 from tunefarm_sandbox.fork_server.entry_point import UnusableEntry, preload, resolve
 from tunefarm_sandbox.fork_server.fork_request import DESCRIPTORS_OF_REQUEST, Forked, ForkRefused, ForkRequest, Ready
-from tunefarm_sandbox.fork_server.forked_child import Setting, live
+from tunefarm_sandbox.fork_server.forked_child import Setting, run
 from tunefarm_sandbox.fork_server.memory_shortage import MemoryShortage
 from tunefarm_sandbox.fork_server.running_children import RunningChildren
 from tunefarm_sandbox.fork_server.status_socket import answer
@@ -26,14 +26,14 @@ _STRAYS_CHECK_MS: Final = 20
 
 
 def serve(channel: Channel) -> None:
-    """Fork children as the other end of ``channel`` asks, until it closes; then kill them and return.
+    """Fork children at the request of the other end of ``channel`` until it closes; then kill them and return.
 
-    May be called by the entry function of a child that may fork: then its children are confined like it, or tighter,
-    and find its module globals as they were; ``/proc/self`` is its own, and closed to them. This process must have one
-    thread and must not have run what breaks in a forked copy.
+    The entry function of a child that may fork can call this. Its children are then confined at least as tightly, and
+    inherit its module globals; ``/proc/self`` is their own, and they cannot read it. This process must have only one
+    thread, and must not have run code that breaks in a forked copy.
     """
-    memory_shortage = None if Worn.confinement is not None else MemoryShortage()
-    # From its first instruction on, no child of this process can be opened or traced by others of its user.
+    memory_shortage = None if OwnConfinement.confinement is not None else MemoryShortage()
+    # From its first instruction on, processes of the same user must not open or trace a child of this process.
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
     server = _Server(channel, memory_shortage)
     channel.send(Ready().model_dump_json().encode())
@@ -63,7 +63,7 @@ class _Server:
                 gc.enable()
 
     def _prepare_for_children(self) -> None:
-        """Do once what would otherwise be done in every child."""
+        """Compute once what every child would otherwise compute."""
         for may_exec in (False, True):
             landlock_domain.granted_by_default(may_exec)
             for may_fork in (False, True):
@@ -73,7 +73,7 @@ class _Server:
                     )
         if self._abilities.seccomp:
             system_call_filter.seal_program()
-        if self._abilities.landlock_abi and Worn.confinement is not None:
+        if self._abilities.landlock_abi and OwnConfinement.confinement is not None:
             self._plain_ruleset = landlock_domain.ruleset_of(
                 Confinement.strict(), self._abilities.landlock_abi, with_own_process=False
             )
@@ -102,7 +102,7 @@ class _Server:
 
     def _handle(self, message: bytes, descriptors: list[int]) -> int | None:
         """Fork what ``message`` asks for, and return the child's pidfd."""
-        if len(descriptors) < DESCRIPTORS_OF_REQUEST:  # this process has too many open; the parent sees it let go
+        if len(descriptors) < DESCRIPTORS_OF_REQUEST:  # too many are open; the parent sees the socket closed
             for descriptor in descriptors:
                 os.close(descriptor)
             return None
@@ -135,13 +135,13 @@ class _Server:
         sys.stdout.flush()
         sys.stderr.flush()
         try:
-            pid = os.fork() if self._memory_shortage is None else self._memory_shortage.forked_to_die_first()
+            pid = os.fork() if self._memory_shortage is None else self._memory_shortage.fork_killed_first()
         except OSError as error:
             return ForkRefused(kind="resources", reason=f"fork: {error.strerror}")
         if pid == 0:
             self._channel.forget()
-            Worn.confinement = request.confinement
-            live(setting, function, descriptors)
+            OwnConfinement.confinement = request.confinement
+            run(setting, function, descriptors)
         return _hold(pid)
 
     def _setting(self, request: ForkRequest) -> Setting:
@@ -150,7 +150,7 @@ class _Server:
             server_pid=os.getpid(),
             limits=request.limits,
             confinement=confinement,
-            outer=Worn.confinement,
+            outer=OwnConfinement.confinement,
             abilities=self._abilities,
             memory=MemoryInUse.of_this_process() if request.limits.memory_bytes is not None else None,
             filter=(
@@ -164,7 +164,7 @@ class _Server:
                 else None
             ),
             ruleset=None if confinement.may_exec or confinement.has_paths_of_its_own else self._plain_ruleset,
-            # A server lives long, and its children inherit the limit; what they may start is limited when they start.
+            # A server lives long and its children inherit the limit, so it is set for each of them when it starts.
             tasks=None if confinement.may_fork and not confinement.may_exec else tasks_on_this_machine(),
         )
 
@@ -182,8 +182,8 @@ def _hold(pid: int) -> tuple[int, int] | ForkRefused:
 
 
 def _lacking(confinement: Confinement, offered: Abilities) -> str | None:
-    if Worn.confinement is not None:
-        exceeding = confinement.exceeds(Worn.confinement)
+    if OwnConfinement.confinement is not None:
+        exceeding = confinement.exceeds(OwnConfinement.confinement)
         if exceeding is not None:
             return exceeding
     missing = offered.missing(connects=bool(confinement.connect_ports)) if confinement.require else ()
@@ -201,7 +201,7 @@ def main(arguments: Sequence[str]) -> None:
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(arguments[1]):
         return
-    gc.disable()  # what is imported stays: looking through it again and again finds nothing
+    gc.disable()  # imported objects stay: scanning them repeatedly frees nothing
     try:
         for name in arguments[2:]:
             preload(name)
@@ -212,7 +212,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    # Children import this module by its name and must find what this process set in it.
+    # Children import this module by its name and must find the state that this process set in it.
     from tunefarm_sandbox.fork_server.server import main as main_of_module
 
     main_of_module(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""What a fork server inherits of its parent's environment."""
+"""The environment that a fork server inherits from its parent."""
 
 import os
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ _NAMES: Final = frozenset(
 )
 _PREFIXES: Final = ("LC_", "PYTHON", "OMP_", "OPENBLAS_", "MKL_", "TVM_")
 _DEFAULTS: Final = {"OPENBLAS_NUM_THREADS": "1"}
-"""A server has one thread, and numpy's library would start its own on import."""
+"""A server must have one thread, and numpy's library would start more on import."""
 
 
 def server_environment(added: Mapping[str, str]) -> dict[str, str]:
-    """Harmless variables of this process, and ``added``.
+    """Return harmless variables of this process, and ``added``.
 
-    Tokens and passwords in the other variables stay out of reach of the code that children run.
+    Other variables, which may hold tokens and passwords, are not passed to code that children run.
     """
     inherited = {name: value for name, value in os.environ.items() if name in _NAMES or name.startswith(_PREFIXES)}
     return {**_DEFAULTS, **inherited, **added}

@@ -1,4 +1,4 @@
-"""A fork server's process, begun before anything is imported that its parent needs to talk to it."""
+"""The process of a fork server, started before the slow imports of its parent."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from tunefarm_sandbox.fork_server.server_environment import server_environment
 
 
 class ServerProcess(NamedTuple):
-    """What ``ForkServer.of`` takes over. A named tuple: the first thing that a command does imports nothing slow."""
+    """Input of ``ForkServer.of``. A named tuple, because a command starts it first and must import nothing slow."""
 
     channel: Channel
     output: CapturedOutput
@@ -25,7 +25,7 @@ def start_server_process(preload: Sequence[str], environment: Mapping[str, str] 
     """Start a server process and return at once, while it preloads.
 
     It imports each "package.module" of ``preload`` and calls each "package.module:function". It dies with this
-    process. Of this process's environment it gets a short list of harmless variables, and ``environment``.
+    process. It inherits a short list of harmless variables of this environment, and gets ``environment``.
     """
     channel, far = Channel.pair()
     output = CapturedOutput()
@@ -44,14 +44,14 @@ def start_server_process(preload: Sequence[str], environment: Mapping[str, str] 
 
     try:
         on_main_thread = threading.current_thread() is threading.main_thread()
-        process = begin() if on_main_thread else _begun_by_a_thread_that_stays(begin)
+        process = begin() if on_main_thread else _start_on_waiting_thread(begin)
     finally:
         os.close(far)
     return ServerProcess(channel, output, process)
 
 
-def _begun_by_a_thread_that_stays(begin: "Callable[[], subprocess.Popen[bytes]]") -> "subprocess.Popen[bytes]":
-    """The kernel ends the server when the thread that began it ends: that one waits for the server's own end."""
+def _start_on_waiting_thread(begin: "Callable[[], subprocess.Popen[bytes]]") -> "subprocess.Popen[bytes]":
+    """Start it on a thread that waits for its end: the kernel kills the server when the thread that started it ends."""
     from concurrent.futures import Future
 
     begun: Future[subprocess.Popen[bytes]] = Future()

@@ -1,4 +1,4 @@
-"""The socket on which a fork server, and the child at first, tell how a request went."""
+"""The socket on which a fork server, and at first the child, report the outcome of a request."""
 
 import array
 import contextlib
@@ -21,7 +21,7 @@ class StatusSocket:
 
     @classmethod
     def pair(cls) -> "tuple[StatusSocket, int]":
-        """The parent's end and the descriptor of the server's."""
+        """Create the parent's end; return it and the descriptor of the server's."""
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(near.detach()), far.detach()
 
@@ -39,7 +39,7 @@ class StatusSocket:
         return bool(waiting.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000))
 
     def receive(self) -> tuple[bytes, int | None]:
-        """One message and the descriptor that came along; an empty message when the server is gone."""
+        """Receive one message and its attached descriptor; an empty message when the server is gone."""
         try:
             data, ancillary, _, _ = self._socket.recvmsg(
                 _MESSAGE_BYTES, socket.CMSG_SPACE(_DESCRIPTOR_BYTES), socket.MSG_CMSG_CLOEXEC
@@ -52,7 +52,7 @@ class StatusSocket:
         return data, received[0] if received else None
 
     def close(self) -> None:
-        """Close this end; harmless when repeated."""
+        """Close this end; idempotent."""
         self._socket.close()
 
     def __del__(self) -> None:
@@ -61,7 +61,7 @@ class StatusSocket:
 
 
 def answer(status: int, message: Frozen | bytes, *descriptors: int) -> None:
-    """Send one message on a status socket, if anybody still listens, and never wait for it."""
+    """Send one message on a status socket without waiting; ignore it if the peer is gone."""
     data = message if isinstance(message, bytes) else message.model_dump_json().encode()
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=status)

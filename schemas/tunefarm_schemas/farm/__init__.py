@@ -1,1 +1,1 @@
-"""Devices, lanes, and what farm and workers send each other."""
+"""Devices, lanes, and the messages between farm and workers."""

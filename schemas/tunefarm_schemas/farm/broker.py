@@ -1,4 +1,4 @@
-"""How the farm's broker is reached. Text only: nothing here opens a connection."""
+"""The address of the farm's broker. Plain values: nothing here opens a connection."""
 
 from dataclasses import dataclass
 from typing import Final, Self
@@ -14,7 +14,7 @@ _SOCKET_SCHEMES: Final = frozenset({"unix", "redis+socket"})
 _TCP_SCHEMES: Final = frozenset({"redis", "rediss"})
 
 DEFAULT_PREFIX: Final = "tunefarm."
-"""What the names of all keys and channels begin with, unless a farm has a prefix of its own."""
+"""Prefix of all keys and channels, unless a farm has its own."""
 CONNECT_TIMEOUT_S: Final = 3.0
 ANSWER_TIMEOUT_S: Final = 5.0
 """A broker that is silent for longer is treated as away."""
@@ -22,10 +22,10 @@ ANSWER_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True)
 class Broker:
-    """A Redis server, and the prefix of all that this farm keeps there.
+    """A Redis server, and the prefix of all keys of this farm.
 
-    ``url`` is redis://, rediss:// (TLS; further ``ssl_`` options in the query) or unix:///path?db=0. A prefix lets a
-    Redis user be confined to one farm.
+    ``url`` is redis://, rediss:// (TLS; further ``ssl_`` options in the query) or unix:///path?db=0. A prefix allows
+    restricting a Redis user to one farm.
     """
 
     url: SecretStr
@@ -33,7 +33,7 @@ class Broker:
 
     @classmethod
     def at(cls, url: str, prefix: str = DEFAULT_PREFIX) -> Self:
-        """Raises BadInput when ``url`` is none of the three kinds."""
+        """Raises BadInput when ``url`` is not one of the three kinds."""
         broker = cls(url=SecretStr(url), prefix=prefix)
         parts = urlsplit(url)
         if parts.scheme in _SOCKET_SCHEMES and parts.path.strip("/"):
@@ -43,7 +43,7 @@ class Broker:
         raise BadInput(_FIELD, "it does not name a Redis server.", _FIX)
 
     def redis_url(self) -> str:
-        """As redis-py wants it, with its password."""
+        """The URL for redis-py, with its password."""
         parts = urlsplit(self.url.get_secret_value())
         if parts.scheme not in _SOCKET_SCHEMES:
             return self.url.get_secret_value()
@@ -51,12 +51,12 @@ class Broker:
         return f"unix://{_credentials(parts.username, parts.password)}{parts.path}?{urlencode(query)}".rstrip("?")
 
     def celery_url(self) -> str:
-        """As Celery wants it, with its password."""
+        """The URL for Celery, with its password."""
         parts = urlsplit(self.url.get_secret_value())
         if parts.scheme not in _SOCKET_SCHEMES:
             query = parse_qsl(parts.query)
             if parts.scheme == "rediss" and "ssl_cert_reqs" not in dict(query):
-                # Without it Celery would accept any certificate.
+                # Without this option Celery accepts any certificate.
                 query.append(("ssl_cert_reqs", "required"))
             return urlunsplit(parts._replace(query=urlencode(query)))
         query = [("virtual_host" if name == "db" else name, value) for name, value in parse_qsl(parts.query)]
@@ -65,7 +65,7 @@ class Broker:
         )
 
     def redis_options(self) -> dict[str, float | bool]:
-        """Time-outs for redis-py."""
+        """Timeouts for redis-py."""
         return {
             "socket_timeout": ANSWER_TIMEOUT_S,
             "socket_connect_timeout": CONNECT_TIMEOUT_S,

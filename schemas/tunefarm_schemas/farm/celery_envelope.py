@@ -1,4 +1,4 @@
-"""An order as Celery finds it in a list of Redis. Text only: nothing here opens a connection."""
+"""An order in the form that Celery reads from a list in Redis. Plain values: nothing here opens a connection."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,8 +6,8 @@ from uuid import uuid4
 
 from tunefarm_schemas.frozen import Frozen, canonical_json
 
-# Celery's message protocol, version 2, in the envelope that kombu puts into Redis. Written here, because Celery's own
-# way to it takes five times the processor time and a round trip for each message.
+# Celery's message protocol, version 2, in the envelope that kombu puts into Redis. Built here, because Celery's own
+# code takes five times the processor time and one round trip per message.
 _HEADERS: Final[Mapping[str, object]] = {
     "lang": "py",
     "parent_id": None,
@@ -24,9 +24,9 @@ _NO_CALLBACKS: Final = '{"callbacks":null,"errbacks":null,"chain":null,"chord":n
 
 
 def celery_envelope(queue: str, task: str, message: Frozen) -> str:
-    """``message`` as the one argument of ``task``, to be put into the list of ``queue``."""
+    """Wrap ``message`` as the only argument of ``task``, for the list of ``queue``."""
     task_id = uuid4().hex
-    # The message is JSON already: it is not taken apart once more.
+    # The message is JSON already: insert it without parsing it again.
     body = f"[[{message.model_dump_json()}],{{}},{_NO_CALLBACKS}]"
     return canonical_json(
         {

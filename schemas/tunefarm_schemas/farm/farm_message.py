@@ -1,8 +1,8 @@
-"""What tuners and lanes say to each other through the broker.
+"""Messages between tuners and lanes, sent through the broker.
 
-Messages carry ids, digests, nonces and traces; modules and libraries travel as blobs, by digest. Orders go from a
-tuner's farm to whichever lane of a pool takes them, replies from a lane to the farm that sent the order, heartbeats
-from lanes to any registrar, and answers from registrars to one lane.
+Messages carry ids, digests, nonces and traces; modules and libraries travel as blobs, by digest. A tuner's farm sends
+orders to any lane of a pool, a lane sends replies to the farm that sent the order and heartbeats to any registrar, and
+registrars send answers to one lane.
 """
 
 from typing import Annotated, Final, Literal
@@ -16,9 +16,9 @@ from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Dis
 from tunefarm_schemas.tuning.workload import TensorArgument
 
 MESSAGE_VERSION: Final = 2
-"""Raised when an old lane could misread a new order, or an old tuner a new reply. Lanes of another version get no
-work. Heartbeats and answers keep ``version``, ``lane_id`` and ``reason`` as they are for ever, so that each side can
-say why."""
+"""Incremented when an old lane could misread a new order, or an old tuner a new reply. Lanes of another version get no
+work. Heartbeats and answers keep the fields ``version``, ``lane_id`` and ``reason`` permanently, so that each side can
+report the mismatch."""
 
 MEASURE: Final = "tunefarm.measure"
 COMPARE: Final = "tunefarm.compare"
@@ -29,7 +29,7 @@ CANCELLATIONS: Final = "cancellations"
 
 
 def queue_name(device_class_id: str, code_generator: str) -> str:
-    """The queue of all lanes that give comparable numbers and speak this version."""
+    """The queue of all lanes that produce comparable timings and use this version."""
     return f"lanes.{MESSAGE_VERSION}.{device_class_id[:16]}.{digest(code_generator)[:12]}"
 
 
@@ -39,19 +39,19 @@ def replies_key(farm_id: str) -> str:
 
 
 def farm_key(farm_id: str) -> str:
-    """Where a farm shows that it lives, and what it canceled."""
+    """The key of a farm's liveness and of its cancellations."""
     return f"farm.{farm_id}"
 
 
 def lane_channel(lane_id: str) -> str:
-    """Where one lane hears answers."""
+    """The channel on which one lane receives answers."""
     return f"lane.{lane_id}"
 
 
 class MeasureMessage(Frozen):
     """One attempt. ``task_digest`` names the blob with the JSON of its ``MeasureTask``.
 
-    ``epoch`` grows by one with each ``cancel_all`` of the farm, which cancels what is older.
+    ``epoch`` grows by one with each ``cancel_all`` of the farm, which cancels all earlier orders.
     """
 
     farm_id: str
@@ -63,7 +63,7 @@ class MeasureMessage(Frozen):
 
 
 class CompareMessage(Frozen):
-    """A comparison, for one lane."""
+    """An order to compare schedules, for one lane."""
 
     farm_id: str
     epoch: int
@@ -74,7 +74,7 @@ class CompareMessage(Frozen):
 
 
 class ExportMessage(Frozen):
-    """An export, for one lane."""
+    """An order to export a schedule, for one lane."""
 
     farm_id: str
     epoch: int
@@ -85,7 +85,7 @@ class ExportMessage(Frozen):
 
 
 class Measured(Frozen):
-    """What an attempt gave."""
+    """The result of an attempt."""
 
     kind: Literal["measured"] = "measured"
     lane_id: str
@@ -93,9 +93,9 @@ class Measured(Frozen):
 
 
 class Holding(Frozen):
-    """All that a lane has of one farm at this moment: what is not in ``ids`` it does not have, or has answered.
+    """All orders of one farm that a lane holds now: it has never received any other, or has answered it.
 
-    ``instance`` tells one life of the lane's process from the next.
+    ``instance`` distinguishes restarts of the lane's process.
     """
 
     kind: Literal["holding"] = "holding"
@@ -105,7 +105,7 @@ class Holding(Frozen):
 
 
 class Returned(Frozen):
-    """Taken from the queue and not begun: to be sent to another lane."""
+    """An order taken from the queue but not begun, to be sent to another lane."""
 
     kind: Literal["returned"] = "returned"
     lane_id: str
@@ -113,7 +113,7 @@ class Returned(Frozen):
 
 
 class TaskMissing(Frozen):
-    """The blob of a task is not there; ``ids`` need it."""
+    """The blob of a task is missing; the orders in ``ids`` need it."""
 
     kind: Literal["task_missing"] = "task_missing"
     lane_id: str
@@ -122,7 +122,7 @@ class TaskMissing(Frozen):
 
 
 class Suspected(Frozen):
-    """Attempts whose results came from a device that turned out to have become slower."""
+    """Attempts whose device turned out to have slowed down."""
 
     kind: Literal["suspected"] = "suspected"
     lane_id: str
@@ -130,7 +130,7 @@ class Suspected(Frozen):
 
 
 class Unverifiable(Frozen):
-    """An exploration whose results nobody can check: a ``BadInput`` on its way."""
+    """An exploration whose results cannot be checked, with the fields of its ``BadInput``."""
 
     kind: Literal["unverifiable"] = "unverifiable"
     lane_id: str
@@ -141,7 +141,7 @@ class Unverifiable(Frozen):
 
 
 class Compared(Frozen):
-    """The end of a comparison."""
+    """The result of a comparison."""
 
     kind: Literal["compared"] = "compared"
     lane_id: str
@@ -150,7 +150,7 @@ class Compared(Frozen):
 
 
 class ExportEnded(Frozen):
-    """The end of an export: a library in the blob store, or the failure."""
+    """The result of an export: a library in the blob store, or the failure."""
 
     kind: Literal["export_ended"] = "export_ended"
     lane_id: str
@@ -173,7 +173,7 @@ reply: Final[TypeAdapter[Reply]] = TypeAdapter(Reply)
 
 
 class Cancellation(Frozen):
-    """A farm does not want any more what it sent up to ``epoch``, nor the orders in ``order_ids``."""
+    """Cancels all orders of a farm up to ``epoch``, and the orders in ``order_ids``."""
 
     farm_id: str
     epoch: int = 0
@@ -181,7 +181,7 @@ class Cancellation(Frozen):
 
 
 class Heartbeat(Frozen):
-    """A lane as it is now."""
+    """The current state of a lane."""
 
     version: int = MESSAGE_VERSION
     lane_id: str
@@ -190,7 +190,7 @@ class Heartbeat(Frozen):
 
 
 class LaneAnswer(Frozen):
-    """What a registrar says to a heartbeat. ``reason`` tells why a lane is not admitted."""
+    """A registrar's answer to a heartbeat. ``reason`` states why a lane is not admitted."""
 
     version: int = MESSAGE_VERSION
     lane_id: str

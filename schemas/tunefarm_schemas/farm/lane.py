@@ -1,4 +1,4 @@
-"""Where measuring happens: one device, or a part of one, with the process that serves it."""
+"""Lanes: one device or a part of one, with the process that serves it."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -12,20 +12,20 @@ from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.device import Device
 
 OPERATOR_TENANT: Final = "operator"
-"""The tenant to whom lanes belong. Every tenant may use them; none sees their host names."""
+"""The tenant that owns all lanes. Every tenant may use them; none sees their host names."""
 
 LaneKind = Literal["cpu", "cuda", "rpc", "compile"]
-"""A processor, a graphics processor, a board behind RPC; or a host that compiles for others and measures nothing."""
+"""A CPU, a GPU, a board behind RPC, or a host that compiles for others and measures nothing."""
 
 
 KINDS_FOR_TARGET: Final[Mapping[str, tuple[LaneKind, ...]]] = MappingProxyType(
     {"llvm": ("cpu", "rpc"), "c": ("rpc",), "cuda": ("cuda",)}
 )
-"""Kinds of lanes that can run code for a kind of target, the preferred one first."""
+"""Kinds of lanes that can run code for a kind of target, preferred kind first."""
 
 
 LOCAL_WORKER: Final = "this host"
-"""The worker's name of a lane that a tuner runs itself, on its own host. Threads beyond its cores share them there."""
+"""Worker name of a lane that a tuner runs on its own host. Threads beyond its cores share them there."""
 
 
 class LaneState(StrEnum):
@@ -48,7 +48,7 @@ class LaneState(StrEnum):
 
 
 class LaneRequest(StrEnum):
-    """What the operator wants of a lane."""
+    """The operator's request to a lane."""
 
     NONE = "none"
     DRAIN = "drain"
@@ -58,11 +58,11 @@ class LaneRequest(StrEnum):
 
 
 class Lane(Frozen):
-    """A lane as its worker last described it. Times are RFC 3339, UTC.
+    """A lane as its worker last reported it. Times are RFC 3339, UTC.
 
-    ``cores`` are the host's logical processors that it owns; ``room`` is how many candidates it takes at once, and
-    ``in_flight`` how many it has. ``reason`` says why it is in its state, in words for a person. ``processor`` is what
-    runs the code; a worker that does not tell it is believed to run any.
+    ``cores`` are the logical processors of the host that it owns; ``room`` is how many candidates it accepts at once,
+    and ``in_flight`` how many it has. ``reason`` explains its state to the operator. ``processor`` runs the code; a
+    worker that does not report one is assumed to run any.
     """
 
     lane_id: str = Field(min_length=1, max_length=200)

@@ -1,4 +1,4 @@
-"""What code is made for, and which devices run it."""
+"""Processors that code is compiled for, and the devices that run it."""
 
 import json
 import re
@@ -19,10 +19,10 @@ _CARD: Final = re.compile(r"sm_(\d+)([af]?)")
 
 
 class Processor(Frozen):
-    """What runs code, as far as is known: what is empty or 0 is not known, and speaks against no code.
+    """A processor as far as it is known: fields that are empty or 0 are unknown and exclude no code.
 
-    ``architecture`` is a processor's in LLVM's words, such as ``x86_64``, or a graphics processor's in CUDA's, such as
-    ``sm_90``. ``x86_level`` is the n of the x86-64-vn of which it has every instruction.
+    ``architecture`` is a CPU's in LLVM's notation, such as ``x86_64``, or a GPU's in CUDA's, such as ``sm_90``.
+    ``x86_level`` is the highest n for which it has all instructions of x86-64-vn.
     """
 
     architecture: str = ""
@@ -30,11 +30,11 @@ class Processor(Frozen):
 
     @property
     def text(self) -> str:
-        """For people, such as ``aarch64``, ``x86-64-v3`` or ``sm_90``; empty when nothing is known."""
+        """Text for users, such as ``aarch64``, ``x86-64-v3`` or ``sm_90``; empty when nothing is known."""
         return f"x86-64-v{self.x86_level}" if self.x86_level else self.architecture
 
     def runs_code_for(self, asked: "Processor") -> bool:
-        """Whether nothing that is known speaks against running here what was made for ``asked``."""
+        """Whether this processor may run code compiled for ``asked``; unknown fields do not exclude it."""
         if not (self.architecture and asked.architecture):
             return True
         on_card = card_runs(asked.architecture, self.architecture)
@@ -46,7 +46,7 @@ class Processor(Frozen):
 
 
 def processor_for(target: Target) -> Processor:
-    """The least processor that runs a target's code, as far as the target says."""
+    """The least processor that runs a target's code, derived from the target's attributes."""
     attributes: dict[str, object] = json.loads(target.canonical)
     if target.kind == "cuda":
         card = str(attributes.get("arch", ""))
@@ -58,7 +58,7 @@ def processor_for(target: Target) -> Processor:
 
 
 def architecture_named(name: str) -> str:
-    """The one name of an architecture that operating systems and triples call by several."""
+    """The canonical name of an architecture that operating systems and triples call by several names."""
     plain = name.strip().lower()
     if _ARM.fullmatch(plain):
         return "arm"
@@ -68,9 +68,9 @@ def architecture_named(name: str) -> str:
 
 
 def card_runs(asked: str, present: str) -> bool | None:
-    """Whether a graphics processor runs code for ``asked``, both in CUDA's words; None where one is not understood.
+    """Whether a GPU runs code for ``asked``, both in CUDA's notation; None if one is not understood.
 
-    Code is made for one architecture, and runs on later ones of the same generation: sm_80 on sm_86, not on sm_90.
+    Code for one architecture runs on later ones of the same generation: sm_80 on sm_86, but not on sm_90.
     """
     wanted, there = _CARD.fullmatch(asked), _CARD.fullmatch(present)
     if wanted is None or there is None:

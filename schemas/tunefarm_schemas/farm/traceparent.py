@@ -1,4 +1,4 @@
-"""The place of a piece of work in a distributed trace, as W3C Trace Context writes it."""
+"""The position of an operation in a distributed trace, in W3C Trace Context format."""
 
 import hashlib
 import re
@@ -12,9 +12,9 @@ _SAMPLED: Final = 0x01
 
 @dataclass(frozen=True, slots=True)
 class Traceparent:
-    """Identifies a trace and, in it, the span that is the parent of what is done next.
+    """Identifies a trace and the span in it that is the parent of the next span.
 
-    ``str()`` gives the value of a ``traceparent`` header (W3C Trace Context, section 3.2), which messages carry too.
+    ``str()`` returns the value of a ``traceparent`` header (W3C Trace Context, section 3.2); messages carry it too.
     """
 
     trace_id: str
@@ -23,18 +23,18 @@ class Traceparent:
 
     @classmethod
     def new(cls) -> Self:
-        """The beginning of a trace of its own."""
+        """Start a new trace."""
         return cls(trace_id=secrets.token_hex(16), span_id=secrets.token_hex(8))
 
     @classmethod
     def of_job(cls, job_id: str) -> Self:
-        """The same for everybody who knows the job, so that processes which share only its id share its trace."""
+        """Derive the trace from a job's id, so that processes that share only the id share the trace."""
         identity = hashlib.sha256(b"tunefarm job " + job_id.encode()).hexdigest()
         return cls(trace_id=identity[:32], span_id=identity[32:48])
 
     @classmethod
     def parse(cls, text: str | None) -> Self | None:
-        """What a header or a message says; None for anything that is not well formed, as the standard asks."""
+        """Parse a header or a message; None if it is malformed, as the standard requires."""
         match = _TEXT.fullmatch(text) if text is not None and len(text) <= 128 else None
         if match is None or (text is not None and text.startswith("00-") and match[4] is not None):
             return None
@@ -43,7 +43,7 @@ class Traceparent:
         return cls(trace_id=match[1], span_id=match[2], sampled=bool(int(match[3], 16) & _SAMPLED))
 
     def child(self) -> "Traceparent":
-        """Another span of the same trace."""
+        """Create another span of the same trace."""
         return Traceparent(self.trace_id, secrets.token_hex(8), self.sampled)
 
     def __str__(self) -> str:

@@ -10,15 +10,15 @@ from tunefarm_schemas.kernel_library.sections import require_honest_sections
 from tunefarm_schemas.kernel_library.symbols import require_allowed, symbols_of
 
 KERNEL = LibraryRules()
-"""What every kernel for a processor may do."""
+"""The rules for a kernel on any CPU."""
 
-REBUILD = "Do not load it. Run the same tune again, which builds it again."
+REBUILD = "Do not load it. Run the same tune again, which rebuilds it."
 
 
 def refusal_of(library: bytes, rules: LibraryRules = KERNEL) -> str | None:
-    """Why ``library`` must not be loaded, in words that follow "the library is refused:"; None for a kernel's library.
+    """Why ``library`` must not be loaded, as the end of "the library is refused:"; None if it may be.
 
-    The bytes may be anything; no part of them is executed, and the time that this takes is bounded by their size.
+    Accepts any bytes and executes none of them, in time bounded by their number.
     """
     try:
         image = image_of(library)

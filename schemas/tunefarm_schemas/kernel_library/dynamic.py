@@ -1,4 +1,4 @@
-"""The dynamic section: what the loader is asked to do with a library."""
+"""The dynamic section: the library's instructions to the loader."""
 
 import struct
 from collections.abc import Mapping
@@ -70,20 +70,20 @@ class Dynamic:
         return tag in self.entries
 
     def required(self, tag: int, name: str) -> int:
-        """The value of an entry that every kernel's library has."""
+        """The value of an entry that every kernel library has."""
         require(tag in self.entries, f"its dynamic section has no {name}")
         return self.entries[tag]
 
     def text(self, at: int) -> str:
-        """The string at an offset. Raises ``Refused`` where there is none."""
+        """The string at an offset. Raises ``Refused`` if there is none."""
         end = self.strings.find(b"\0", at) if 0 <= at < len(self.strings) else -1
-        require(end >= 0, "a name of it lies outside of its string table")
-        require(end - at <= _MAX_NAME, "a name of it is too long")
+        require(end >= 0, "one of its names lies outside of its string table")
+        require(end - at <= _MAX_NAME, "one of its names is too long")
         return self.strings[at:end].decode("ascii", errors="replace")
 
 
 def dynamic_of(image: Image) -> Dynamic:
-    """Read it, and refuse what a kernel does not ask of the loader. Raises ``Refused``."""
+    """Read the section; refuse entries that a kernel does not need. Raises ``Refused``."""
     entries, needed = _entries(image)
     for tag in entries:
         require(tag not in _RUNS, f"it has code that runs when it is loaded or unloaded ({_RUNS.get(tag)})")
@@ -114,7 +114,7 @@ def _entries(image: Image) -> tuple[dict[int, int], list[int]]:
     pairs = struct.iter_unpack(word, content)
     for tag, value in pairs:
         if tag == _NULL:
-            require(not any(any(pair) for pair in pairs), "its dynamic section goes on behind its end")
+            require(not any(any(pair) for pair in pairs), "its dynamic section has entries behind its end")
             return entries, needed
         if tag == _NEEDED:
             needed.append(value)
@@ -125,7 +125,7 @@ def _entries(image: Image) -> tuple[dict[int, int], list[int]]:
 
 
 def _require_versions(image: Image, dynamic: Dynamic, libraries: list[str]) -> None:
-    """The loader follows the list of versions by its own offsets."""
+    """The loader follows the list of versions by its own offsets, which must stay inside it."""
     entries = dynamic.entries
     has = [tag in entries for tag in (VERSYM, VERNEED, VERNEEDNUM)]
     require(all(has) or not any(has), "its symbol versions are incomplete")
@@ -135,7 +135,7 @@ def _require_versions(image: Image, dynamic: Dynamic, libraries: list[str]) -> N
     require(0 < count <= _MAX_VERSIONS, f"it needs versions of {count} libraries")
     for index in range(count):
         version, uses, file, first, further = struct.unpack("<HHIII", image.read_constant(at, 16, "versions"))
-        require(version == 1 and 0 < uses <= _MAX_VERSIONS, "its symbol versions are of an unknown form")
+        require(version == 1 and 0 < uses <= _MAX_VERSIONS, "its symbol versions have an unknown format")
         require(dynamic.text(file) in libraries, "it needs a version of a library that it does not load")
         _require_uses(image, dynamic, at + first, uses)
         require(bool(further) == (index + 1 < count), "its symbol versions end too early or too late")

@@ -1,4 +1,4 @@
-"""What the library of a target may do."""
+"""The rules for the library of a target."""
 
 import json
 from collections.abc import Collection
@@ -12,14 +12,14 @@ _ARCHITECTURES: Final = frozenset(machine.name for machine in MACHINES.values())
 
 
 def rules_of(target: str, callees: Collection[str] = ()) -> LibraryRules:
-    """The rules for a library that was made for ``target``, the JSON text of one that this process chose itself.
+    """The rules for a library compiled for ``target``, the JSON text of a target that this process chose itself.
 
-    A text that came with the library must not decide: it could name a graphics processor, whose libraries may do more.
-    ``callees`` are functions outside of it that it may call.
+    Never pass a text that came with the library: it could name a GPU, whose libraries are permitted more.
+    ``callees`` are functions outside of the library that it may call.
     """
     attributes = json.loads(target)
     if attributes.get("kind") not in _PROCESSORS:
         return LibraryRules(callees=tuple(callees), may_hold_device_code=True)
     named = architecture_named(str(attributes.get("mtriple", "")).partition("-")[0])
-    # TVM's own triple for this host need not be the host's: without one, any processor will do.
+    # TVM's default triple need not match this host: without an explicit triple, accept any processor.
     return LibraryRules(architecture=named if named in _ARCHITECTURES else "", callees=tuple(callees))

@@ -1,8 +1,8 @@
-"""How the parts of the check report what they find."""
+"""The exception by which the checks report what they find."""
 
 
 class Refused(Exception):
-    """Raised for a library that must not be loaded; the text says why, for people."""
+    """Raised for a library that must not be loaded, with the reason in words."""
 
 
 def require(holds: bool, reason: str) -> None:

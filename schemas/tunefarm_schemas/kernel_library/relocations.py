@@ -1,4 +1,4 @@
-"""The relocations of a library: what the loader writes, and where."""
+"""The relocations of a library: the values that the loader writes, and their addresses."""
 
 import struct
 from collections.abc import Sequence
@@ -34,26 +34,26 @@ class _Relocation:
 
 
 def require_relocations(image: Image, dynamic: Dynamic, symbols: Sequence[Symbol]) -> None:
-    """Each is of a known type, names a known symbol and writes to what is sealed afterwards. Raises ``Refused``."""
+    """Require known types, known symbols and places that are sealed afterwards. Raises ``Refused``."""
     is_64_bit = image.machine.is_64_bit
     table, size_tag, entry_tag, count_tag = (RELA, RELASZ, RELAENT, RELACOUNT)
     if not is_64_bit:
         table, size_tag, entry_tag, count_tag = (REL, RELSZ, RELENT, RELCOUNT)
     allowed = {table, size_tag, entry_tag, count_tag}
     for tag in {REL, RELSZ, RELENT, RELCOUNT, RELA, RELASZ, RELAENT, RELACOUNT} - allowed:
-        require(tag not in dynamic, f"its relocations are not of the form of {image.machine.name}")
+        require(tag not in dynamic, f"its relocations do not have the format of {image.machine.name}")
     entries = dynamic.entries
     entry_bytes = 24 if is_64_bit else 8
     require(entries.get(entry_tag, entry_bytes) == entry_bytes, "its relocations have an unknown size")
-    require((table in entries) == (size_tag in entries), "its relocations have a place without a size")
-    require(entries.get(PLTREL, table) == table, "its calls have relocations of another form")
-    require((JMPREL in entries) == (PLTRELSZ in entries), "the relocations of its calls have a place without a size")
+    require((table in entries) == (size_tag in entries), "its relocations have an address without a size")
+    require(entries.get(PLTREL, table) == table, "the relocations of its calls have another format")
+    require((JMPREL in entries) == (PLTRELSZ in entries), "the relocations of its calls have an address without a size")
     data = _read(image, entries.get(table, 0), entries.get(size_tag, 0))
     calls = _read(image, entries.get(JMPREL, 0), entries.get(PLTRELSZ, 0))
     relative = image.machine.relative
     plain = entries.get(count_tag, 0)
-    # The loader takes so many of the first for relative ones without looking at their type.
-    require(plain <= len(data), "it has fewer relocations than it says")
+    # The loader treats this many of the first ones as relative without checking their type.
+    require(plain <= len(data), "it has fewer relocations than it declares")
     require(all(each.kind == relative for each in data[:plain]), "its relative relocations are of other types")
     for each in (*data, *calls):
         _require_one(image, each, symbols)
@@ -73,12 +73,12 @@ def _read(image: Image, at: int, size: int) -> list[_Relocation]:
 def _require_one(image: Image, each: _Relocation, symbols: Sequence[Symbol]) -> None:
     machine = image.machine
     if each.kind == machine.relative:
-        require(each.symbol == 0, "a relative relocation of it names a symbol")
+        require(each.symbol == 0, "one of its relative relocations names a symbol")
     else:
         require(each.kind in machine.of_symbols, f"it has a relocation of the type {each.kind}, which no kernel needs")
-        require(0 < each.symbol < len(symbols), "a relocation of it names a symbol that is not in its table")
+        require(0 < each.symbol < len(symbols), "one of its relocations names a symbol that is not in its table")
     size = machine.pointer_bytes
-    require(image.is_sealed(each.place, size), "a relocation of it writes to memory that is not sealed afterwards")
+    require(image.is_sealed(each.place, size), "one of its relocations writes to memory that is not sealed afterwards")
     dynamic = image.dynamic
     meets = each.place < dynamic.end and dynamic.address < each.place + size
-    require(not meets, "a relocation of it writes to its dynamic section")
+    require(not meets, "one of its relocations writes to its dynamic section")

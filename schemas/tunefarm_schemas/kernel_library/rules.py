@@ -1,4 +1,4 @@
-"""What a kernel's library may import, export and ask of the dynamic loader."""
+"""What the library of a kernel may import, export and request from the dynamic loader."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 MAX_BYTES: Final = 256 << 20
-"""Constants of a function are part of its library."""
+"""Section of a function's constants, which are part of its library."""
 
 RUNTIME_FUNCTIONS: Final = frozenset(
     {
@@ -14,12 +14,12 @@ RUNTIME_FUNCTIONS: Final = frozenset(
         *("TVMBackendFreeWorkspace", "TVMFFIErrorSetRaisedFromCStr", "TVMFFIErrorSetRaisedFromCStrParts"),
     }
 )
-"""What TVM's code generator calls for a kernel that computes. None of them looks up a function by its name."""
+"""Functions that TVM's code generator calls for a kernel that computes. None of them looks up a function by name."""
 
 LOOKUP_FUNCTIONS: Final = frozenset(
     {"TVMFFIFunctionCall", "TVMFFIEnvModLookupFromImports", "TVMFFIHandleInitOnce"},
 )
-"""What it calls to find a function by name and to call it: any function that is registered in the process."""
+"""Functions that it calls to look up a function by name and call it: any function registered in the process."""
 
 _MATH: Final = (
     *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "erf"),
@@ -27,7 +27,7 @@ _MATH: Final = (
     *("ldexp", "log", "log10", "log1p", "log2", "nearbyint", "nextafter", "pow", "remainder", "rint", "round"),
     *("roundeven", "sin", "sinh", "sqrt", "tan", "tanh", "tgamma", "trunc"),
 )
-"""Functions of the C mathematical library that give a value and do nothing else."""
+"""Functions of the C math library that return a value and have no side effect."""
 
 _MEMORY: Final = ("memcpy", "memmove", "memset", "memcmp", "bzero")
 
@@ -57,18 +57,18 @@ PURE_FUNCTIONS: Final = frozenset(
 )
 
 NEEDED: Final = frozenset({"libm.so.6", "libc.so.6", "libm.so", "libc.so"})
-"""Libraries that the loader may load beside it. TVM's own are there before."""
+"""Libraries that the loader may load with it. TVM's own are already loaded."""
 
 ENTRY_PREFIX: Final = "__tvm_ffi_"
 RESERVED_PREFIX: Final = "__tvm_ffi__"
-"""Symbols that TVM's loader itself looks at: of these, ``LIBRARY_BINARY`` makes it build further modules."""
+"""Symbols that TVM's loader itself reads: ``LIBRARY_BINARY`` makes it build further modules."""
 LIBRARY_CONTEXT: Final = "__tvm_ffi__library_ctx"
 LIBRARY_BINARY: Final = "__tvm_ffi__library_bin"
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The relocations of a processor that a kernel's library is linked with, by their numbers in its ABI."""
+    """The relocations that the linker writes into a kernel library for a processor, by their numbers in its ABI."""
 
     name: str
     is_64_bit: bool
@@ -77,7 +77,7 @@ class Machine:
 
     @property
     def pointer_bytes(self) -> int:
-        """Bytes of an address."""
+        """Size of an address."""
         return 8 if self.is_64_bit else 4
 
 
@@ -89,16 +89,16 @@ MACHINES: Final[Mapping[int, Machine]] = MappingProxyType(
         40: Machine("arm", is_64_bit=False, relative=23, of_symbols=frozenset({2, 21, 22})),
     }
 )
-"""By ``e_machine``. What is not here is refused until a board needs it."""
+"""By ``e_machine``. Others are refused until a board needs them."""
 
 
 @dataclass(frozen=True)
 class LibraryRules:
     """What one library may do beyond what every kernel may.
 
-    ``architecture`` is what it has to be made for, in the words of ``Processor``; empty for any. ``callees`` are
-    functions outside of it that its owner allowed it to call. ``may_hold_device_code`` is for graphics processors: its
-    code on the host looks up the kernels inside of it, by name.
+    ``architecture`` is the one it must be compiled for, in the notation of ``Processor``; empty for any. ``callees``
+    are functions outside of it that its owner allows it to call. ``may_hold_device_code`` is for GPUs: the host code
+    looks up the kernels that the library embeds, by name.
     """
 
     architecture: str = ""
@@ -107,7 +107,7 @@ class LibraryRules:
 
     @property
     def may_look_up(self) -> bool:
-        """Whether it may find functions by name."""
+        """Whether it may look up functions by name."""
         return self.may_hold_device_code or bool(self.callees)
 
     def runtime_functions(self) -> Collection[str]:

@@ -1,4 +1,4 @@
-"""Section headers, which the loader ignores and every tool believes: they must tell what the loader sees."""
+"""Section headers, which the loader ignores and all tools trust: they must match what the loader uses."""
 
 import struct
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class _Section:
 
 
 def require_honest_sections(image: Image, dynamic: Dynamic) -> None:
-    """Where there are section headers, they agree with the program headers. Raises ``Refused``."""
+    """Require that section headers, if any, match the program headers. Raises ``Refused``."""
     found = _sections(image)
     expected = {
         _DYNAMIC: image.dynamic.address,
@@ -33,13 +33,13 @@ def require_honest_sections(image: Image, dynamic: Dynamic) -> None:
     }
     for kind, address in expected.items():
         places = [section.address for section in found if section.kind == kind]
-        require(not found or places == [address], "its section headers tell of other symbols than the loader finds")
+        require(not found or places == [address], "its section headers show other symbols than the loader uses")
     for section in found:
         require(section.kind not in _RUNS, f"it has a section of the type {_RUNS.get(section.kind)}")
         if section.flags & _ALLOCATED:
             _require_mapped(image, section)
     names = [section for section in found if section.address == dynamic.entries[STRTAB] and section.kind == 3]
-    require(not found or len(names) == 1, "its section headers tell of other names than the loader finds")
+    require(not found or len(names) == 1, "its section headers show other names than the loader uses")
 
 
 def _require_mapped(image: Image, section: _Section) -> None:
@@ -51,7 +51,7 @@ def _require_mapped(image: Image, section: _Section) -> None:
         and (section.kind == _NO_BITS or section.offset - each.offset == section.address - each.address)
         for each in homes
     )
-    require(agrees or not section.size, "its section headers tell of other memory than its program headers")
+    require(agrees or not section.size, "its section headers show other memory than its program headers")
 
 
 def _sections(image: Image) -> list[_Section]:

@@ -1,4 +1,4 @@
-"""The symbols of a library: those that a relocation names and those that a look-up by name can find."""
+"""The symbols of a library: those that relocations name and those that a lookup by name can find."""
 
 import re
 import struct
@@ -36,12 +36,12 @@ class Symbol:
 
     @property
     def is_undefined(self) -> bool:
-        """Whether the loader looks for it in other libraries."""
+        """Whether the loader resolves it in other libraries."""
         return self.section == _UNDEFINED
 
 
 def symbols_of(image: Image, dynamic: Dynamic) -> tuple[Symbol, ...]:
-    """All that the loader can come across, the first of them the empty one. Raises ``Refused``."""
+    """All symbols that the loader can reach, beginning with the empty one. Raises ``Refused``."""
     first_defined, end = _hashed(image, dynamic)
     size = 24 if image.machine.is_64_bit else 16
     require(dynamic.entries.get(SYMENT, size) == size, "its symbols have an unknown size")
@@ -66,15 +66,15 @@ def _symbol(image: Image, dynamic: Dynamic, table: bytes, at: int) -> Symbol:
 
 
 def _hashed(image: Image, dynamic: Dynamic) -> tuple[int, int]:
-    """The number of the first symbol that a look-up can find, and the one behind the last.
+    """The number of the first symbol that a lookup can find, and the one after the last.
 
-    A table that leads further than its chains say would let the loader find symbols that nothing here looks at.
+    A table longer than its chains would let the loader find symbols that are not checked here.
     """
     at = dynamic.required(GNU_HASH, "DT_GNU_HASH")
     buckets, first, filters, shift = struct.unpack("<IIII", image.read_constant(at, 16, "hash table"))
     sane = 0 < buckets <= _MAX_HASH_WORDS and 0 < filters <= _MAX_HASH_WORDS and shift < 32
-    require(sane and not filters & (filters - 1), "its hash table is of an unknown form")
-    require(0 < first <= _MAX_SYMBOLS, "its hash table begins at no symbol")
+    require(sane and not filters & (filters - 1), "its hash table has an unknown format")
+    require(0 < first <= _MAX_SYMBOLS, "its hash table does not begin at a symbol")
     at += 16 + filters * image.machine.pointer_bytes
     heads = struct.unpack(f"<{buckets}I", image.read_constant(at, 4 * buckets, "hash table"))
     chains = at + 4 * buckets
@@ -87,17 +87,17 @@ def _hashed(image: Image, dynamic: Dynamic) -> tuple[int, int]:
             end += 1
             if word & 1:
                 break
-    require(end > first, "it offers no function")
+    require(end > first, "it exports no function")
     return first, end
 
 
 def require_allowed(image: Image, symbols: Sequence[Symbol], rules: LibraryRules) -> None:
-    """Refuse imports and exports that a kernel has no use for, and memory that keeps state. Raises ``Refused``."""
+    """Refuse imports and exports that a kernel does not need, and memory that keeps state. Raises ``Refused``."""
     pointers = 0
     for symbol in symbols[1:]:
         require(symbol.kind != _INDIRECT, f"its symbol {symbol.name!r} is an indirect function, which runs at loading")
         require(symbol.kind != _TLS, f"its symbol {symbol.name!r} is thread-local storage")
-        require(symbol.visibility == 0, f"its symbol {symbol.name!r} is of an unusual visibility")
+        require(symbol.visibility == 0, f"its symbol {symbol.name!r} has an unusual visibility")
         if symbol.is_undefined:
             _require_import(symbol, rules)
         elif symbol.kind == _OBJECT and rules.is_pointer(symbol.name):
@@ -110,8 +110,8 @@ def require_allowed(image: Image, symbols: Sequence[Symbol], rules: LibraryRules
 
 def _require_import(symbol: Symbol, rules: LibraryRules) -> None:
     name = symbol.name
-    require(symbol.binding == _GLOBAL, f"it imports {name!r} weakly, and may call it where it is there")
-    require(symbol.kind in {_NO_TYPE, _FUNCTION}, f"it imports {name!r}, which is no function")
+    require(symbol.binding == _GLOBAL, f"it imports {name!r} weakly, and may call it if it exists")
+    require(symbol.kind in {_NO_TYPE, _FUNCTION}, f"it imports {name!r}, which is not a function")
     require(rules.may_import(name), f"it calls {name!r}, which no kernel may call")
     require(symbol.address == 0, f"it gives the imported {name!r} an address of its own")
 
@@ -120,30 +120,32 @@ def _require_pointer(image: Image, symbol: Symbol) -> None:
     size = image.machine.pointer_bytes
     aligned = symbol.size == size and not symbol.address % size
     inside = any(start <= symbol.address and symbol.address + size <= end for start, end in image.exposed())
-    require(symbol.binding in {_GLOBAL, _WEAK}, f"its variable {symbol.name!r} is of an unusual binding")
+    require(symbol.binding in {_GLOBAL, _WEAK}, f"its variable {symbol.name!r} has an unusual binding")
     require(aligned and inside, f"its variable {symbol.name!r} is not where TVM's loader can fill it in")
 
 
 def _require_export(image: Image, symbol: Symbol, rules: LibraryRules) -> None:
     name = symbol.name
     if name == LIBRARY_BINARY and rules.may_hold_device_code:
-        require(symbol.kind == _OBJECT and not image.is_writable(symbol.address, 8), f"its {name!r} is no constant")
+        require(symbol.kind == _OBJECT and not image.is_writable(symbol.address, 8), f"its {name!r} is not a constant")
         require_device_code(image, symbol.address)
         return
     is_entry = _ENTRY.fullmatch(name) is not None and not name.startswith(RESERVED_PREFIX)
-    require(is_entry, f"it exports {name!r}, which is no entry point of a kernel")
-    require(symbol.kind == _FUNCTION and symbol.section < _FIRST_RESERVED, f"its entry point {name!r} is no function")
+    require(is_entry, f"it exports {name!r}, which is not an entry point of a kernel")
+    require(
+        symbol.kind == _FUNCTION and symbol.section < _FIRST_RESERVED, f"its entry point {name!r} is not a function"
+    )
     require(symbol.binding in {_GLOBAL, _WEAK} and image.is_code(symbol.address), f"its {name!r} lies outside its code")
 
 
 def _require_no_state(image: Image, symbols: Sequence[Symbol], pointers: int, rules: LibraryRules) -> None:
-    """The context of TVM, of 8 bytes each, is all that may stay writable.
+    """Require that only TVM's context pointers, of 8 bytes each, stay writable.
 
-    A kernel that looks up functions also keeps what it found, in variables without a name in this table.
+    A kernel that looks up functions also caches them, in variables that this table does not name.
     """
     names = [symbol.name for symbol in symbols if rules.is_pointer(symbol.name)]
     places = {symbol.address for symbol in symbols if rules.is_pointer(symbol.name) and not symbol.is_undefined}
-    require(len(names) == len(set(names)) == len(places), "two of its variables share a name or a place")
+    require(len(names) == len(set(names)) == len(places), "two of its variables share a name or an address")
     exposed = sum(end - start for start, end in image.exposed())
     state = exposed - pointers * image.machine.pointer_bytes
     if rules.may_look_up:
@@ -151,5 +153,5 @@ def _require_no_state(image: Image, symbols: Sequence[Symbol], pointers: int, ru
         return
     require(
         state == 0,
-        f"it keeps {state} bytes of state between calls, so what it gives may depend on how often it was called",
+        f"it keeps {state} bytes of state between calls, so its results may depend on how often it was called",
     )

@@ -6,9 +6,9 @@ from tunefarm_schemas.tuning.workload import Abi, TensorArgument
 
 
 class ArtifactManifest(Frozen):
-    """What a compiled library is, so that it can be checked before it is loaded.
+    """Describes a compiled library, so that it can be checked before it is loaded.
 
-    ``library_digest`` is the SHA-256 of the shared library beside the manifest.
+    ``library_digest`` is the SHA-256 of the shared library next to the manifest.
     """
 
     schema_version: int
@@ -26,7 +26,7 @@ class ArtifactManifest(Frozen):
     entry: str
     pack_entry: str | None
     packed_arguments: tuple[TensorArgument, ...]
-    """The packed constants that ``entry`` takes in place of the plain ones, when the ABI is packed."""
+    """The packed constants that ``entry`` accepts instead of the plain ones, if the ABI is packed."""
     trace_id: str
     latency_s: float
     interval_s: tuple[float, float] | None
@@ -34,4 +34,4 @@ class ArtifactManifest(Frozen):
     library_name: str
     created_at: str
     input_specs: tuple[InputSpec, ...] = ()
-    """What the arguments held when the library was verified."""
+    """The contents of the arguments when the library was verified."""

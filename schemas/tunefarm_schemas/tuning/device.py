@@ -1,4 +1,4 @@
-"""What measures: hardware classes and instances."""
+"""Device classes and devices."""
 
 from functools import cached_property
 
@@ -14,10 +14,10 @@ class ReferenceKernelTimes(Frozen):
 
 
 class DeviceClass(Frozen):
-    """Hardware that gives the same numbers.
+    """Devices that produce comparable timings.
 
     The buckets are powers of a coarse ratio of the three reference kernels' latencies, because virtual machines hide
-    what the other fields would tell.
+    the differences that the other fields describe.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class DeviceClass(Frozen):
 
 
 class Device(Frozen):
-    """One instance of a device class. ``fingerprint`` tells hosts apart and survives a restart of this software."""
+    """A device of a device class. ``fingerprint`` identifies its host across restarts of this software."""
 
     fingerprint: str
     host_name: str
@@ -58,7 +58,7 @@ class Environment(Frozen):
 
 
 class Protocol(Frozen):
-    """A named, versioned policy of taking time; not a repeat count."""
+    """A named, versioned method of timing; not a repeat count."""
 
     name: str
     version: int
@@ -72,7 +72,7 @@ class Protocol(Frozen):
 
 HOT_CACHE = Protocol(name="cpu-hot-cache", version=1)
 COLD_CACHE = Protocol(name="cpu-cold-cache", version=2, cold_cache=True)
-"""Version 1 counted what a call from Python takes, which was tens of microseconds in fresh processes."""
+"""Version 1 included the overhead of a call from Python, which was tens of microseconds in fresh processes."""
 _FORMER_COLD_CACHE = Protocol(name="cpu-cold-cache", version=1, cold_cache=True)
 PROTOCOLS = {protocol.protocol_id: protocol for protocol in (HOT_CACHE, COLD_CACHE, _FORMER_COLD_CACHE)}
-"""Those that records, artifacts and jobs may name."""
+"""The protocols that records, artifacts and jobs may name."""

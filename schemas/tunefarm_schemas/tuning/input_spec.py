@@ -1,10 +1,10 @@
-"""What a function's arguments hold while its schedules are verified and timed.
+"""Contents of a function's arguments while its schedules are verified and timed.
 
-An input spec says how to verify, and belongs to no identity: a schedule changes the order of a computation and not its
-meaning, so one that was found right on some numbers is the same answer to whoever asks with others. Explorations,
-records and their reuse therefore do not tell specs apart. Where the values steer the time, such as the rows that a
-sparse product visits, a job that asks with ``fresh`` searches anew on its own inputs; the records are compared side by
-side on them in the end. What was verified on which inputs stands in the record's reason and the artifact's manifest.
+An input spec defines how to verify and is not part of any identity: a schedule changes the order of a computation and
+not its meaning, so a schedule verified on some numbers is also correct for other numbers. Explorations, records and
+their reuse therefore ignore specs. If the values affect the time, as the row indices of a sparse product do, a job with
+``fresh`` searches again on its own inputs and finally compares the records on them. The record's reason and the
+artifact's manifest state which inputs were used.
 """
 
 import math
@@ -16,18 +16,19 @@ from pydantic import ConfigDict, Field, model_validator
 from tunefarm_schemas.frozen import Frozen, digest
 
 InputKind = Literal["normal", "uniform", "positive", "integers", "example"]
-"""``normal``: zero mean, unit variance. ``positive``: between a half and one. ``uniform``: floats from ``low`` up to,
-not including, ``high``. ``integers``: whole numbers likewise. ``example``: the array that ``example_digest`` names."""
+"""``normal``: zero mean, unit variance. ``positive``: between a half and one. ``uniform``: floats from ``low`` to
+``high``, which is excluded. ``integers``: integers from the same range. ``example``: the array with
+``example_digest``."""
 
 MAX_EXAMPLE_BYTES = 64 << 20
-"""Of all examples of one job together."""
+"""Total size of all examples of one job."""
 
 
 class InputSpec(Frozen):
-    """What one argument, by its name, is filled with. ``low`` and ``high`` are for ``uniform`` and ``integers`` only.
+    """The contents of one argument, by its name. ``low`` and ``high`` are for ``uniform`` and ``integers`` only.
 
     ``example_digest`` is the SHA-256 of the array's elements in the argument's type, little endian, in C order. An
-    example is the same in every set of inputs; all else is drawn anew for each.
+    example is the same in every set of inputs; other arguments are drawn again for each.
     """
 
     argument: str = Field(min_length=1, max_length=200)
@@ -55,14 +56,14 @@ class InputSpec(Frozen):
 
     @property
     def text(self) -> str:
-        """As a person would type it: ``A=uniform:0:1``."""
+        """The spec as a user types it: ``A=uniform:0:1``."""
         if self.low is not None and self.high is not None:
             return f"{self.argument}={self.kind}:{self.low:.17g}:{self.high:.17g}"
         return f"{self.argument}={self.kind}"
 
 
 class InputExample(Frozen):
-    """The elements of one example, by the digest that specs name them with."""
+    """The elements of one example, identified by their digest."""
 
     model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
@@ -75,7 +76,7 @@ class InputExample(Frozen):
 
 
 def example_name(example_digest: str) -> str:
-    """What the file of an example beside an artifact is called. Raises ``ValueError`` for what is no digest."""
+    """File name of an example next to an artifact. Raises ``ValueError`` for an invalid digest."""
     if re.fullmatch("[0-9a-f]{64}", example_digest) is None:
         raise ValueError("an example is named by its SHA-256 digest")
     return f"example-{example_digest[:16]}.bin"

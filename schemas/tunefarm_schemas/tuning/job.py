@@ -1,4 +1,4 @@
-"""What users ask for, and what is done for it."""
+"""Jobs and explorations."""
 
 from enum import StrEnum
 from typing import Literal
@@ -13,7 +13,7 @@ from tunefarm_schemas.tuning.workload import Abi, Task
 
 
 class JobState(StrEnum):
-    """Where a job is in its life."""
+    """State of a job."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -40,20 +40,20 @@ class StopReason(StrEnum):
     DEADLINE = "deadline"
     SPACE_EXHAUSTED = "space_exhausted"
     REQUESTED = "requested"
-    """The job was asked to finish with what it had found."""
+    """The user asked the job to finish with its results so far."""
     CANCELED = "canceled"
     INTERRUPTED = "interrupted"
 
 
 class Effort(Frozen):
-    """How much a job wants done, over all its tasks. Whichever bound is met first ends it."""
+    """How long a job may search, over all its tasks. The first bound that is reached ends it."""
 
     trials: int = Field(gt=0)
     seconds: float | None = Field(default=None, gt=0)
     plateau_trials: int | None = Field(default=None, gt=0)
     target_latency_s: float | None = Field(default=None, gt=0)
     device_seconds: float | None = Field(default=None, gt=0)
-    """Seconds that candidates may spend on lanes, being built and being run, added up over all of them."""
+    """Seconds that candidates may spend on lanes, building and running, summed over all of them."""
 
 
 class EffortSpent(Frozen):
@@ -67,12 +67,12 @@ class EffortSpent(Frozen):
 Strategy = Literal["random", "evolutionary", "tvm", "replay"]
 
 JobKind = Literal["tune", "measure"]
-"""``tune`` searches for the fastest schedule of each task. ``measure`` takes each task's workload as scheduled already
-and measures it once as it is; that gives measurements and never a record."""
+"""``tune`` searches for the fastest schedule of each task. ``measure`` measures each task's workload once as it is,
+as a finished schedule; that produces measurements and never a record."""
 
 
 class ExplorationKey(Frozen):
-    """All that is tried for one of these is tried once."""
+    """Identifies an exploration. Jobs with the same key share their trials."""
 
     tenant: str
     workload_id: str
@@ -83,7 +83,7 @@ class ExplorationKey(Frozen):
     space_id: str
     abi: Abi
     fresh_for: str = ""
-    """Id of the job that asked to ignore the store, so that its trials stay apart; empty otherwise."""
+    """Id of the job that requested to ignore the store, which keeps its trials separate; empty otherwise."""
 
     @property
     def exploration_id(self) -> str:
@@ -92,23 +92,23 @@ class ExplorationKey(Frozen):
 
 
 class Exploration(Frozen):
-    """Everything that was tried for a key, and what it took."""
+    """All trials of a key, and their cost."""
 
     exploration_id: str
     key: ExplorationKey
     spent: EffortSpent
     best_latency_s: float | None
     verified_trials: int = 0
-    """How many trials had been spent when the fastest were last verified; what came later may be faster."""
+    """Number of trials when the fastest were last verified; later ones may be faster."""
 
     @property
     def is_verified(self) -> bool:
-        """Whether nothing was tried since the fastest were verified."""
+        """Whether no trial was made since the fastest were verified."""
         return self.spent.trials <= self.verified_trials
 
 
 class JobSpec(Frozen):
-    """What a job asks for. ``tasks`` name workloads and targets that the store already holds."""
+    """The request of a job. ``tasks`` name workloads and targets that the store already contains."""
 
     tasks: tuple[Task, ...] = Field(min_length=1)
     effort: Effort
@@ -122,20 +122,20 @@ class JobSpec(Frozen):
     priority: int = 0
     labels: dict[str, str] = Field(default_factory=dict)
     device_class_id: str | None = None
-    """Where to measure; None leaves the choice to the tuner."""
+    """Where to measure; if None, the tuner chooses."""
     kind: JobKind = "tune"
     deadline_s: float | None = Field(default=None, gt=0)
-    """Seconds after its creation at which the job searches no further and ends with what it has."""
+    """Seconds after its creation at which the job stops searching and finishes with its results so far."""
     input_specs: tuple[InputSpec, ...] = ()
-    """What arguments hold, by name, in every task that has them; usual numbers for all others."""
+    """Contents of arguments, by name, in every task that has them; default contents for all others."""
     callees: tuple[str, ...] = ()
-    """Functions outside of their modules that the tasks may call, as they were allowed when the job came in."""
+    """Functions outside of their modules that the tasks may call, as allowed when the job was accepted."""
     untuned_functions: tuple[str, ...] = ()
-    """Functions that came in the same modules and are no tasks, for they are not TIR: those of Relax."""
+    """Functions of the same modules that are not tasks, because they are Relax and not TIR."""
 
 
 class Job(Frozen):
-    """A job as the store holds it. Times are RFC 3339, UTC."""
+    """A job as stored. Times are RFC 3339, UTC."""
 
     job_id: str
     tenant: str
@@ -148,12 +148,12 @@ class Job(Frozen):
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing more is done for it."""
+        """Whether no further work is done for it."""
         return self.state is JobState.FINISHED
 
 
 class Event(Frozen):
-    """One thing that happened to a job, numbered in order."""
+    """Something that happened to a job, with its sequence number."""
 
     sequence: int
     job_id: str
@@ -163,7 +163,7 @@ class Event(Frozen):
 
 
 def require_space_for(strategy: Strategy, space: Space) -> None:
-    """Raise ``BadInput`` for a strategy that would search another space than the one that was asked for."""
+    """Raise ``BadInput`` for a strategy that cannot search the requested space."""
     if strategy == "tvm" and not space.automatic:
         fix = "Use evolutionary or random, or leave the space out."
         raise BadInput("strategy", "tvm searches the space of TVM's own rules only.", fix)

@@ -1,4 +1,4 @@
-"""The shortest time in which any processor could do what a function certainly has to do."""
+"""Lower bound of a function's latency on any processor."""
 
 import json
 from typing import Final
@@ -9,25 +9,25 @@ from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import Frozen
 
 CALL_S: Final = 1.5e-9
-"""A call that does nothing, through TVM's interface and on TVM's clock: 4.3 ns were measured at 4.5 GHz, some twenty
-cycles. This is ten of them on the fastest processor."""
+"""An empty call through TVM's interface, by TVM's clock: 4.3 ns were measured at 4.5 GHz, about twenty cycles. This is
+ten cycles on the fastest processor."""
 _CYCLES_PER_S: Final = 7e9
 _STORED_BYTES_PER_CYCLE: Final = 128
-"""Two full vectors of 512 bits. Processors of today store one in a cycle, or two of half that length."""
+"""Two full vectors of 512 bits. Current processors store one per cycle, or two of half that length."""
 _X86_MULTIPLY_ADDS: Final = {64: 32, 32: 64}
-"""In one cycle of one core: twice what two units of 512 bits do."""
+"""Per cycle and core: twice the throughput of two 512-bit units."""
 _MULTIPLY_ADDS: Final = {64: 512, 32: 2048, 16: 8192, 8: 16384}
-"""The same with matrix units, which take floats of 16 bits on x86 and all of them elsewhere; twice the largest."""
+"""The same with matrix units, for 16-bit floats on x86 and all floats elsewhere; twice the largest."""
 _CARD_STORED_BYTES_PER_S: Final = 1e15
 _CARD_MULTIPLY_ADDS_PER_S: Final = 1e18
 _PROCESSORS: Final = ("llvm", "c")
 
 
 class LeastWork(Frozen):
-    """What every correct schedule of a function does at least.
+    """The minimum work of every correct schedule of a function.
 
-    ``written_bytes`` counts the bytes of outputs that are certainly written, each once. ``multiply_adds`` are additions
-    of floats to sums in the function's outputs, none of which a compiler may leave out or share between outputs;
+    ``written_bytes`` counts output bytes that are certainly written, each once. ``multiply_adds`` are float additions
+    to sums in the function's outputs, none of which a compiler may omit or share between outputs;
     ``multiply_add_bits`` is the width of the narrowest factor.
     """
 
@@ -37,11 +37,11 @@ class LeastWork(Frozen):
 
 
 def least_latency_s(work: LeastWork, target: str, num_cores: int) -> float:
-    """Seconds below which no device for ``target`` (canonical JSON) finishes a call that does ``work``.
+    """Seconds below which no device for ``target`` (canonical JSON) can finish a call that does ``work``.
 
-    It has to hold for every processor, so it is far below what a good kernel takes: peak figures are twice those of the
-    largest core that is known, at a clock that none reaches, and reading inputs costs nothing. A time below it was not
-    measured but made up, or its clock is wrong.
+    It must hold for every processor, so it is far below the latency of a good kernel: it assumes twice the peak
+    throughput of the largest known core, at a clock that none reaches, and free reads of inputs. A time below it is
+    forged, or its clock is wrong.
     """
     attributes = json.loads(target)
     if attributes.get("kind") not in _PROCESSORS:
@@ -53,7 +53,7 @@ def least_latency_s(work: LeastWork, target: str, num_cores: int) -> float:
 
 
 def disbelief(latency_s: float, least_s: float) -> TrialFailure | None:
-    """Why a time is not believed; None where it may be true."""
+    """Why a time is rejected as implausible; None if it is plausible."""
     if latency_s >= least_s:
         return None
     message = (
@@ -64,7 +64,7 @@ def disbelief(latency_s: float, least_s: float) -> TrialFailure | None:
 
 
 def _in_a_cycle(work: LeastWork, triple: str) -> int:
-    """Multiply-adds that one core does in a cycle at most."""
+    """Maximum number of multiply-adds of one core per cycle."""
     is_x86 = str(triple).startswith(("x86_64", "i386", "i686"))
     rates = _MULTIPLY_ADDS | (_X86_MULTIPLY_ADDS if is_x86 else {})
     width = max((bits for bits in rates if bits <= work.multiply_add_bits), default=min(rates))

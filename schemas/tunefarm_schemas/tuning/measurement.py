@@ -1,4 +1,4 @@
-"""Candidates on their way to a device, and what comes back."""
+"""Candidates to measure, and their results."""
 
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
@@ -13,7 +13,7 @@ from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Abi, TensorArgument
 
 Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-"""A time that may have been measured."""
+"""A plausible duration."""
 
 
 class TrialState(StrEnum):
@@ -24,7 +24,7 @@ class TrialState(StrEnum):
 
 
 class Purpose(StrEnum):
-    """What a measurement is for."""
+    """The purpose of a measurement."""
 
     SEARCH = "search"
     VERIFY = "verify"
@@ -32,7 +32,7 @@ class Purpose(StrEnum):
 
 
 class CandidateOrigin(StrEnum):
-    """Where the search took a candidate from."""
+    """How the search produced a candidate."""
 
     RANDOM = "random"
     EVOLVED = "evolved"
@@ -44,8 +44,8 @@ class CandidateOrigin(StrEnum):
 class Candidate(Frozen):
     """A trace to be measured.
 
-    ``module_hash`` is the structural hash of the scheduled function, by which repeats are recognised. ``features`` are
-    the numbers the cost model saw; ``predicted_score`` is its opinion before the measurement (higher is better).
+    ``module_hash`` is the structural hash of the scheduled function, by which duplicates are detected. ``features`` are
+    the inputs of the cost model; ``predicted_score`` is its prediction before the measurement (higher is better).
     """
 
     exploration_id: str
@@ -58,7 +58,7 @@ class Candidate(Frozen):
 
 
 class MeasureTask(Frozen):
-    """All that a farm must know once about an exploration before candidates of it arrive.
+    """Everything that a farm must know about an exploration before it receives candidates of it.
 
     ``input_examples`` holds the content of every example that ``input_specs`` names.
     """
@@ -71,12 +71,12 @@ class MeasureTask(Frozen):
     protocol_id: str
     abi: Abi
     is_scheduled: bool = False
-    """The module is a schedule already: there is no other form of it to compare with, so its outputs only have to be
-    finite numbers."""
+    """The module is already scheduled: there is no other form to compare it with, so its outputs must only be finite
+    numbers."""
     input_specs: tuple[InputSpec, ...] = ()
     input_examples: tuple[InputExample, ...] = Field(default=(), repr=False)
     callees: tuple[str, ...] = ()
-    """Functions outside of the module that it may call, as the door allowed them that its job came in by."""
+    """Functions outside of the module that it may call, as allowed when its job was accepted."""
 
 
 class Dispatch(Frozen):
@@ -91,7 +91,7 @@ class Dispatch(Frozen):
 
 
 class Stages(Frozen):
-    """Where one attempt's wall time went, in seconds."""
+    """How long each stage of an attempt took, in seconds of wall time."""
 
     start_s: float = 0.0
     build_s: float = 0.0
@@ -100,7 +100,7 @@ class Stages(Frozen):
 
     @property
     def device_s(self) -> float:
-        """Seconds that the attempt held a lane's processor or device: building and running."""
+        """Seconds that the attempt occupied a lane's processor or device: building and running."""
         return self.build_s + self.run_s
 
 
@@ -124,9 +124,9 @@ class Timing(Frozen):
 
 
 class Stopped(Frozen):
-    """A correct candidate whose timing ended early, known to be slower than the incumbent.
+    """A correct candidate whose timing ended early, because it is slower than the incumbent.
 
-    ``at_least_s`` is a censored label: the true latency is believed to be no smaller than this bound.
+    ``at_least_s`` is a censored label: a lower bound of the true latency.
     """
 
     kind: Literal["stopped"] = "stopped"
@@ -134,7 +134,7 @@ class Stopped(Frozen):
 
 
 class Failed(Frozen):
-    """A candidate that gave no time."""
+    """A candidate without a timing."""
 
     kind: Literal["failed"] = "failed"
     failure: TrialFailure
@@ -147,7 +147,7 @@ _BROKEN_OFF: Final = frozenset({FailureReason.CANCELED, FailureReason.DEVICE_LOS
 
 
 class Measurement(Frozen):
-    """What one attempt gave."""
+    """The result of one attempt."""
 
     dispatch_id: str
     nonce: str
@@ -159,27 +159,27 @@ class Measurement(Frozen):
     result: Result
     stages: Stages
     worst_error: float | None = None
-    """Largest error of the output in units of the tolerance; at most 1 is correct. None when nothing was compared."""
+    """Largest error of the output in units of the tolerance; at most 1 is correct. None if nothing was compared."""
     inputs_checked: int = 0
-    """On how many sets of inputs the output was compared: one for every candidate, three for a new incumbent."""
+    """Number of input sets on which the output was compared: one for every candidate, three for a new incumbent."""
     peak_memory_bytes: int = 0
     device_fingerprint: str = ""
     environment: Environment = Environment()
     untuned_about_s: float | None = None
-    """The untuned function's latency as its reference run saw it beside other work: a rough figure to show."""
+    """The untuned function's latency in its reference run, next to other work: an approximate figure for display."""
 
     @property
     def came_to_an_end(self) -> bool:
-        """Whether the attempt says something of its candidate.
+        """Whether the result is about the candidate and needs no retry.
 
-        What was timed is sent again when its device became slower. If that is called off, or lost with its worker, the
-        first time stands.
+        A timed candidate is measured again if its device slowed down. If that is canceled, or lost with its worker, the
+        first timing stays.
         """
         return not (isinstance(self.result, Failed) and self.result.failure.reason in _BROKEN_OFF)
 
     @classmethod
-    def answering(cls, dispatch: Dispatch, result: Result, stages: Stages | None = None, **told: Any) -> Self:
-        """What ``dispatch`` gave, with the ids by which its sender knows it; ``told`` are further fields."""
+    def answering(cls, dispatch: Dispatch, result: Result, stages: Stages | None = None, **fields: Any) -> Self:
+        """Build the result of ``dispatch``, with the ids that its sender expects and further ``fields``."""
         return cls(
             dispatch_id=dispatch.dispatch_id,
             nonce=dispatch.nonce,
@@ -190,14 +190,14 @@ class Measurement(Frozen):
             purpose=dispatch.purpose,
             result=result,
             stages=stages or Stages(),
-            **told,
+            **fields,
         )
 
 
 class ComparisonOrder(Frozen):
-    """Time several schedules of one workload in turn, interleaved, in one process on a quiet device.
+    """Time several schedules of one workload alternately, in one process on a quiet device.
 
-    A trace of None stands for the untuned function. Each is checked on three inputs first.
+    A trace of None is the untuned function. Each is first checked on three inputs.
     """
 
     exploration_id: str
@@ -206,7 +206,7 @@ class ComparisonOrder(Frozen):
 
 
 class Comparison(Frozen):
-    """One result for each trace of the order, in its order."""
+    """One result for each trace of the order, in the same order."""
 
     results: tuple[Result, ...]
 
@@ -214,8 +214,8 @@ class Comparison(Frozen):
 class ExportOrder(Frozen):
     """Compile one schedule to a shared library and time that library in several fresh processes.
 
-    ``likely_s`` is what one call took elsewhere; a process in which it takes longer looks again a few times. With
-    ``beside_untuned`` the untuned function is timed in the same processes, in turn with the schedule.
+    ``likely_s`` is the latency of a call elsewhere; a process that measures more repeats a few times. With
+    ``beside_untuned`` the untuned function is timed in the same processes, alternating with the schedule.
     """
 
     exploration_id: str
@@ -229,9 +229,9 @@ class Exported(Frozen):
     """A shared library and its latency, in seconds, in each fresh process.
 
     ``entry`` and ``pack_entry`` are the functions it exports; ``packed_arguments`` replace the plain ones of ``entry``
-    when the ABI is packed. ``untuned_latencies_s`` is what the untuned function took in the same processes, where that
-    was asked for and could be done. ``foreign_load`` is the share of the time for which others kept the kernel's
-    threads from a core while they were timed.
+    if the ABI is packed. ``untuned_latencies_s`` are the latencies of the untuned function in the same processes, if
+    requested and possible. ``foreign_load`` is the share of the time in which other processes kept the kernel's threads
+    from a core.
     """
 
     kind: Literal["exported"] = "exported"

@@ -1,4 +1,4 @@
-"""Knowledge worth keeping: a schedule, its time, and how sure that is."""
+"""Tuning records: a schedule, its latency, and how reliable it is."""
 
 from enum import StrEnum
 from typing import Final, Literal
@@ -11,7 +11,7 @@ from tunefarm_schemas.tuning.workload import Abi
 
 
 class RecordStatus(StrEnum):
-    """How far a record may be trusted."""
+    """How reliable a record is."""
 
     CLAIMED = "claimed"
     VERIFIED = "verified"
@@ -30,7 +30,7 @@ KeyPart = Literal["workload", "target", "device_class", "code_generator", "proto
 
 
 class RecordKey(Frozen):
-    """When may a record be reused? Exactly when all of these are the same."""
+    """Identifies what a record is valid for: it may be reused if and only if all fields are equal."""
 
     workload_id: str
     target_id: str
@@ -40,7 +40,7 @@ class RecordKey(Frozen):
     abi: Abi
 
     def differences(self, other: "RecordKey") -> tuple[KeyPart, ...]:
-        """The parts in which two keys are not the same."""
+        """The fields in which two keys differ."""
         pairs: tuple[tuple[KeyPart, str, str], ...] = (
             ("workload", self.workload_id, other.workload_id),
             ("target", self.target_id, other.target_id),
@@ -53,9 +53,9 @@ class RecordKey(Frozen):
 
 
 BUSY: Final = 0.1
-"""Other processes that had a kernel's core for this share of the time count; less is what every host does."""
+"""Share of the time in which other processes used a kernel's core that marks a record busy; less is normal."""
 _UNLIKELY: Final = 1.5
-"""Fresh processes on a quiet host are rarely so many times apart."""
+"""Latencies in fresh processes on a quiet host rarely differ by this factor."""
 
 
 class TuningRecord(Frozen):
@@ -86,12 +86,12 @@ class TuningRecord(Frozen):
 
     @property
     def was_busy(self) -> bool:
-        """Whether it was taken while other processes had the device as well."""
+        """Whether it was measured while other processes used the device."""
         return self.foreign_load is not None and self.foreign_load >= BUSY
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether it is timed anew before it is an answer again: it was taken beside others, or looks so."""
+        """Whether it must be measured again before it is used: other processes disturbed it, or seem to have."""
         if self.was_busy or self.status is not RecordStatus.VERIFIED:
             return self.was_busy
         low_s, high_s = self.interval_s or (1.0, 1.0)
@@ -101,7 +101,7 @@ class TuningRecord(Frozen):
 class RecordMatch(Frozen):
     """An answer to a query for records.
 
-    ``differs`` names the parts of the record's key that are not those of the query; a claim's are often unknown.
+    ``differs`` names the fields of the record's key that differ from the query; a claim's are often unknown.
     """
 
     record: TuningRecord

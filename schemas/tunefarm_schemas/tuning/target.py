@@ -1,4 +1,4 @@
-"""What code is generated for."""
+"""Targets of code generation."""
 
 from functools import cached_property
 
@@ -8,9 +8,9 @@ from tunefarm_schemas.frozen import Frozen, digest
 class Target(Frozen):
     """A TVM target in canonical form.
 
-    ``canonical`` is JSON text with sorted keys, defaults filled in and attributes that do not change generated code
-    dropped; two targets are the same exactly when these texts are. ``num_cores`` is the number of threads a CPU
-    kernel runs on, or 0 for a device that has no such notion.
+    ``canonical`` is JSON text with sorted keys and filled-in defaults, without attributes that do not change generated
+    code; two targets are the same if and only if these texts are equal. ``num_cores`` is the number of threads of a CPU
+    kernel, or 0 for a device without that notion.
     """
 
     canonical: str

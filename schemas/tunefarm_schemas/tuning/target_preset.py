@@ -1,4 +1,4 @@
-"""Targets by short names, the same wherever a target is asked for."""
+"""Targets by short names, which work wherever a target is accepted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class NamedTarget:
-    """TVM's attributes of a target under a short name. What they leave open is filled in where the name is used."""
+    """TVM's attributes of a target under a short name. Missing ones are filled in where the name is used."""
 
     name: str
     description: str
@@ -63,6 +63,6 @@ PRESET_NAMES: Final = tuple(preset.name for preset in NAMED_TARGETS)
 
 
 def preset_attributes(name: str) -> dict[str, object] | None:
-    """TVM's attributes of the target of that name, None where there is no such preset."""
+    """TVM's attributes of the preset of that name; None if there is none."""
     found = next((preset for preset in NAMED_TARGETS if preset.name == name), None)
     return None if found is None else dict(found.attributes)

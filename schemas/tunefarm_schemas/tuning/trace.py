@@ -9,14 +9,14 @@ from tunefarm_schemas.frozen import Frozen, canonical_json, digest
 class Trace(Frozen):
     """A TVM schedule trace with its decisions, as canonical JSON text of ``[instructions, decisions]``.
 
-    The text is data: it is replayed instruction by instruction by TVM and never evaluated as code.
+    The text is data: TVM replays it instruction by instruction and never evaluates it as code.
     """
 
     text: str
 
     @classmethod
     def from_json(cls, instructions_and_decisions: object) -> "Trace":
-        """Make a trace from the plain JSON value that TVM's ``Trace.as_json`` describes."""
+        """Create a trace from the plain JSON value that TVM's ``Trace.as_json`` describes."""
         return cls(text=canonical_json(instructions_and_decisions))
 
     @cached_property
@@ -25,12 +25,12 @@ class Trace(Frozen):
         return digest(self.text)
 
     def as_json(self) -> object:
-        """The plain JSON value that ``Trace.apply_json_to_schedule`` takes."""
+        """The plain JSON value that ``Trace.apply_json_to_schedule`` accepts."""
         return json.loads(self.text)
 
 
 class Sketch(Frozen):
-    """A trace without decisions: one way to structure a schedule, to be filled in by sampling."""
+    """A trace without decisions: the structure of a schedule, completed by sampling."""
 
     text: str
 
@@ -41,7 +41,7 @@ class Sketch(Frozen):
 
 
 class Space(Frozen):
-    """Where schedules come from.
+    """The source of schedules.
 
     ``automatic`` is TVM's post-order-apply with its rules for the target; otherwise ``sketches`` holds the traces,
     without decisions, that a user's schedule function produced.
@@ -52,5 +52,5 @@ class Space(Frozen):
 
     @cached_property
     def space_id(self) -> str:
-        """Digest that tells one space from another; equal for equal sets of sketches."""
+        """Digest that identifies the space; equal for equal sets of sketches."""
         return "automatic" if self.automatic else digest("\n".join(sorted(s.text for s in self.sketches)))

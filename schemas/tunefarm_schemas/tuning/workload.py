@@ -1,4 +1,4 @@
-"""What is tuned: one TIR function, normalised."""
+"""Workloads: one TIR function, normalised."""
 
 from typing import Literal
 
@@ -7,8 +7,8 @@ from pydantic import Field
 from tunefarm_schemas.frozen import Frozen
 
 Abi = Literal["stable", "packed"]
-"""``stable``: the scheduled function takes exactly the workload's arguments. ``packed``: constant arguments are stored
-in a layout of the schedule's choosing, and the artifact carries the ``pack`` function that produces it."""
+"""``stable``: the scheduled function accepts exactly the workload's arguments. ``packed``: constant arguments are
+stored in a layout that the schedule chooses, and the artifact contains the ``pack`` function that produces it."""
 
 
 class TensorArgument(Frozen):
@@ -18,7 +18,7 @@ class TensorArgument(Frozen):
     shape: tuple[int, ...]
     dtype: str
     is_output: bool
-    """Whether the function writes it. Inputs must come back unchanged."""
+    """Whether the function writes it. Inputs must be unchanged after a call."""
 
     @property
     def elements(self) -> int:
@@ -33,7 +33,7 @@ class Workload(Frozen):
     """A TIR function called ``main`` in a module of its own.
 
     ``structural_hash`` is TVM's, as decimal text, and valid only for ``tvm_version``: it finds a workload, and
-    ``structural_equal`` against ``module_json`` confirms it. ``workload_id`` is the digest of ``module_json``.
+    ``structural_equal`` with ``module_json`` confirms it. ``workload_id`` is the digest of ``module_json``.
     """
 
     workload_id: str
@@ -46,7 +46,7 @@ class Workload(Frozen):
 
 
 class Task(Frozen):
-    """A workload on a target, with how often the model calls it."""
+    """A workload on a target, with the number of calls in the model."""
 
     workload_id: str
     target_id: str

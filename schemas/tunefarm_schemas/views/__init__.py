@@ -1,1 +1,1 @@
-"""What the API answers beyond the nouns themselves: written by the service, read by its clients."""
+"""Responses of the API that are not stored types: written by the service, read by its clients."""

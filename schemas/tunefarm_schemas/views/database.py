@@ -1,10 +1,10 @@
-"""What is told of imports and exports."""
+"""Reports of imports and exports."""
 
 from pydantic import BaseModel, Field
 
 
 class RefusedLine(BaseModel):
-    """A line that was not taken, counted from 1 in ``workloads`` or ``records``, and why."""
+    """A rejected line, counted from 1 in ``workloads`` or ``records``, and the reason."""
 
     file: str
     line: int
@@ -12,7 +12,7 @@ class RefusedLine(BaseModel):
 
 
 class ImportReport(BaseModel):
-    """Ids of the records that are new, how many were there already, and the lines refused.
+    """Ids of the new records, the number of existing ones, and the rejected lines.
 
     ``refusals`` are the first thousand of the ``refused`` lines.
     """
@@ -31,7 +31,7 @@ class LeftOutRecords(BaseModel):
 
 
 class ExportedDatabase(BaseModel):
-    """The text of both files of a TVM database, how many records they hold, and those that were left out."""
+    """The text of both files of a TVM database, the number of records in them, and the records left out."""
 
     workloads: str = Field(repr=False)
     records: str = Field(repr=False)

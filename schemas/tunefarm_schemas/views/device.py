@@ -1,4 +1,4 @@
-"""Devices and lanes of workers, without what tells hosts apart unless the caller runs the farm."""
+"""Devices and lanes; only the operator sees fields that identify hosts."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ class WorkerView(BaseModel):
 
     @classmethod
     def of(cls, lane: Lane, requested: LaneRequest, *, with_names: bool) -> "WorkerView":
-        """What is shown of ``lane``."""
+        """The view of ``lane``."""
         return cls(
             worker_id=worker_id_of(lane),
             device_id=device_id_of(lane),
@@ -64,7 +64,7 @@ class WorkerView(BaseModel):
 
 
 class DeviceView(BaseModel):
-    """A device with the state of its lanes."""
+    """A device and the states of its lanes."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -84,7 +84,7 @@ class DeviceView(BaseModel):
 
     @classmethod
     def of(cls, lanes: Sequence[Lane], *, with_names: bool) -> "DeviceView":
-        """What is shown of the device that all ``lanes`` are on."""
+        """The view of the device that all ``lanes`` are on."""
         newest = max(lanes, key=lambda lane: lane.seen_at)
         return cls(
             device_id=device_id_of(newest),
@@ -104,18 +104,18 @@ class DeviceView(BaseModel):
 
 
 def worker_id_of(lane: Lane) -> str:
-    """A name of the lane that tells nothing about its host."""
+    """An id of the lane that does not reveal its host."""
     return digest(f"lane {lane.lane_id}")[:ID_CHARACTERS]
 
 
 def device_id_of(lane: Lane) -> str:
-    """A name of the lane's device that tells nothing about its host."""
+    """An id of the lane's device that does not reveal its host."""
     fingerprint = lane.device.fingerprint
     return digest(f"device {fingerprint} {lane.device.device_class.device_class_id}")[:ID_CHARACTERS]
 
 
 def by_device(lanes: Iterable[Lane]) -> dict[str, list[Lane]]:
-    """Lanes by the id of their device."""
+    """Group lanes by the id of their device."""
     found: dict[str, list[Lane]] = {}
     for lane in lanes:
         found.setdefault(device_id_of(lane), []).append(lane)

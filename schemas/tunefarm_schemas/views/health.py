@@ -1,4 +1,4 @@
-"""How the process is."""
+"""Health of the process."""
 
 from pydantic import BaseModel
 
@@ -10,7 +10,7 @@ class Health(BaseModel):
 
 
 class Readiness(BaseModel):
-    """Whether requests are answered now. ``intake`` says whether modules can be read yet."""
+    """Whether requests are accepted now. ``intake`` states whether modules can already be read."""
 
     ready: bool
     store: str

@@ -1,9 +1,9 @@
-"""Jobs as they are made."""
+"""Created jobs."""
 
 from tunefarm_schemas.tuning.job import Job
 
 
 class NewJob(Job):
-    """A job with ``notes`` on what its target was taken for, and on what it waits for."""
+    """A job with ``notes`` on how its target was interpreted and what it waits for."""
 
     notes: tuple[str, ...] = ()

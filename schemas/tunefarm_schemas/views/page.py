@@ -1,4 +1,4 @@
-"""Lists, whole or in pages."""
+"""Lists, complete or in pages."""
 
 from typing import Generic, TypeVar
 
@@ -8,7 +8,7 @@ Item = TypeVar("Item")
 
 
 class Page(BaseModel, Generic[Item]):
-    """One page of a list. ``next_page_token`` asks for the next one as ``page_token``; null on the last."""
+    """One page of a list. Pass ``next_page_token`` as ``page_token`` for the next page; null on the last."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,4 +1,4 @@
-"""Targets as they are shown."""
+"""Views of targets."""
 
 import json
 from typing import Any
@@ -20,23 +20,23 @@ class TargetView(BaseModel):
 
     @classmethod
     def of(cls, target: Target) -> "TargetView":
-        """What is shown of ``target``."""
+        """The view of ``target``."""
         return cls(target_id=target.target_id, kind=target.kind, num_cores=target.num_cores, canonical=target.canonical)
 
     def attributes(self) -> dict[str, Any]:
-        """The target as TVM takes it."""
+        """The target in the form that TVM accepts."""
         value: dict[str, Any] = json.loads(self.canonical)
         return value
 
 
 class CheckedTarget(TargetView):
-    """A target that TVM accepts. ``notes`` say what was filled in."""
+    """A target that TVM accepts. ``notes`` list the attributes that were filled in."""
 
     notes: tuple[str, ...]
 
 
 class TargetPreset(BaseModel):
-    """A target by a short name. ``target`` is null where the service fills it in by looking at a host."""
+    """A target with a short name. ``target`` is null if the service derives it from a host."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,4 +1,4 @@
-"""Tokens as they are made."""
+"""Created tokens."""
 
 from pydantic import BaseModel
 
@@ -6,7 +6,7 @@ from tunefarm_schemas.token import Token
 
 
 class NewToken(BaseModel):
-    """A token with its text, which is told once. A repeated request gets null instead of the text."""
+    """A token with its text, which is shown once. A repeated request returns null instead of the text."""
 
     token: Token
     text: str | None

@@ -1,4 +1,4 @@
-"""Tasks, trials and measurements as they are shown."""
+"""Views of tasks, trials and measurements."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,7 +19,7 @@ from tunefarm_schemas.tuning.workload import Task
 
 
 class TaskView(BaseModel):
-    """A task of a job and how far it has come. ``exploration_id`` is null until somebody works on it."""
+    """A task of a job and its progress. ``exploration_id`` is null until a tuner works on it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -35,7 +35,7 @@ class TaskView(BaseModel):
 
     @classmethod
     def of(cls, position: int, task: Task, exploration: Exploration | None) -> "TaskView":
-        """What is shown of ``task``."""
+        """The view of ``task``."""
         return cls(
             position=position,
             workload_id=task.workload_id,
@@ -50,7 +50,7 @@ class TaskView(BaseModel):
 
 
 class TrialView(BaseModel):
-    """A trial: what was tried and what came of it. ``failure`` has the reason where it gave no time."""
+    """A trial: the candidate and its result. ``failure`` has the reason if it has no timing."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -69,7 +69,7 @@ class TrialView(BaseModel):
 
     @classmethod
     def of(cls, candidate: Candidate, state: TrialState, attempt: int, measurement: Measurement | None) -> "TrialView":
-        """What is shown of ``candidate`` after its latest attempt."""
+        """The view of ``candidate`` after its latest attempt."""
         result = None if measurement is None else measurement.result
         return cls(
             exploration_id=candidate.exploration_id,
@@ -88,7 +88,7 @@ class TrialView(BaseModel):
 
 
 class MeasurementView(BaseModel):
-    """What one attempt of a job gave, with the workload that it belongs to."""
+    """The result of one attempt of a job, with its workload."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -104,7 +104,7 @@ class MeasurementView(BaseModel):
 
     @classmethod
     def of(cls, workload_id: str, measurement: Measurement) -> "MeasurementView":
-        """What is shown of ``measurement``."""
+        """The view of ``measurement``."""
         return cls(
             workload_id=workload_id,
             **{name: getattr(measurement, name) for name in cls.model_fields if name != "workload_id"},

@@ -1,4 +1,4 @@
-"""Workloads as they are listed."""
+"""Views of workloads."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -6,7 +6,7 @@ from tunefarm_schemas.tuning.workload import TensorArgument
 
 
 class WorkloadView(BaseModel):
-    """A workload without its module, which ``GET /v1/workloads/{workload_id}/module`` gives."""
+    """A workload without its module, which ``GET /v1/workloads/{workload_id}/module`` returns."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -19,11 +19,11 @@ class WorkloadView(BaseModel):
 
     @classmethod
     def of(cls, workload: BaseModel) -> "WorkloadView":
-        """What is shown of ``workload``, which has these fields and others."""
+        """The view of ``workload``, whose fields are a superset."""
         return cls.model_construct(**{name: getattr(workload, name) for name in cls.model_fields})
 
 
 class WorkloadList(BaseModel):
-    """The functions of a module, as they are stored."""
+    """The stored functions of a module."""
 
     workloads: tuple[WorkloadView, ...]

@@ -1,1 +1,1 @@
-"""What is known of a schedule without compiling it."""
+"""Properties of a schedule that are known without compiling it."""

@@ -1,9 +1,9 @@
-"""What the loops of a tiled block cost, estimated from their extents alone.
+"""The cost of the loops of a tiled block, estimated from their extents alone.
 
-The numbers are features for the learned model, and their sum in time is the prior that ranks candidates before the
-model has learned anything. In the spirit of the analytical models of Goto and van de Geijn, "Anatomy of
-High-Performance Matrix Multiplication" (ACM TOMS 2008), and Low et al., "Analytical Modeling Is Enough for
-High-Performance BLIS" (ACM TOMS 2016), for any tensor contraction.
+The numbers are features of the learned model, and the total time is the prior that ranks candidates before the model is
+trained. It follows the analytical models of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication"
+(ACM TOMS 2008), and Low et al., "Analytical Modeling Is Enough for High-Performance BLIS" (ACM TOMS 2016), for any
+tensor contraction.
 """
 
 import math
@@ -31,7 +31,7 @@ class NestCost:
 
 
 def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine) -> NestCost:
-    """Estimate a nest at points of one sketch."""
+    """Estimate the cost of a nest at points of one sketch."""
     if all(nest.pattern.spatial):
         return _movement_cost(nest, sketch, rows, machine)
     extents, steps = nest.extents(sketch, rows), unroll_steps(sketch, rows)
@@ -62,7 +62,7 @@ def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine)
 
 
 def _movement_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine) -> NestCost:
-    """The estimate where nothing is reduced."""
+    """The estimate for a block without a reduction."""
     extents = nest.extents(sketch, rows)
     lanes = max(1, machine.vector_bytes // nest.pattern.writes[0].element_bytes)
     moved = movement(nest, extents, lanes, machine.costs)
@@ -80,7 +80,7 @@ def _memory_cycles(traffic: dict[str, FloatArray], costs: CycleCosts) -> FloatAr
 
 
 def _inner_tiles(nest: LoopNest, extents: FloatArray, wanted: set[int]) -> dict[int, FloatArray]:
-    """For each number: how far each iterator goes in that loop and those inside of it; shape [points, iterators]."""
+    """For each part: how far each iterator advances in that loop and those inside it; shape [points, iterators]."""
     inside = np.ones((len(extents), len(nest.pattern.extents)))
     tiles = {}
     for place in range(len(nest.parts), -1, -1):
@@ -126,7 +126,7 @@ def _arithmetic(
 
 
 def _loads(read: BufferAccess, tile: FloatArray, iterator: int, vector: FloatArray, per_row: FloatArray) -> FloatArray:
-    """Load instructions for one buffer in one step of the innermost reduction."""
+    """Number of load instructions for one buffer in one step of the innermost reduction."""
     without = tile.copy()
     without[:, iterator] = 1
     rows = elements(read, without)
@@ -146,9 +146,9 @@ def _producing(
     lanes: int,
     costs: CycleCosts,
 ) -> dict[str, FloatArray]:
-    """What the producers cost where decisions put them: again for each iteration of the loops around them.
+    """The cost of the producers where decisions place them: repeated in each iteration of the loops around them.
 
-    One that is in no loop of this nest writes all of its buffer before any of it is read.
+    A producer in no loop of this nest writes all of its buffer before it is read.
     """
     copied, cycles, at_once = np.zeros(len(extents)), np.zeros(len(extents)), np.zeros(len(extents))
     for place, producer in zip(places.T, nest.producers, strict=True):
@@ -166,13 +166,13 @@ def _producing(
 
 
 def _times(extents: FloatArray, place: npt.NDArray[np.int64]) -> FloatArray:
-    """How often the loop at ``place`` goes round, with all loops around it; once where that is no loop."""
+    """Number of iterations of the loop at ``place`` and all loops around it; 1 if it is not a loop."""
     rounds = np.concatenate([np.ones((len(extents), 1)), extents.cumprod(axis=1)], axis=1)
     return np.asarray(rounds[np.arange(len(extents)), np.maximum(place + 1, 0)])
 
 
 def _box(tiles: dict[int, FloatArray], place: npt.NDArray[np.int64], read: BufferAccess, lanes: int) -> FloatArray:
-    """How many vectors fill what one iteration of the loop at ``place`` reads, or the buffer where that is no loop."""
+    """Number of vectors that one iteration of the loop at ``place`` reads, or of the whole buffer without a loop."""
     box = np.full(len(place), math.prod(read.extents[:-1]) * math.ceil(read.extents[-1] / lanes), np.float64)
     for number in np.unique(place[place >= 0]):
         here = np.flatnonzero(place == number)
@@ -183,7 +183,7 @@ def _box(tiles: dict[int, FloatArray], place: npt.NDArray[np.int64], read: Buffe
 def _traffic(
     nest: LoopNest, extents: FloatArray, tiles: dict[int, FloatArray], machine: Machine
 ) -> dict[str, FloatArray]:
-    """Cache lines moved into the first and the second cache, by the outermost tile that fits each."""
+    """Cache lines moved into the first and the second cache, by the outermost tile that fits into each."""
     points = len(extents)
     buffers = (*nest.pattern.reads, *nest.pattern.writes)
     moved = {"first_lines": np.zeros(points), "second_lines": np.zeros(points)}
@@ -205,9 +205,9 @@ def _traffic(
 
 
 def _parallel(nest: LoopNest, extents: FloatArray, shared_at: FloatArray, machine: Machine) -> FloatArray:
-    """Iterations of the loop that threads share.
+    """Number of iterations of the parallel loop.
 
-    TVM fuses outer loops until it has 16 for each core, down to the first that holds more than the next one.
+    TVM fuses outer loops until it has 16 iterations per core, down to the first that contains more than the next one.
     """
     product = np.ones(len(extents))
     for place, part in enumerate(nest.parts):

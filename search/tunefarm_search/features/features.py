@@ -1,4 +1,4 @@
-"""Numbers about a point that tell fast from slow, computed without applying a schedule."""
+"""Features of a point that predict its speed, computed without applying a schedule."""
 
 from typing import Any
 
@@ -17,11 +17,11 @@ from tunefarm_search.tvm.target import tvm_target
 FeatureArray = npt.NDArray[np.float32]
 
 NESTS = 2
-"""How many tiled blocks are described one by one; the others count in the total only."""
+"""Number of tiled blocks with features of their own; the others count only in the total."""
 
 
 def machine_of(target: Target) -> Machine:
-    """What the analytical model needs to know of a target."""
+    """The parameters of a target that the analytical model needs."""
     if target.kind != "llvm":
         return Machine(cores=max(1, target.num_cores), vector_bytes=16)
     bits = int(tvm.target.codegen.llvm_get_vector_width(tvm_target(target)))
@@ -31,7 +31,7 @@ def machine_of(target: Target) -> Machine:
 class FeatureExtractor:
     """Features of the points of one space, in columns that are the same for all its sketches.
 
-    ``names`` tells the columns; equal names mean the same in other spaces, so that a model can be carried over.
+    ``names`` labels the columns; equal names mean the same in other spaces, so that a model can be transferred.
     """
 
     def __init__(self, space: SearchSpace) -> None:
@@ -44,7 +44,7 @@ class FeatureExtractor:
         self._place = {name: number for number, name in enumerate(self.names)}
 
     def features(self, sketch: int, rows: Rows) -> tuple[FeatureArray, FloatArray]:
-        """Features of points of one sketch, and the prior.
+        """Compute features of points of one sketch, and the prior.
 
         Returns:
             Features of shape [points, names], with NaN where a name does not apply; and the prior of shape [points]:
@@ -101,7 +101,7 @@ def _nests_or_none(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
 
 
 def _structure(sketch: SketchSpace) -> dict[str, float]:
-    """What tells sketches apart: how often each kind of instruction occurs, and which loops blocks were moved to."""
+    """Features that distinguish sketches: counts of each kind of instruction, and the loops that contain blocks."""
     found: dict[str, float] = {"sketch": float(sketch.number)}
     outputs = {name: place for step in sketch.steps.instructions for place, name in enumerate(step.outputs)}
     for step in sketch.steps.instructions:

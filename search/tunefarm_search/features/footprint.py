@@ -1,4 +1,4 @@
-"""How much of a buffer a tile touches: elements, cache lines, vectors."""
+"""The footprint of a tile in a buffer: elements, cache lines, vectors."""
 
 import numpy as np
 
@@ -9,12 +9,12 @@ LINE_BYTES = 64
 
 
 def elements(access: BufferAccess, tile: FloatArray) -> FloatArray:
-    """How many elements a tile of shape [points, iterators] reads or writes; those a stride steps over do not count."""
+    """Number of elements that a tile of shape [points, iterators] accesses, without those that a stride skips."""
     return _rows(access, tile) * _touched(access.extents[-1:], access.strides[-1:], tile)
 
 
 def lines(access: BufferAccess, tile: FloatArray) -> FloatArray:
-    """How many cache lines those elements lie in."""
+    """Number of cache lines that contain those elements."""
     if not access.extents:
         return np.ones(len(tile))
     whole = np.ceil(reach(access, len(access.extents) - 1, tile) * access.element_bytes / LINE_BYTES)
@@ -22,7 +22,7 @@ def lines(access: BufferAccess, tile: FloatArray) -> FloatArray:
 
 
 def vectors(access: BufferAccess, tile: FloatArray, lanes: int) -> FloatArray:
-    """How many vectors it takes to fill the box around those elements, row by row."""
+    """Number of vectors that cover the bounding box of those elements, row by row."""
     count = np.ones(len(tile))
     for dimension in range(len(access.extents)):
         length = reach(access, dimension, tile)
@@ -31,7 +31,7 @@ def vectors(access: BufferAccess, tile: FloatArray, lanes: int) -> FloatArray:
 
 
 def reach(access: BufferAccess, dimension: int, tile: FloatArray) -> FloatArray:
-    """From the first to the last index of one dimension."""
+    """Distance from the first to the last index of one dimension, inclusive."""
     length = np.ones(len(tile))
     for iterator, step in enumerate(access.strides[dimension]):
         if step > 0:

@@ -1,8 +1,8 @@
-"""What the compiler makes of the innermost loops: one body without loops, and what it keeps in registers over it.
+"""The compiled form of the innermost loops: one body without loops, and the values it keeps in registers.
 
-TVM unrolls as far as a schedule asks. LLVM unrolls what is then innermost for as long as the body stays short, makes
-vectors of the loop over neighbouring elements where TVM did not, and keeps results in registers while only reductions
-go on around the body.
+TVM unrolls as far as a schedule requests. LLVM then unrolls the innermost loops while the body stays short, vectorises
+the loop over neighbouring elements if TVM did not, and keeps results in registers while all loops around the body are
+reductions.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy as np
 from tunefarm_search.features.loop_nest import FloatArray, LoopNest
 
 MAX_OPERATIONS = 64
-"""LLVM's own limit is some 300 instructions; an operation on a vector with its loads and stores is four to six."""
+"""LLVM's limit is about 300 instructions; an operation on a vector with its loads and stores takes four to six."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,13 @@ class InnermostBody:
     """The body at each point. All arrays but ``tile`` have the shape [points].
 
     Attributes:
-        tile: how far each iterator goes inside; shape [points, iterators].
-        vector: how many elements are written side by side.
-        operations: on vectors, in the whole body.
-        results: elements of the output that are written.
-        accumulators: registers that hold them.
-        reduced: steps of reductions inside the body.
-        reuse: steps of reductions before results go to memory.
+        tile: how far each iterator advances inside the body; shape [points, iterators].
+        vector: number of elements that are written side by side.
+        operations: number of vector operations in the body.
+        results: number of output elements that are written.
+        accumulators: number of registers that hold them.
+        reduced: number of reduction steps inside the body.
+        reuse: number of reduction steps before results are stored to memory.
     """
 
     tile: FloatArray
@@ -39,12 +39,12 @@ class InnermostBody:
 
 
 def innermost_body(nest: LoopNest, extents: FloatArray, steps: FloatArray, lanes: int) -> InnermostBody:
-    """Follow the loops from the innermost outwards.
+    """Build the body from the innermost loop outwards.
 
     Args:
         nest: the loops.
         extents: of the loops, from the outermost inwards; shape [points, loops].
-        steps: how many may be unrolled, as ``unroll_steps`` tells; shape [points].
+        steps: how many may be unrolled, from ``unroll_steps``; shape [points].
         lanes: results in one vector register.
     """
     growing = _GrowingBody(nest, extents, lanes)
@@ -55,7 +55,7 @@ def innermost_body(nest: LoopNest, extents: FloatArray, steps: FloatArray, lanes
 
 
 class _GrowingBody:
-    """The body so far. It begins as the innermost loop, if TVM can make a vector of that, and as one step if not."""
+    """The body so far. It begins as the innermost loop if TVM can vectorise that, and otherwise as one step."""
 
     def __init__(self, nest: LoopNest, extents: FloatArray, lanes: int) -> None:
         self._spatial = np.array(nest.pattern.spatial)
@@ -71,7 +71,7 @@ class _GrowingBody:
         self._goes_on = self._is_in_registers = ones > 0
 
     def reach(self, iterator: int, extent: FloatArray, steps: FloatArray) -> None:
-        """The next loop outwards: taken in, made a vector, or where the body ends."""
+        """Process the next loop outwards: unroll it, vectorise it, or end the body."""
         row = self._row * extent if iterator == self._last else self._row
         is_short = self._operations(self._elements * extent, row) <= MAX_OPERATIONS
         was_going = self._goes_on
@@ -89,7 +89,7 @@ class _GrowingBody:
         self._is_in_registers = self._is_in_registers & stays
 
     def body(self) -> InnermostBody:
-        """What it has become."""
+        """The finished body."""
         results = self._tile[:, self._spatial].prod(axis=1)
         vector = self._vector()
         return InnermostBody(
@@ -104,7 +104,7 @@ class _GrowingBody:
 
     @property
     def _row(self) -> FloatArray:
-        """How far the innermost loop's iterator goes."""
+        """How far the innermost loop's iterator advances."""
         return self._tile[:, self._last]
 
     def _take_in(self, iterator: int, taken: FloatArray) -> None:
@@ -115,7 +115,7 @@ class _GrowingBody:
         return elements / row * np.ceil(row / self._lanes) if self._is_side_by_side else elements
 
     def _vector(self) -> FloatArray:
-        """What TVM made a vector stays one, however narrow; where it made none, LLVM takes all neighbours."""
+        """Keep a vector that TVM made, however narrow; if there is none, LLVM vectorises all neighbours."""
         if not self._is_side_by_side:
             return np.ones(len(self._tile))
         return np.where(self._innermost > 1, self._innermost, self._row)

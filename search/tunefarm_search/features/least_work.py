@@ -1,9 +1,9 @@
-"""What every schedule of a function has to do, as far as that is certain.
+"""The work that every schedule of a function certainly does.
 
-Much of what a function seems to do can be left out: sums of what padding put in, terms that are zero, values that are
-computed over and over, rows that no index names. So only two things count: elements of outputs that are stored without
-any condition, and sums of products of inputs, where each output has a sum of its own. Compilers keep the order in which
-floats are added, and so every addition; sums of integers they may find a formula for.
+A compiler can omit much of what a function seems to do: sums over padding, zero terms, repeated computations, rows that
+no index selects. Only two things count here: output elements that are stored unconditionally, and sums of products of
+inputs with a separate sum for each output. Compilers keep the order of float additions, and therefore every addition;
+they may replace sums of integers by a formula.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,12 +20,12 @@ from tunefarm_schemas.tuning.least_work import LeastWork
 
 
 def least_work_of(module_json: str) -> LeastWork:
-    """The same for a module in TVM's JSON form. Raises whatever TVM raises for a text that is none."""
+    """Like ``least_work``, for a module in TVM's JSON form. Raises TVM's error for an invalid text."""
     return least_work(tvm.ir.load_json(module_json))
 
 
 def least_work(module: tvm.IRModule) -> LeastWork:
-    """The least that the function ``main`` of a module does; nothing where its form is not understood."""
+    """The least work of the function ``main`` of a module; none if its form is not understood."""
     function = module["main"]
     parameters = set(function.params)
     written: dict[Any, int] = {}
@@ -45,7 +45,7 @@ def least_work(module: tvm.IRModule) -> LeastWork:
 
 @dataclass(frozen=True)
 class _Stored:
-    """A store that happens for all values of a block's variables. ``extents`` are those of all of them."""
+    """A store that runs for all values of a block's variables. ``extents`` are the extents of all of them."""
 
     store: Any
     extents: dict[Any, int]
@@ -54,7 +54,7 @@ class _Stored:
 
     @property
     def may_change_nothing(self) -> bool:
-        """Whether it may store what is there already, which a compiler leaves out."""
+        """Whether it may store the value that is already there, which a compiler can omit."""
         loads: list[Any] = []
         tvm_ffi.structural_walk(self.store.value, (TensorLoad, loads.append), order="post")
         return not self.has_init and any(load.source.same_as(self.store.buffer) for load in loads)
@@ -78,7 +78,7 @@ def _stores(statement: Any, loops: dict[Any, int]) -> Iterator[_Stored]:
 
 
 def _of_block(realize: Any, loops: dict[Any, int]) -> Iterator[_Stored]:
-    """The store of a block each of whose variables runs with a loop of its own."""
+    """The store of a block in which each variable runs over a loop of its own."""
     values = list(realize.iter_values)
     variables = [each.var for each in realize.block.iter_vars]
     extents = [loops.get(value, 0) if isinstance(value, tirx.Var) else 0 for value in values]
@@ -90,7 +90,7 @@ def _of_block(realize: Any, loops: dict[Any, int]) -> Iterator[_Stored]:
 
 
 def _stored_elements(stored: _Stored) -> int:
-    """How many elements are stored, where each index is a variable of its own or a constant; else none for certain."""
+    """Number of stored elements if each index is a variable of its own or a constant; otherwise 0."""
     variables = [index for index in stored.store.indices if isinstance(index, tirx.Var)]
     others = [index for index in stored.store.indices if not isinstance(index, tirx.Var)]
     is_plain = all(variable in stored.extents for variable in variables) and len(set(variables)) == len(variables)
@@ -100,7 +100,7 @@ def _stored_elements(stored: _Stored) -> int:
 
 
 def _factors(stored: _Stored, parameters: set[Any]) -> Sequence[Any]:
-    """The inputs whose product is added to a sum for each value of the block's variables; empty if it is not that."""
+    """The inputs whose product is added to a sum for each value of the block's variables; empty for any other store."""
     store = stored.store
     if not str(store.buffer.dtype).startswith(("float", "bfloat")) or not isinstance(store.value, tirx.Add):
         return ()
@@ -127,7 +127,7 @@ def _is_sum_itself(side: Any, store: Any) -> bool:
 
 
 def _is_resolved(variable: Any, subscripts: Sequence[frozenset[Any]], stored: _Stored) -> bool:
-    """Whether different values of a variable name different elements, so that no two of them share an addition."""
+    """Whether different values of a variable select different elements, so that no two of them share an addition."""
     if stored.extents[variable] == 1:
         return True
     if variable not in stored.spatial:
@@ -136,7 +136,7 @@ def _is_resolved(variable: Any, subscripts: Sequence[frozenset[Any]], stored: _S
 
 
 def _variables(index: Any) -> frozenset[Any]:
-    """The variables of a sum of variables and their multiples; none where it is anything else."""
+    """The variables of a linear combination of variables; none for any other expression."""
     if isinstance(index, tirx.Var):
         return frozenset({index})
     if isinstance(index, tirx.Add | tirx.Sub):

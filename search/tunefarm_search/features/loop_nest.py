@@ -17,7 +17,7 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LoopPart:
-    """One loop: which iterator of the block it runs over, and what decides its extent.
+    """One loop: the iterator of the block that it runs over, and what determines its extent.
 
     ``column`` and ``level`` name a factor of a tile; without a column the extent is ``constant``.
     """
@@ -30,11 +30,11 @@ class LoopPart:
 
 @dataclass(frozen=True)
 class Producer:
-    """A block that a decision puts into one of the loops of a block that reads from it.
+    """A block that a decision moves into one of the loops of a block that reads from it.
 
     Attributes:
-        column: of the sketch; it decides where.
-        buffer: name of what the block writes.
+        column: of the sketch; it determines the location.
+        buffer: name of the buffer that the block writes.
     """
 
     column: int
@@ -46,9 +46,9 @@ class LoopNest:
     """Loops around one block, from the outermost inwards.
 
     Attributes:
-        guests: the loops that some other block is put into, by number.
-        producers: the blocks for which decisions tell into which loops they are put.
-        copied: names of the buffers of which the sketch copies a tile before it is read.
+        guests: numbers of the loops that contain another block.
+        producers: the blocks whose location is a decision.
+        copied: names of the buffers of which the sketch copies a tile before reading it.
     """
 
     pattern: AccessPattern
@@ -68,10 +68,10 @@ class LoopNest:
         return found
 
     def places(self, sketch: SketchSpace, rows: Rows, extents: FloatArray) -> npt.NDArray[np.int64]:
-        """Into which loop each producer is put, by number; -1 for none, -2 for into each read. [points, producers].
+        """The loop that contains each producer, by number; -1 for none, -2 for inlined. [points, producers].
 
         ``extents`` are those of the loops at these points.
-        No block is put into a loop of one iteration, but into the next one outside of it, or to where no loop is.
+        No block is placed into a loop of one iteration, but into the next one outside of it, or outside of all loops.
         """
         going = np.where(extents > 1, np.arange(len(self.parts)), -1)
         outwards = np.maximum.accumulate(going, axis=1)
@@ -82,40 +82,40 @@ class LoopNest:
         return found
 
     def shared_at(self, places: npt.NDArray[np.int64]) -> FloatArray:
-        """The outermost loop that holds another block as well, by number; the number of loops for none. [points]."""
+        """The outermost loop that contains another block, by number; the number of loops if there is none. [points]."""
         loops = np.where(places >= 0, places, len(self.parts))
         first = min(self.guests, default=len(self.parts))
         return np.asarray(np.minimum(loops.min(axis=1, initial=len(self.parts)), first), np.float64)
 
     @cached_property
     def boundaries(self) -> tuple[int, ...]:
-        """Places between groups of loops of one level and one kind, the innermost end included."""
+        """Boundaries between groups of loops of one level and kind, including the innermost end."""
         spatial = self.pattern.spatial
         kinds = [(spatial[part.iterator], part.level) for part in self.parts]
         return (*[n for n in range(1, len(kinds)) if kinds[n] != kinds[n - 1]], len(kinds))
 
     @property
     def ends_in_results(self) -> bool:
-        """Whether the innermost loop runs over results, so that it may become a vector."""
+        """Whether the innermost loop runs over results and can be vectorised."""
         return self.pattern.spatial[self.parts[-1].iterator]
 
 
 @dataclass
 class _Tracker:
-    """Follows loops through the instructions of a sketch."""
+    """Tracks loops through the instructions of a sketch."""
 
     blocks: dict[str, str] = field(default_factory=dict)
     nests: dict[str, list[tuple[str, tuple[LoopPart, ...]]]] = field(default_factory=dict)
     patterns: dict[str, AccessPattern] = field(default_factory=dict)
     factors: dict[str, tuple[int, int]] = field(default_factory=dict)
     hosts: set[str] = field(default_factory=set)
-    """Loops that another block was put into."""
+    """Loops that contain another block."""
     copied: dict[str, set[int]] = field(default_factory=dict)
-    """Which reads of a block go through a copy, by number."""
+    """Numbers of the reads of a block that go through a copy."""
 
 
 def loop_nests(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
-    """Nests of the blocks that the sketch tiles, the one with the most iterations first."""
+    """Nests of the blocks that the sketch tiles, in descending order of iterations."""
     tracker = _Tracker()
     column_of = {column.instruction: number for number, column in enumerate(sketch.columns)}
     for number, step in enumerate(sketch.steps.instructions):
@@ -148,7 +148,7 @@ def _producers(module: Any, sketch: SketchSpace) -> tuple[Producer, ...]:
 
 
 def _located_block(sketch: SketchSpace, instruction: int) -> str:
-    """The name of the block whose location an instruction samples; empty where a trace does not tell."""
+    """The name of the block whose location an instruction samples; empty if the trace does not contain it."""
     steps = sketch.steps.instructions
     wanted = steps[instruction].inputs[0]
     named = (step.attributes[0] for step in steps[:instruction] if step.kind == "GetSBlock" and wanted in step.outputs)
@@ -236,6 +236,6 @@ def _fuse(tracker: _Tracker, names: Sequence[str], output: str) -> None:
 
 
 def _drop(tracker: _Tracker, loop: str) -> None:
-    """Forget a nest whose loops can no longer be followed."""
+    """Drop a nest whose loops can no longer be tracked."""
     for block in [block for block, loops in tracker.nests.items() if any(name == loop for name, _ in loops)]:
         del tracker.nests[block]

@@ -1,4 +1,4 @@
-"""Cycles of a block without a reduction: it moves data, so loads, stores and cache lines are all there is."""
+"""Cycles of a block without a reduction, which only moves data: loads, stores and cache lines."""
 
 import math
 
@@ -14,7 +14,7 @@ def movement(nest: LoopNest, extents: FloatArray, lanes: int, costs: CycleCosts)
     """Estimate a nest of spatial loops at points of one sketch.
 
     Args:
-        nest: the loops; the innermost becomes a vector.
+        nest: the loops; the innermost is vectorised.
         extents: of the loops, from the outermost inwards; shape [points, loops].
         lanes: elements of the output in one vector register.
         costs: what a core takes for each step.
@@ -60,12 +60,12 @@ def _moves(read: BufferAccess, iterator: int) -> bool:
 
 
 def _crossed_dimensions(read: BufferAccess, iterator: int) -> list[int]:
-    """The dimensions but the last along which neighbouring results take their elements."""
+    """The dimensions, except the last, along which neighbouring results read their elements."""
     return [dimension for dimension, steps in enumerate(read.strides[:-1]) if steps[iterator] > 0]
 
 
 def _innermost_along(nest: LoopNest, extents: FloatArray, read: BufferAccess) -> FloatArray:
-    """How many neighbouring elements of a row are read by the loops of the innermost tile; shape [points]."""
+    """Number of neighbouring elements of a row that the loops of the innermost tile read; shape [points]."""
     found = np.ones(len(extents))
     reached: set[int] = set()
     for place in range(len(nest.parts) - 1, -1, -1):

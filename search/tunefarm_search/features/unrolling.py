@@ -1,4 +1,4 @@
-"""How much of a nest the compiler will unroll, from the extents of its loops and the number of steps it may take."""
+"""How much of a nest the compiler unrolls, from the extents of its loops and its limit of steps."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ _ANNOTATIONS = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit"
 
 
 def unroll_steps(sketch: SketchSpace, rows: Rows) -> FloatArray:
-    """How many steps of a body may be unrolled at each point; shape [points]. 0 where the sketch does not ask."""
+    """Maximum number of unrolled steps of a body at each point; shape [points]. 0 if the sketch requests none."""
     steps = sketch.steps.instructions
     asked = {str(step.inputs[1]) for step in steps if step.kind == "Annotate" and step.attributes[0] in _ANNOTATIONS}
     for number, column in enumerate(sketch.columns):
@@ -20,16 +20,16 @@ def unroll_steps(sketch: SketchSpace, rows: Rows) -> FloatArray:
 
 
 def unrolled(nest: LoopNest, extents: FloatArray, steps: FloatArray) -> dict[str, FloatArray]:
-    """By how much each iterator advances inside of the unrolled body, and how many steps that is.
+    """How far each iterator advances inside the unrolled body, and the number of its steps.
 
-    The innermost loop becomes a vector; loops around it are unrolled for as long as all of them fit. ``skipped`` is the
-    factor by which that lessens the work: where all iterators of a stride's condition are unrolled far enough, the
-    compiler knows for each step whether it holds, and leaves out those for which it does not.
+    The innermost loop is vectorised; loops around it are unrolled while all of them fit. ``skipped`` is the factor by
+    which this reduces work: if all iterators of a stride's condition are unrolled far enough, the compiler knows for
+    each step whether the condition holds, and omits the steps for which it does not.
 
     Args:
         nest: the loops.
         extents: of the loops, from the outermost inwards; shape [points, loops].
-        steps: as ``unroll_steps`` tells; shape [points].
+        steps: from ``unroll_steps``; shape [points].
     """
     inside = np.ones((len(extents), len(nest.pattern.extents)))
     body = np.ones(len(extents))

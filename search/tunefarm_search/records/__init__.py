@@ -1,1 +1,1 @@
-"""Records in TVM's own database format, and schedules for human eyes."""
+"""Records in TVM's database format, and readable views of schedules."""

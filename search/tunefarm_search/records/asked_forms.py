@@ -1,8 +1,8 @@
-"""The forms in which stock TVM asks its database for the function that a workload stands for.
+"""The forms in which unmodified TVM looks up a workload's function in its database.
 
-``MetaScheduleApplyDatabase`` declares the arguments of a function to be free of aliases before it asks, and leaves it
-its symbol: that of a private function becomes ``main``, that of a public one is its name. A workload is always called
-``main``, and declares nothing that its user did not.
+``MetaScheduleApplyDatabase`` declares the arguments of a function free of aliases before the lookup, and keeps its
+symbol: that of a private function becomes ``main``, that of a public one is its name. A workload is always called
+``main``, and declares only what its user declared.
 """
 
 from collections.abc import Iterable
@@ -18,12 +18,12 @@ from tunefarm_search.tvm.workload import ENTRY, functions_of, workload_of
 
 NO_ALIAS: Final = "tirx.noalias"
 MARK: Final = "tunefarm_workload_id"
-"""In the metadata of a form's text: which workload it is a form of. TVM reads past it."""
+"""Metadata key of a form's text: the workload that it is a form of. TVM ignores it."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """A module that stands for a workload, as text and with TVM's hash: the workload's own, or what TVM asks with."""
+    """A module that stands for a workload, as text and with TVM's hash: its own, or one that TVM looks up."""
 
     workload_id: str
     structural_hash: str
@@ -31,10 +31,10 @@ class Form:
 
 
 def forms_of(workloads: Iterable[Workload]) -> list[Form]:
-    """The workloads as they are, and behind them all other forms in which TVM asks for them.
+    """Return the workloads, followed by all other forms in which TVM looks them up.
 
-    A form that is structurally equal to something that is written already is left out: TVM's database numbers what is
-    committed later by how many different workloads it has.
+    Skips a form that is structurally equal to one that is already written: TVM's database numbers later entries by the
+    number of different workloads.
     """
     forms: list[Form] = []
     asked: list[tuple[str, Any]] = []
@@ -55,7 +55,7 @@ def forms_of(workloads: Iterable[Workload]) -> list[Form]:
 
 
 def workload_of_form(module: Any, workload_id: str) -> Workload | None:
-    """The workload of that id, if ``module`` is a form of it: it lacks at most what TVM declares."""
+    """Return the workload of that id if ``module`` is a form of it: only TVM's declarations may be missing."""
     [function] = functions_of(module).values()
     meant = (workload_of(each) for each in (function, function.without_attr(NO_ALIAS)))
     return next((workload for workload in meant if workload.workload_id == workload_id), None)

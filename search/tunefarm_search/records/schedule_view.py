@@ -1,4 +1,4 @@
-"""A schedule for human eyes."""
+"""Readable views of a schedule."""
 
 import difflib
 import json

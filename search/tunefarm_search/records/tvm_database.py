@@ -1,7 +1,7 @@
-"""TVM's JSON database, read with suspicion and written so that stock TVM loads it.
+"""TVM's JSON database, validated when read, and written so that unmodified TVM loads it.
 
-The database is two files: workloads, a line each with a hash and a module; and records, a line each with the number of
-its workload, a trace, run times, target and arguments. TVM neither checks a hash nor survives a line that is cut off.
+The database is two files: workloads, one per line with a hash and a module; and records, one per line with the number
+of its workload, a trace, run times, target and arguments. TVM neither checks a hash nor survives a truncated line.
 """
 
 import base64
@@ -28,9 +28,9 @@ from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import NotPermitted
 
 LENGTH_BYTES = 8
-"""The module's text follows its length, a little-endian number of as many bytes, before both are encoded."""
+"""The module's text is preceded by its length, a little-endian number of this many bytes, before both are encoded."""
 LONGEST_LATENCY_S = 1e4
-"""TVM writes 1e10 s for a run that failed."""
+"""TVM writes 1e10 s for a failed run."""
 Found = TypeVar("Found")
 
 
@@ -38,7 +38,7 @@ Found = TypeVar("Found")
 class DatabaseRecord:
     """A record whose trace applies to its workload. The latency is the median, in seconds.
 
-    ``is_form``: its line is of a form of the workload that TVM asks with, and may repeat one of the workload itself.
+    ``is_form``: its line refers to a form of the workload that TVM looks up, and may repeat one of the workload itself.
     """
 
     workload: Workload
@@ -57,12 +57,12 @@ class ExportedDatabase:
 
 
 class LineRefused(Exception):
-    """Why a line is of no use."""
+    """Raised for a line that cannot be used, with the reason."""
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What a line of the workloads stands for, and whether as a form of it."""
+    """The workload of a line, and whether the line is a form of it."""
 
     workload: Workload
     module: Any
@@ -72,9 +72,9 @@ class _Known:
 class DatabaseReader:
     """Reads a database line by line. Modules may call ``callees``.
 
-    Parsing crafted lines can crash TVM: use it in a child that may die. ``before_tvm`` is called before TVM is asked
-    about a line: with the number of a workload that is to be loaded, otherwise with None. A trace is applied once,
-    however often its workload's records repeat it, for that takes milliseconds.
+    Parsing crafted lines can crash TVM: use it in a child that may die. ``before_tvm`` is called before TVM processes
+    a line: with the number of a workload to load, otherwise with None. A trace that several records of a workload
+    repeat is applied only once, because that takes milliseconds.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class DatabaseReader:
         self._lines[number] = line
 
     def check_workload(self, number: int) -> None:
-        """Raises LineRefused: the workload of that number is held and cannot be used."""
+        """Raises LineRefused: the workload of that number cannot be used."""
         if number in self._lines:
             self._known(number)
 
     def record(self, line: str) -> DatabaseRecord:
-        """One line of the records. Raises LineRefused."""
+        """Parse one line of the records. Raises LineRefused."""
         value = _value(line)
         if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) and len(value[1]) == 4):
             raise LineRefused("a record is the number of a workload and [trace, run times, target, arguments]")
@@ -145,7 +145,7 @@ class DatabaseReader:
             trace = Trace.from_json(steps)
             trace_id = trace.trace_id  # of UTF-8, which halves of surrogate pairs have no form in
         except (ValueError, TypeError, RecursionError) as error:
-            raise LineRefused("its trace is not one") from error
+            raise LineRefused("its trace is invalid") from error
         key = (known.workload.workload_id, f"{target.kind} {triple_of(target)}", trace_id)
         if key not in self._traces:
             self.before_tvm(None)
@@ -166,7 +166,7 @@ class DatabaseReader:
 
 
 def export_database(entries: Iterable[tuple[Workload, Target, Trace, Sequence[float]]]) -> ExportedDatabase:
-    """Write records, each with its run times in seconds, and each for all forms in which TVM asks for its workload."""
+    """Write records, each with its run times in seconds, and each for all forms in which TVM looks up its workload."""
     written = list(entries)
     forms = forms_of({workload.workload_id: workload for workload, _, _, _ in written}.values())
     numbers: dict[str, list[int]] = {}
@@ -209,9 +209,9 @@ def _value(line: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        reason = "the line is not JSON; it may have been cut off while it was written"
+        reason = "the line is not JSON; it may have been truncated while it was written"
         if not isinstance(error, json.JSONDecodeError):
-            reason = "the line holds a number that is too long, or is nested too deep"
+            reason = "the line has a number that is too long, or is nested too deeply"
         raise LineRefused(reason) from error
 
 
@@ -256,7 +256,7 @@ def _latency_s(times: Any) -> float:
     try:
         latency_s = float(statistics.median(times))
     except OverflowError as error:
-        raise LineRefused("its run time is not one that a clock gives") from error
+        raise LineRefused("its run time is not a plausible duration") from error
     if not (math.isfinite(latency_s) and 0 < latency_s < LONGEST_LATENCY_S):
         raise LineRefused(f"its run time of {latency_s} s is that of a failure")
     return latency_s

@@ -1,1 +1,1 @@
-"""Recorded measurements in place of a farm, to compare strategies."""
+"""Recorded measurements that replace a farm, to compare strategies."""

@@ -10,18 +10,18 @@ from tunefarm_schemas.tuning.measurement import Candidate, Failed, Measurement, 
 from tunefarm_search.replay.replay_table import RecordedTrial, ReplayTable
 
 TIMING_S = 0.03
-"""Virtual time that taking one candidate's time costs, beside its calls."""
+"""Virtual time that timing one candidate takes in addition to its calls."""
 
 
 class ReplayFarm:
-    """Implements the ``Farm`` and ``Clock`` ports over a table.
+    """Implements the ``Farm`` and ``Clock`` ports with a table.
 
-    Candidates pass through ``lanes`` in the order of submission; each takes its recorded build time, stretched by a
-    seeded factor, so that another seed gives another order of delivery. Nothing depends on real time.
+    Candidates pass through ``lanes`` in the order of submission. Each takes its recorded build time, scaled by a seeded
+    factor, so that another seed results in another order of delivery. Nothing depends on real time.
 
     Args:
-        depth: candidates the farm wants to hold.
-        stop_ratio: where given, a candidate slower than this many times the best so far comes back as stopped there.
+        depth: number of candidates that the farm accepts at once.
+        stop_ratio: if given, stop a candidate that is slower than the best so far by this factor.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ReplayFarm:
         """Queue candidates.
 
         Raises:
-            MissingMeasurement: for one that the table does not hold.
+            MissingMeasurement: the table does not contain one of them.
         """
         for candidate in candidates:
             trial = self._table.look_up(candidate.trace)
@@ -53,7 +53,7 @@ class ReplayFarm:
             self._submitted += 1
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
-        """Let virtual time pass until the next result, or for ``timeout_s``, and take what is there."""
+        """Advance virtual time to the next result, or by ``timeout_s``, and return the available results."""
         if self._under_way and (timeout_s is None or self._under_way[0][0] <= self._now_s + timeout_s):
             self._now_s = max(self._now_s, self._under_way[0][0])
         elif timeout_s is not None:
@@ -66,7 +66,7 @@ class ReplayFarm:
         return ready
 
     def room(self) -> int:
-        """How many more candidates it would hold."""
+        """Number of further candidates that it accepts."""
         return self._depth - len(self._under_way)
 
     def now_s(self) -> float:
@@ -74,7 +74,7 @@ class ReplayFarm:
         return self._now_s
 
     def best_after(self, trials: int) -> float:
-        """The best latency in seconds among the first ``trials`` results; infinite if none had a time."""
+        """The best latency in seconds among the first ``trials`` results; infinite if none has a timing."""
         results = [measurement.result for measurement in self.delivered[:trials]]
         return min((r.latency_s for r in results if isinstance(r, Timing)), default=float("inf"))
 

@@ -1,4 +1,4 @@
-"""Measurements recorded once, to try strategies on."""
+"""Measurements recorded once, to evaluate strategies."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ class RecordedTrial:
 
 
 class MissingMeasurement(LookupError):
-    """A candidate that the table does not hold. Nothing is ever made up in its place."""
+    """Raised for a candidate that the table does not contain; no result is invented for it."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ReplayTable:
     """Measured points of one space.
 
     Attributes:
-        is_exhaustive: whether every point of the space was measured; otherwise it is a pool to choose from.
+        is_exhaustive: whether every point of the space was measured; otherwise it is a sample.
     """
 
     name: str
@@ -51,7 +51,7 @@ class ReplayTable:
 
     @property
     def best_latency_s(self) -> float:
-        """The fastest that was recorded."""
+        """The lowest recorded latency."""
         return min(trial.latency_s for trial in self.trials if trial.latency_s is not None)
 
     def traces(self) -> tuple[Trace, ...]:
@@ -59,16 +59,16 @@ class ReplayTable:
         return tuple(self._traces())
 
     def look_up(self, trace: Trace) -> RecordedTrial:
-        """What was measured for a trace.
+        """The recorded result of a trace.
 
         Raises:
-            MissingMeasurement: if it was not measured.
+            MissingMeasurement: it was not measured.
         """
         steps = steps_of(trace)
         decisions = [steps.decisions.get(number) for number in steps.sampling]
         found = self._by_key.get((steps.sketch.text, canonical_json(decisions)))
         if found is None:
-            raise MissingMeasurement(f"{self.name} holds no measurement for the decisions {decisions}")
+            raise MissingMeasurement(f"{self.name} contains no measurement for the decisions {decisions}")
         return found
 
     def to_json(self) -> str:
@@ -85,7 +85,7 @@ class ReplayTable:
 
     @classmethod
     def from_json(cls, text: str) -> "ReplayTable":
-        """A table from what ``to_json`` gave."""
+        """Parse the output of ``to_json``."""
         value = json.loads(text)
         return cls(
             value["name"],

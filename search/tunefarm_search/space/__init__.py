@@ -1,1 +1,1 @@
-"""The schedules that a workload can have, as sketches with decisions."""
+"""The schedules of a workload, as sketches with decisions."""

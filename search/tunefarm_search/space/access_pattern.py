@@ -1,4 +1,4 @@
-"""What a block reads and writes at each of its iterations, as far as tiling is concerned."""
+"""The accesses of a block at each of its iterations, in the detail that tiling needs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ REDUCTION = 2
 
 @dataclass(frozen=True)
 class BufferAccess:
-    """How one buffer is indexed.
+    """The indexing of one buffer.
 
     Attributes:
         name: of the buffer.
@@ -29,7 +29,7 @@ class BufferAccess:
 
 @dataclass(frozen=True)
 class StrideCondition:
-    """That a sum of iterators is a multiple of ``divisor``: what a stride of the output, or a dilated input, asks."""
+    """The condition that a sum of iterators is a multiple of ``divisor``, from a strided output or a dilated input."""
 
     divisor: int
     iterators: tuple[int, ...]
@@ -39,7 +39,7 @@ class StrideCondition:
 class AccessPattern:
     """Iterators and buffers of one block.
 
-    ``spatial`` tells which iterators are not reductions, ``conditions`` what has to hold for an element to count.
+    ``spatial`` marks the iterators that are not reductions; an element counts only if all ``conditions`` hold.
     """
 
     extents: tuple[int, ...]
@@ -50,7 +50,7 @@ class AccessPattern:
 
     @property
     def iterations(self) -> float:
-        """How often the block runs."""
+        """Number of iterations of the block."""
         count = 1.0
         for extent in self.extents:
             count *= extent
@@ -60,8 +60,8 @@ class AccessPattern:
 def access_pattern(module: Any, block_name: str) -> AccessPattern | None:
     """The pattern of a block of ``main`` before any scheduling.
 
-    None where there is no such block, where its loops are not its iterators one by one, or where extents or indices
-    are not arithmetic on integers.
+    None if there is no such block, if its loops do not correspond to its iterators, or if extents or indices are not
+    integer arithmetic.
     """
     schedule = tvm.s_tir.Schedule(module)
     try:
@@ -82,7 +82,7 @@ def access_pattern(module: Any, block_name: str) -> AccessPattern | None:
 
 
 def buffer_written(module: Any, block_name: str) -> str:
-    """The name of the first buffer that a block of ``main`` writes; empty where there is no such block."""
+    """The name of the first buffer that a block of ``main`` writes; empty if there is no such block."""
     schedule = tvm.s_tir.Schedule(module)
     try:
         return str(schedule.get(schedule.get_sblock(block_name, func_name="main")).writes[0].source.name)
@@ -93,7 +93,7 @@ def buffer_written(module: Any, block_name: str) -> str:
 def _stride_conditions(
     expression: Any, variables: Sequence[Any], seen: set[int] | None = None
 ) -> Iterator[StrideCondition]:
-    """Conditions anywhere in an expression. ``seen`` holds hashes of the parts that were looked through."""
+    """Conditions anywhere in an expression. ``seen`` contains hashes of the visited parts."""
     seen = set() if seen is None else seen
     if expression is None or hash(expression) in seen:
         return
@@ -109,7 +109,7 @@ def _stride_conditions(
 
 
 def _stride_condition(remainder: Any, variables: Sequence[Any]) -> StrideCondition | None:
-    """None where the remainder is none of iterators alone."""
+    """None if the remainder does not depend on iterators alone."""
     try:
         divisor = int(_evaluate(remainder.b, (), ()))
         steps = [_evaluate(remainder.a, variables, row) for row in np.eye(len(variables), dtype=np.int64).tolist()]

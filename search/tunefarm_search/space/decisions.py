@@ -1,7 +1,7 @@
-"""The decisions of a sketch as a grid of finite choices, and points on it.
+"""The decisions of a sketch as a grid of finite choices, and points in it.
 
-Every sampling instruction is a column with a table of all that it may decide; a point holds one row number for each
-column. So populations are integer arrays, and sampling, mutating and crossing them are array operations.
+Every sampling instruction is a column with a table of all its possible decisions; a point holds one row number per
+column. Populations are therefore integer arrays, and sampling, mutation and crossover are array operations.
 """
 
 import math
@@ -30,8 +30,8 @@ class Column:
 
     Attributes:
         instruction: its number in the sketch.
-        slot: a name that is the same for the like column of another sketch or shape.
-        table: shape [rows, width]; what each row decides. A tile has one factor per level, the others one number.
+        slot: a name that the corresponding columns of other sketches and shapes share.
+        table: shape [rows, width]; the decision of each row. A tile has one factor per level, the others one number.
     """
 
     kind: ColumnKind
@@ -40,16 +40,16 @@ class Column:
     table: npt.NDArray[np.int64]
     tiles: Factorizations | None = None
     values: tuple[float, ...] = ()
-    """For a choice: the numbers chosen between."""
+    """For a choice: the numbers to choose from."""
 
     def decision(self, row: int) -> Any:
-        """The decision in the form that TVM takes."""
+        """The decision in the form that TVM accepts."""
         if self.kind == "tile":
             return [int(factor) for factor in self.table[row]]
         return int(self.table[row, 0])
 
     def row_of(self, decision: Any) -> int | None:
-        """The row that stands for a decision of TVM, or None if the table lacks it."""
+        """The row of a TVM decision, or None if the table does not contain it."""
         if self.tiles is not None:
             return self.tiles.index.get(tuple(int(factor) for factor in decision))
         found = np.flatnonzero(self.table[:, 0] == int(decision))
@@ -64,7 +64,7 @@ class Column:
 
 @dataclass(frozen=True)
 class SketchSpace:
-    """One sketch with its columns. ``number`` is its place in the space."""
+    """One sketch with its columns. ``number`` is its position in the space."""
 
     number: int
     steps: TraceSteps
@@ -77,7 +77,7 @@ class SketchSpace:
 
     @property
     def points(self) -> float:
-        """How many points there are."""
+        """Number of points."""
         return math.prod(float(size) for size in self.sizes)
 
     def sample(self, random: np.random.Generator, count: int) -> Rows:
@@ -115,11 +115,11 @@ class SketchSpace:
         return np.concatenate(found) if found else np.zeros((0, 0), np.int32)
 
     def decisions(self, row: npt.NDArray[np.int32]) -> dict[int, Any]:
-        """Decision by the number of its instruction, in TVM's form."""
+        """Decisions by the number of their instruction, in TVM's form."""
         return {c.instruction: c.decision(int(r)) for c, r in zip(self.columns, row, strict=True)}
 
     def row_of(self, decisions: dict[int, Any]) -> npt.NDArray[np.int32] | None:
-        """The point with these decisions, or None if a table lacks one or a decision is missing."""
+        """The point with these decisions, or None if a table does not contain one or a decision is missing."""
         rows = []
         for column in self.columns:
             if column.instruction not in decisions:
@@ -131,7 +131,7 @@ class SketchSpace:
         return np.array(rows, np.int32)
 
     def nearest_row(self, decisions: dict[int, Any]) -> npt.NDArray[np.int32]:
-        """The point most like decisions that were taken for another shape; missing ones become the first row."""
+        """The point closest to the decisions of another shape; missing ones become the first row."""
         rows = []
         for column in self.columns:
             decision = decisions.get(column.instruction)
@@ -144,7 +144,7 @@ class SketchSpace:
 
     @cached_property
     def _mutation_weights(self) -> npt.NDArray[np.float64]:
-        """Columns with more choices are changed more often."""
+        """Change columns with more choices more often."""
         weights = np.log2(self.sizes + 1.0) * (self.sizes > 1) + 1e-9
         normalised: npt.NDArray[np.float64] = weights / weights.sum()
         return normalised
@@ -170,10 +170,10 @@ class SketchSpace:
 
 
 def sketch_space(number: int, trace: Trace) -> SketchSpace:
-    """Make the grid of a sketch from a trace of it that has decisions; these tell the extents.
+    """Build the grid of a sketch from a trace of it with decisions, which determine the extents.
 
     Raises:
-        ValueError: for a trace without a decision for each of its sampling instructions.
+        ValueError: a sampling instruction of the trace has no decision.
     """
     steps = steps_of(trace)
     names = _names_of_variables(steps.instructions)
@@ -201,8 +201,8 @@ def _column(number: int, slot: str, step: Instruction, decision: Any) -> Column:
     if step.kind == "SamplePartitionedTile":
         tiles = _partitioned(extent, len(factors), int(step.attributes[1]), int(step.attributes[2]))
     else:
-        most_innermost = int(step.attributes[1])
-        tiles = factorizations(extent, len(factors), most_innermost if most_innermost > 0 else extent)
+        max_innermost = int(step.attributes[1])
+        tiles = factorizations(extent, len(factors), max_innermost if max_innermost > 0 else extent)
     return Column("tile", number, slot, tiles.rows, tiles)
 
 
@@ -214,7 +214,7 @@ def _partitioned(extent: int, levels: int, position: int, inner_factor: int) -> 
 
 
 def _names_of_variables(instructions: Sequence[Instruction]) -> dict[str, str]:
-    """What each random variable stands for, in words that other shapes and sketches share."""
+    """What each random variable stands for, in terms that other shapes and sketches share."""
     names: dict[str, str] = {}
     for step in instructions:
         source = names.get(str(step.inputs[0]), "") if step.inputs else ""

@@ -1,4 +1,4 @@
-"""All ways to write an extent as a product, as a table, with the small steps between them."""
+"""All factorizations of an extent, as a table, with the small steps between them."""
 
 import math
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ class Factorizations:
         """Rows that differ by one prime moved from one level to another.
 
         Returns:
-            An array [count, most] of row numbers, of which for each row only the first ``counts[row]`` mean anything,
-            and ``counts``, shape [count].
+            An array [count, limit] of row numbers, of which only the first ``counts[row]`` of each row are valid, and
+            ``counts``, shape [count].
         """
         keys = _keys(self.rows, self.extent)
         order = np.argsort(keys, kind="stable")
@@ -48,10 +48,10 @@ class Factorizations:
         return np.take_along_axis(moved, sorted_first, axis=1), (moved >= 0).sum(axis=1)
 
 
-def factorizations(extent: int, levels: int, most_innermost: int, seed: int = 0) -> Factorizations:
-    """Factorizations of ``extent`` with the last factor at most ``most_innermost``.
+def factorizations(extent: int, levels: int, max_innermost: int, seed: int = 0) -> Factorizations:
+    """Factorizations of ``extent`` with the last factor at most ``max_innermost``.
 
-    Where there are more than ``MAX_ROWS``, as many are drawn at random, spreading each prime evenly over the levels.
+    If there are more than ``MAX_ROWS``, draws as many at random, spreading each prime evenly over the levels.
     """
     spread = [_compositions(power, levels) for _, power in prime_powers(extent)]
     if math.prod(len(rows) for rows in spread) > MAX_ROWS:
@@ -60,7 +60,7 @@ def factorizations(extent: int, levels: int, most_innermost: int, seed: int = 0)
         rows = np.ones((1, levels), np.int64)
         for (prime, _), exponents in zip(prime_powers(extent), spread, strict=True):
             rows = (rows[:, None, :] * (prime**exponents)[None, :, :]).reshape(-1, levels)
-    allowed = rows[rows[:, -1] <= most_innermost]
+    allowed = rows[rows[:, -1] <= max_innermost]
     return Factorizations(extent, allowed if len(allowed) else rows[np.argmin(rows[:, -1])][None, :])
 
 
@@ -101,7 +101,7 @@ def _drawn(extent: int, levels: int, seed: int) -> IntArray:
 
 
 def _keys(rows: IntArray, extent: int) -> IntArray:
-    """One number for each row: the exponents of the primes at all levels as digits of a mixed radix."""
+    """A unique number for each row: the exponents of the primes at all levels as digits of a mixed radix."""
     keys, weight = np.zeros(len(rows), np.int64), 1
     for prime, power in prime_powers(extent):
         for level in range(rows.shape[1]):
@@ -111,7 +111,7 @@ def _keys(rows: IntArray, extent: int) -> IntArray:
 
 
 def _moves(rows: IntArray, keys: IntArray, order: IntArray, extent: int) -> list[IntArray]:
-    """For each prime and pair of levels: the row each row turns into, or -1."""
+    """For each prime and pair of levels: the row that each row becomes, or -1."""
     found, weight, levels = [], 1, rows.shape[1]
     sorted_keys = keys[order]
     for prime, power in prime_powers(extent):

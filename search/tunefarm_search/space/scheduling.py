@@ -1,4 +1,4 @@
-"""From a point to a schedule: a trace that a farm can replay."""
+"""Conversion of a point to a schedule: a trace that a farm can replay."""
 
 import json
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import named_callees
 
 MAX_REPEATED = 500.0
-"""So many times the function's arithmetic are hopeless. A hundred times need not be: the compiler takes work that
-repeats out of one or two loops."""
+"""Candidates with this many times the function's arithmetic are rejected. A factor of a hundred may still be fast: the
+compiler hoists repeated work out of one or two loops."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A place in the space: a sketch and a row number for each of its columns."""
+    """A point of the space: a sketch and a row number for each of its columns."""
 
     sketch: int
     rows: tuple[int, ...]
@@ -39,7 +39,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A point that fits: its canonical trace and the scheduled function's structural hash as decimal text."""
+    """A valid point: its canonical trace and the scheduled function's structural hash as decimal text."""
 
     point: Point | None
     trace: Trace
@@ -48,14 +48,14 @@ class Scheduled:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A point that gives no schedule worth measuring."""
+    """A point without a schedule worth measuring."""
 
     reason: Literal["postprocessor", "instruction", "repeated_arithmetic"]
     message: str
 
     @property
     def text(self) -> str:
-        """One sentence for a person, the same for points that are rejected alike."""
+        """One sentence for the user, the same for points that are rejected for the same reason."""
         match self.reason:
             case "postprocessor":
                 return f"TVM's postprocessor refuses the schedule: {self.message}."
@@ -66,7 +66,7 @@ class Rejected:
 
 
 class Scheduler:
-    """Applies points of one space. Holds the instructions of each sketch in TVM's form."""
+    """Applies points of one space. Caches the instructions of each sketch in TVM's form."""
 
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
@@ -75,10 +75,10 @@ class Scheduler:
         self._callees = named_callees(space.module)
 
     def apply(self, point: Point, seed: int = 1) -> Scheduled | Rejected:
-        """Fill the sketch in with the point's decisions and run the postprocessors.
+        """Apply the point's decisions to the sketch and run the postprocessors.
 
-        A location or a tile that does not fit the others is moved by TVM; the point that comes back in the result
-        stands where the decisions went.
+        TVM moves a location or a tile that does not fit the others; the point in the result is where the decisions
+        ended up.
         """
         sketch = self._space.sketches[point.sketch]
         schedule = tvm.s_tir.Schedule(self._space.module, seed=seed)
@@ -98,8 +98,8 @@ class Scheduler:
     def replay(self, trace: Trace) -> Scheduled | Rejected:
         """Apply any trace; one without postprocessors' instructions gets the postprocessors of the space.
 
-        One that has the function call or hold more than it did, such as a stored one that was tampered with, is
-        rejected.
+        Rejects a trace that adds calls to the function or anything else that it did not contain, such as a stored trace
+        that was modified.
         """
         try:
             steps = json.loads(trace.text)
@@ -112,7 +112,7 @@ class Scheduler:
         return self._finished(schedule, point)
 
     def point_of(self, trace: Trace) -> Point | None:
-        """Where a trace stands in the space, or None if it is not part of it."""
+        """The point of a trace in the space, or None if it is not part of it."""
         try:
             sketch = self._space.sketch_of(trace)
             rows = None if sketch is None else sketch.row_of(steps_of(trace).decisions)
@@ -121,7 +121,7 @@ class Scheduler:
         return None if sketch is None or rows is None else Point(sketch.number, tuple(rows.tolist()))
 
     def module_of(self, trace: Trace) -> Any:
-        """The scheduled module of a trace that is known to fit."""
+        """The scheduled module of a trace that is known to apply."""
         schedule = tvm.s_tir.Schedule(self._space.module, seed=1)
         apply_steps(json.loads(trace.text), schedule)
         return schedule.mod
@@ -137,7 +137,7 @@ class Scheduler:
         return Scheduled(point, trace_of(schedule), str(tvm_ffi.structural_hash(schedule.mod)))
 
     def _of_sketch(self, number: int) -> tuple[Any, dict[int, Any]]:
-        """TVM's instructions of a sketch, and those that sample by their number."""
+        """TVM's instructions of a sketch, and its sampling instructions by number."""
         if number not in self._instructions:
             sketch = self._space.sketches[number]
             first = {c.instruction: sketch.steps.decisions[c.instruction] for c in sketch.columns}
@@ -150,7 +150,7 @@ class Scheduler:
 
 
 def _operations(module: Any) -> float:
-    """Arithmetic operations, by TVM's count of them; 0 where it cannot tell."""
+    """Arithmetic operations, as counted by TVM; 0 if unknown."""
     try:
         return float(estimate_tir_flops(module))
     except TVM_ERRORS:

@@ -1,4 +1,4 @@
-"""Where schedules come from: the sketches for a workload on a target."""
+"""Spaces: the sketches for a workload on a target."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -28,11 +28,11 @@ RUNS_OF_A_SCHEDULE_FUNCTION = 16
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """All sketches of one workload on one target, and what turns a point of one into a candidate.
+    """All sketches of one workload on one target, and what turns a point into a candidate.
 
     Attributes:
         module: TVM's ``IRModule`` of the workload.
-        postprocessors: TVM's, initialised for the target; each may change or refuse a schedule.
+        postprocessors: TVM's, initialised for the target; each may change or reject a schedule.
     """
 
     module: Any
@@ -42,14 +42,14 @@ class SearchSpace:
 
     @property
     def points(self) -> float:
-        """How many points all sketches have together."""
+        """Total number of points of all sketches."""
         return sum(sketch.points for sketch in self.sketches)
 
     def with_sketch_of(self, trace: Trace) -> "SearchSpace":
-        """The space with the sketch of a trace added, if it is not there yet.
+        """Return the space with the sketch of a trace added, unless it contains it.
 
         Raises:
-            ValueError: if the trace cannot be taken apart or lacks decisions.
+            ValueError: the trace cannot be parsed or lacks decisions.
         """
         if self.sketch_of(trace) is not None:
             return self
@@ -57,16 +57,16 @@ class SearchSpace:
         return SearchSpace(self.module, self.target, self.postprocessors, (*self.sketches, added))
 
     def sketch_of(self, trace: Trace) -> SketchSpace | None:
-        """The sketch that a trace fills in, or None."""
+        """The sketch that a trace completes, or None."""
         text = steps_of(trace).sketch.text
         return next((sketch for sketch in self.sketches if sketch.steps.sketch.text == text), None)
 
 
 def search_space(module: Any, target: Target, abi: Abi, space: Space) -> SearchSpace:
-    """The space that a job asks for.
+    """Build the space that a job requests.
 
     Raises:
-        BadInput: if no sketch of it fits the workload.
+        BadInput: no sketch of it fits the workload.
     """
     context = _context(module, target, abi)
     if space.automatic:
@@ -81,13 +81,13 @@ def search_space(module: Any, target: Target, abi: Abi, space: Space) -> SearchS
 
 
 def sketches_of(schedule_function: Callable[[Any], Any], module: Any, target: Target) -> tuple[Sketch, ...]:
-    """Run a user's schedule function several times and keep what it does, without what it decided.
+    """Run a user's schedule function several times and keep its instructions, without its decisions.
 
     The function gets a ``tvm.s_tir.Schedule`` of the workload and changes it, or returns one schedule or several. This
     runs the user's code: call it in a process that may die.
 
     Raises:
-        BadInput: if the function fails or gives no schedule.
+        BadInput: the function fails or returns no schedule.
     """
     load_intrinsics_for(target)
     found: dict[str, Sketch] = {}
@@ -112,9 +112,9 @@ def postprocessors(module: Any, target: Target, abi: Abi) -> tuple[Any, ...]:
 def _context(module: Any, target: Target, abi: Abi) -> Any:
     """A TVM context whose space generator has the rules for the target.
 
-    For x86 the plain rules are named outright: those that TVM would pick on processors with VNNI describe an
-    intrinsic that the code generator refuses, and leave the function untiled. For CUDA likewise, since kernels from
-    the tensor core rules do not compile.
+    For x86 the plain rules are named explicitly: those that TVM picks on processors with VNNI use an intrinsic that the
+    code generator rejects, and leave the function untiled. The same holds for CUDA, where kernels from the tensor core
+    rules do not compile.
     """
     for_tvm = tvm_target(target)
     name = _named_rules(for_tvm)
@@ -132,7 +132,7 @@ def _context(module: Any, target: Target, abi: Abi) -> Any:
 
 
 def _rules(name: str | None, module: Any) -> Any:
-    """The rules that go by a name, with ours for processors; without one, TVM's choice for the target."""
+    """The rules with a name, with additional ones for CPUs; without a name, TVM's choice for the target."""
     if name is None:
         return "from-target"
     rules = list(meta_schedule.schedule_rule.ScheduleRule.create(name))
@@ -143,9 +143,9 @@ def _rules(name: str | None, module: Any) -> Any:
 
 
 def stores_bfloat16(module: Any) -> bool:
-    """Whether a function keeps results in bfloat16: TVM cannot lower vectors of those, so none must be asked for.
+    """Whether a function keeps results in bfloat16. TVM cannot lower vectors of those, so request none.
 
-    Reading bfloat16 and computing in wider floats is no obstacle. LLVM still vectorises by itself what it can.
+    Reading bfloat16 and computing in wider floats is possible. LLVM still vectorises what it can.
     """
     blocks: list[Any] = []
     for function in module.functions.values():
@@ -191,7 +191,7 @@ def _schedules(returned: Any, given: Any) -> Sequence[Any]:
 
 
 def _filled(module: Any, sketch: Sketch) -> list[Trace]:
-    """A trace of the sketch with sampled decisions, or nothing if it does not fit the module."""
+    """Return a trace of the sketch with sampled decisions, or None if it does not fit the module."""
     for seed in range(1, 5):
         try:
             schedule = judged_schedule(module, json.loads(sketch.text), callees=named_callees(module), seed=seed)

@@ -1,4 +1,4 @@
-"""Sketches for functions that read a matrix once, along its rows, such as a dense layer of one row."""
+"""Sketches for functions that read a matrix once, along its rows, such as a dense layer with one row."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -10,22 +10,22 @@ from tunefarm_search.space.access_pattern import AccessPattern, BufferAccess, ac
 from tunefarm_search.tvm.errors import TVM_ERRORS
 
 _MAX_SUMS: Final = 64
-"""Four vectors of sixteen floats: enough sums side by side that none waits for the one before."""
+"""Four vectors of sixteen floats: enough independent sums to hide the latency of an addition."""
 
 
 @derived_object
 class StreamedReduction(meta_schedule.schedule_rule.PyScheduleRule):  # type: ignore[misc]
-    """Vectors along the reduction, where TVM's rules for processors know but vectors across the results.
+    """Vectors along the reduction; TVM's rules for CPUs only generate vectors across the results.
 
-    A vector of sixteen results takes each element from another row. TVM's own ``AddRFactor`` leaves such a block alone
-    as soon as there are rows enough for all cores.
+    A vector of sixteen results reads each element from another row. TVM's own ``AddRFactor`` skips such a block if it
+    has enough rows for all cores.
     """
 
     def _initialize_with_tune_context(self, context: Any) -> None:
-        """Nothing of it is needed."""
+        """Does nothing; required by the interface."""
 
     def apply(self, sch: Any, block: Any) -> list[Any]:
-        """The schedule as it is and, where the block streams, one more."""
+        """Return the schedule and, if the block streams, one more."""
         pattern = access_pattern(sch.mod, sch.get(block).name_hint)
         if pattern is None or not streams(pattern):
             return [sch]
@@ -40,7 +40,7 @@ class StreamedReduction(meta_schedule.schedule_rule.PyScheduleRule):  # type: ig
 
 
 def streams(pattern: AccessPattern) -> bool:
-    """Whether one input is read once and contiguously along the reduction, and another again for other results."""
+    """Whether one input is read once and contiguously along the reduction, and another is reused for other results."""
     moving = {number for number, extent in enumerate(pattern.extents) if extent > 1}
     results = {number for number in moving if pattern.spatial[number]}
     once = [read for read in pattern.reads if moving <= _iterators(read.strides)]
@@ -58,7 +58,7 @@ def _iterators(strides: Iterable[Sequence[float]]) -> set[int]:
 
 
 def _along_the_reduction(schedule: Any, block: Any, pattern: AccessPattern) -> Any:
-    """Partial sums of one result side by side, then their sum, then what is made of it, in one loop over results."""
+    """Compute partial sums of a result side by side, then their sum and its consumers, in one loop over results."""
     loops = list(zip(schedule.get_loops(block), pattern.spatial, strict=True))
     results = [loop for loop, is_spatial in loops if is_spatial]
     reduced = [loop for loop, is_spatial in loops if not is_spatial]

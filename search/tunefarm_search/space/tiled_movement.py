@@ -1,10 +1,10 @@
 """Sketches for functions without a reduction that read along another axis than they write, such as a transpose.
 
-TVM's rules tile reductions only. A block without one gets one vectorised loop and nothing to decide. Where neighbouring
-results come from different rows of the input, each vector then touches as many cache lines as it has elements, and each
-line is fetched again for the next row of results. Tiles over both axes use a line whole before it leaves the first
-cache; a copy of the tile lets whole vectors go the long way. Where all is read as it is written, one fused vectorised
-loop is the best there is: TVM's postprocessor would fuse any tiles again.
+TVM's rules tile only reductions. A block without one gets one vectorised loop and no decisions. If neighbouring results
+come from different rows of the input, each vector then touches as many cache lines as it has elements, and each line is
+fetched again for the next row of results. Tiles over both axes use a whole line before it leaves the first cache; a
+copy of the tile allows whole vectors along the longer axis. If everything is read in the order of writing, one fused
+vectorised loop is optimal: TVM's postprocessor would fuse any tiles again.
 """
 
 from typing import Any, Final
@@ -21,13 +21,13 @@ _LEVELS: Final = 3
 
 @derived_object
 class TiledMovement(meta_schedule.schedule_rule.PyScheduleRule):  # type: ignore[misc]
-    """Tiles over the axis that is contiguous where it is written and the one that is where it is read."""
+    """Tiles over the axis that is contiguous for writing and the axis that is contiguous for reading."""
 
     def _initialize_with_tune_context(self, context: Any) -> None:
-        """Nothing of it is needed."""
+        """Does nothing; required by the interface."""
 
     def apply(self, sch: Any, block: Any) -> list[Any]:
-        """The schedule as it is and, where nothing in the function reduces and the block reads across, two more."""
+        """Return the schedule and, if the function has no reduction and the block reads across rows, two more."""
         pattern = None if _reduces(sch) else access_pattern(sch.mod, sch.get(block).name_hint)
         crossing = None if pattern is None else crossing_read(pattern)
         if pattern is None or crossing is None or len(sch.get_consumers(block)):
@@ -53,7 +53,7 @@ def written_axis(pattern: AccessPattern) -> int | None:
 
 
 def crossing_read(pattern: AccessPattern) -> int | None:
-    """The number of the first read that takes neighbouring results from different rows; None where none does."""
+    """The number of the first read that takes neighbouring results from different rows; None if there is none."""
     written = written_axis(pattern)
     for number, read in enumerate(pattern.reads):
         crosses = written is not None and any(steps[written] for steps in read.strides[:-1])
@@ -63,7 +63,7 @@ def crossing_read(pattern: AccessPattern) -> int | None:
 
 
 def contiguous_iterator(pattern: AccessPattern, access: BufferAccess) -> int | None:
-    """The iterator by whose steps neighbouring elements are touched; None where none of several iterations does so."""
+    """The iterator that steps over neighbouring elements; None if no iterator with several iterations does."""
     last = access.strides[-1] if access.strides else ()
     return next((n for n, step in enumerate(last) if step == 1.0 and pattern.extents[n] > 1), None)
 

@@ -1,1 +1,1 @@
-"""TVM as the search uses it: modules, targets, traces and databases."""
+"""Access to TVM for the search: modules, targets, traces and databases."""

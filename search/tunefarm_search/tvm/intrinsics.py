@@ -1,7 +1,7 @@
-"""Tensor intrinsics, loaded only where something names them, and only for its architecture.
+"""Tensor intrinsics, loaded only when something refers to them, and only for its architecture.
 
-TVM imports all of them, for every architecture, when the first ``TuneContext`` is made; that takes seconds. Here the
-package is entered into ``sys.modules`` empty, with its true search path, and single modules of it are imported.
+TVM imports all of them, for every architecture, when the first ``TuneContext`` is created; that takes seconds. This
+module puts an empty package with the real search path into ``sys.modules`` and imports single modules of it.
 """
 
 import importlib
@@ -20,7 +20,7 @@ PACKAGE = "tvm.s_tir.tensor_intrin"
 
 
 def leave_intrinsics_out() -> None:
-    """See to it that TVM imports none by itself. Does nothing the second time."""
+    """Prevent TVM from importing them by itself. Idempotent."""
     if PACKAGE not in sys.modules:
         package = types.ModuleType(PACKAGE)
         package.__path__ = [str(Path(tvm.__file__).parent / "s_tir" / "tensor_intrin")]
@@ -28,14 +28,14 @@ def leave_intrinsics_out() -> None:
 
 
 def load_intrinsics(kind: str, triple: str = "") -> None:
-    """Load the intrinsics for a target kind and LLVM triple (empty: this host's). Does nothing the second time."""
+    """Load the intrinsics for a target kind and LLVM triple (empty: this host's). Idempotent."""
     leave_intrinsics_out()
     for name in modules_for(kind, triple):
         importlib.import_module(f"{PACKAGE}.{name}")
 
 
 def load_intrinsics_for(target: Target) -> None:
-    """Load those that TVM's rules for the target may name."""
+    """Load the intrinsics that TVM's rules for the target may use."""
     load_intrinsics(target.kind, triple_of(target))
 
 
@@ -45,9 +45,9 @@ def triple_of(target: Target) -> str:
 
 
 def apply_steps(steps: Any, schedule: Any, kind: str = "llvm", triple: str = "") -> None:
-    """Apply a trace in JSON form to a TVM schedule, once the intrinsics it tensorizes with are loaded.
+    """Apply a trace in JSON form to a TVM schedule, after loading the intrinsics that it tensorizes with.
 
-    Raises whatever TVM raises for a trace that does not fit.
+    Raises TVM's error for a trace that does not apply.
     """
     if _tensorizes(steps):
         load_intrinsics(kind, triple)

@@ -1,4 +1,4 @@
-"""Loads TVM in half the time that ``import tvm`` takes by itself, for processes that do it once and fork then."""
+"""Loads TVM in half the time of ``import tvm``, for processes that load it once and then fork."""
 
 import functools
 import resource
@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 LOAD_TVM: Final = "tunefarm_search.tvm.loading:load"
-"""What a fork server is told to load."""
+"""The preloads of a fork server."""
 
 
 def load() -> None:
@@ -21,11 +21,11 @@ def load() -> None:
 
 
 def _raise_an_error(tvm_ffi: Any) -> None:
-    """Have TVM collect what it knows of its libraries' source lines, as it does once, with its first error.
+    """Make TVM collect the source lines of its libraries, which it does once, with its first error.
 
-    It reads the debug information of the interpreter for that, if that has any: 0.4 s, in the middle of the import,
-    where TVM looks for something that is not there. While no file can be opened it finds none and never looks again.
-    Errors then tell the line that raised them and no longer those that led there.
+    For that it reads the debug information of the interpreter, if there is any: 0.4 s, in the middle of the import, in
+    which TVM probes for something that does not exist. While no file can be opened it finds none and never tries again.
+    Errors then contain the line that raised them, but not its callers.
     """
     with suppress(RuntimeError):
         tvm_ffi.get_global_func("ffi.ModuleLoadFromFile")("")
@@ -33,7 +33,7 @@ def _raise_an_error(tvm_ffi: Any) -> None:
 
 @contextmanager
 def _without_files() -> Iterator[None]:
-    """No file can be opened by this process meanwhile."""
+    """Prevent this process from opening files meanwhile."""
     few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, most))
     try:
@@ -44,7 +44,7 @@ def _without_files() -> Iterator[None]:
 
 @contextmanager
 def _names_listed_once(tvm_ffi: Any) -> Iterator[None]:
-    """TVM lists its thousands of functions anew for each of the fifty modules that take a few of them."""
+    """TVM lists its thousands of functions again for each of fifty modules that use a few of them; cache the list."""
     registry = tvm_ffi.registry
     listing = registry.list_global_func_names
     registry.list_global_func_names = functools.cache(listing)

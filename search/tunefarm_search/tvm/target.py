@@ -1,4 +1,4 @@
-"""From what a user writes to a target in canonical form."""
+"""Conversion of a user's target to canonical form."""
 
 import difflib
 import json
@@ -27,7 +27,7 @@ INSTRUCTION_SETS = (
 
 @dataclass(frozen=True)
 class CanonicalTarget:
-    """A target and, for the user, what was filled in."""
+    """A target, and notes for the user on what was filled in."""
 
     target: Target
     notes: tuple[str, ...]
@@ -36,15 +36,15 @@ class CanonicalTarget:
 def canonical_target(
     given: str | Mapping[str, object], default_num_cores: int | None = None, *, tuned: bool = False
 ) -> CanonicalTarget:
-    """Bring a target into canonical form.
+    """Convert a target to canonical form.
 
     Args:
         given: JSON text of an object, the object itself, or the name of a tag or kind that TVM knows.
-        tuned: whether its kind has to be one that a service tunes for.
-        default_num_cores: threads for a CPU target that names none; None takes the CPUs this process may use.
+        tuned: whether its kind must be one that a service tunes for.
+        default_num_cores: threads of a CPU target without num-cores; None uses the CPUs this process may use.
 
     Raises:
-        BadInput: for a kind, attribute or processor that TVM or LLVM does not know, or that may not come from outside.
+        BadInput: TVM or LLVM does not know a kind, attribute or processor, or it is not allowed from outside.
     """
     built = _built(given)
     attributes = _attributes(built)
@@ -74,7 +74,7 @@ def host_target(num_cores: int | None = None) -> Target:
 
 
 def reason_it_cannot_run_here(target: Target) -> str | None:
-    """Why code for this target cannot run on this host, or None if nothing speaks against it."""
+    """Why code for this target cannot run on this host, or None if it may."""
     attributes = json.loads(target.canonical)
     if target.kind == "c":
         return "candidates are built and run here, and targets of the kind c give the text of a program"
@@ -104,7 +104,7 @@ def _built(given: str | Mapping[str, object]) -> Any:
 
 
 def _attributes(built: Any) -> dict[str, Any]:
-    """What TVM exports, without what it derives again by itself and what has no influence on the code."""
+    """TVM's exported attributes, without those that it derives again and those that do not affect the code."""
     exported: dict[str, Any] = plain(built.export())
     kept = {k: v for k, v in exported.items() if k not in WITHOUT_EFFECT_ON_CODE and not k.startswith("feature.")}
     if isinstance(kept.get("host"), dict):
@@ -149,6 +149,6 @@ def _fill_cores(attributes: dict[str, Any], default_num_cores: int | None, notes
 
 
 def _instruction_sets(target: Any) -> set[str]:
-    """Features of the processor that are instructions; the others only describe how it likes its code."""
+    """Features of the processor that are instructions; the others are only tuning hints."""
     features = {str(name) for name in tvm.target.codegen.llvm_get_cpu_features(target)}
     return {name for name in features if name.startswith(INSTRUCTION_SETS)}

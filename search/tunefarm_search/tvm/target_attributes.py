@@ -1,7 +1,7 @@
-"""Which attributes of targets may come from outside: an allow-list for each kind.
+"""Target attributes that are allowed from outside: an allow-list for each kind.
 
-The others reach into a compiler's command line (``cl-opt``, ``llvm-options``), choose how code is run (``jit``), or
-have it call libraries (``libs``).
+The others affect a compiler's command line (``cl-opt``, ``llvm-options``), select how code is run (``jit``), or make it
+call libraries (``libs``).
 """
 
 import re
@@ -55,9 +55,9 @@ FIX: Final = "Leave it out: the farm decides that itself."
 
 
 def require_permitted_target(attributes: Mapping[str, Any], *, tuned: bool = False, depth: int = _DEEPEST) -> None:
-    """Accept a target whose attributes only say what code is generated for. A host nested in it is held to the same.
+    """Accept a target whose attributes only affect the generated code. The same applies to a nested host.
 
-    With ``tuned`` its kind has to be one that schedules are searched for.
+    With ``tuned`` its kind must be one that schedules are searched for.
 
     Raises:
         BadInput: it names a kind, an attribute or a value that is not allowed.

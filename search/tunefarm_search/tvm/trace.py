@@ -1,4 +1,4 @@
-"""TVM traces as plain JSON, and back."""
+"""Conversion of TVM traces to plain JSON and back."""
 
 import json
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ _NATIVE = frozenset({bool, int, float, str, type(None)})
 
 
 def plain(value: Any) -> Any:
-    """A value of TVM's containers and constants as one of JSON's."""
+    """Convert a value of TVM's containers and constants to JSON."""
     kind = type(value)
     if kind is tvm_ffi.Array:
-        return [plain(item) for item in value[:]]  # a slice is taken at once, items one by one take four times as long
+        return [plain(item) for item in value[:]]  # a slice is one FFI call; single items take four times as long
     if kind in _NATIVE:
         return value
     if isinstance(value, bool | int | float | str):
@@ -46,14 +46,14 @@ def _scalar(value: Any) -> Any:
 
 
 def trace_of(schedule: Any) -> Trace:
-    """The trace of a TVM schedule, its decisions and its postprocessors' instructions included."""
+    """The trace of a TVM schedule, including its decisions and its postprocessors' instructions."""
     return trace_from_tvm(schedule.trace)
 
 
 def trace_from_tvm(trace: Any) -> Trace:
-    """A trace of TVM's as data.
+    """Convert a TVM trace to data.
 
-    What TVM's own ``Trace.as_json`` describes, by the function that it calls: it would look at each value once more.
+    Calls the function behind TVM's ``Trace.as_json``, which would traverse every value once more.
     """
     return Trace.from_json(plain(_trace_as_json()(trace, False)))
 
@@ -75,14 +75,14 @@ class Instruction:
 
 @dataclass(frozen=True)
 class TraceSteps:
-    """A trace taken apart: instructions before the postprocessors, and decisions by the number of the instruction."""
+    """A parsed trace: instructions before the postprocessors, and decisions by the number of the instruction."""
 
     instructions: tuple[Instruction, ...]
     decisions: dict[int, Any]
 
     @property
     def sketch(self) -> Sketch:
-        """The same without its decisions."""
+        """The same trace without its decisions."""
         steps = [[i.kind, list(i.inputs), list(i.attributes), list(i.outputs)] for i in self.instructions]
         return Sketch(text=canonical_json([steps, []]))
 
@@ -93,7 +93,7 @@ class TraceSteps:
 
 
 def steps_of(trace: Trace | Sketch) -> TraceSteps:
-    """Take a trace apart.
+    """Parse a trace.
 
     Raises:
         ValueError: if the text is not a trace.

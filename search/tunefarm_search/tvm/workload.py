@@ -1,4 +1,4 @@
-"""From an IRModule to a workload: one function, named ``main``, with static shapes."""
+"""Conversion of an IRModule to a workload: one function, named ``main``, with static shapes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,12 +18,12 @@ def workload_of(module: Any, function: str | None = None, name: str | None = Non
 
     Args:
         module: an ``IRModule`` or a ``PrimFunc``.
-        function: which function, where the module has several.
-        name: what to call the workload; by default what the function is called.
+        function: which function, if the module has several.
+        name: the name of the workload; the function's name by default.
 
     Raises:
-        BadInput: for Relax functions without any of TIR, an unclear choice, dynamic shapes, a function without
-            schedulable blocks, or one that works in place.
+        BadInput: the module has only Relax functions, the choice is ambiguous, shapes are dynamic, or the function has
+            no schedulable blocks or works in place.
     """
     functions = functions_of(module)
     chosen = _choose(functions, function, untuned_functions(module))
@@ -43,7 +43,7 @@ def workload_of(module: Any, function: str | None = None, name: str | None = Non
 
 
 def functions_of(module: Any) -> dict[str, Any]:
-    """The TIR functions of a module by name, without what calls them.
+    """The TIR functions of a module by name, without their callers.
 
     Raises:
         BadInput: it has none.
@@ -69,7 +69,7 @@ def functions_of(module: Any) -> dict[str, Any]:
 
 
 def untuned_functions(module: Any) -> tuple[str, ...]:
-    """The functions of a module that are not TIR, such as those of Relax, by name. They are left as they are."""
+    """The functions of a module that are not TIR, such as those of Relax, by name. They stay unchanged."""
     if not isinstance(module, tvm.IRModule):
         return ()
     others = [name for name, each in module.functions.items() if not isinstance(each, tvm.tirx.PrimFunc)]
@@ -79,9 +79,9 @@ def untuned_functions(module: Any) -> tuple[str, ...]:
 def may_stand_for(stored: Workload, given: Workload, *, with_schedules: bool) -> bool:
     """Whether a stored workload may be used in place of another.
 
-    They have to be structurally equal, and call by the same names whatever is named from outside: parameters, which
-    specs of inputs name, and blocks, which traces do. ``with_schedules`` also the buffers, after which TVM names the
-    blocks that a schedule adds.
+    They must be structurally equal and have the same external names: parameters, which input specs refer to, and
+    blocks, which traces refer to. ``with_schedules`` also compares buffers, after which TVM names the blocks that a
+    schedule adds.
     """
     if stored.module_json == given.module_json:
         return True
@@ -142,10 +142,10 @@ def _written_buffers(module: Any) -> list[Any]:
 
 
 def _require_out_of_place(module: Any) -> None:
-    """Refuse a function that reads what a tensor held before the call, and writes that tensor.
+    """Refuse a function that reads the previous contents of a tensor that it writes.
 
-    TVM takes such a block for neither complete nor a reduction, and refuses to make its loops parallel or vectors. And
-    each call of it finds other inputs than the one before, so that none can be timed or compared twice.
+    TVM treats such a block as neither complete nor a reduction, and refuses to parallelise or vectorise its loops.
+    Also, each call finds other inputs than the one before, so that repeated calls cannot be timed or compared.
     """
     written: list[Any] = []
     read: list[tuple[Any, str]] = []
@@ -162,7 +162,7 @@ def _require_out_of_place(module: Any) -> None:
 
 
 def _leaf_blocks(module: Any) -> list[Any]:
-    """The blocks of ``main`` that hold no others, in the order in which they run."""
+    """The blocks of ``main`` that contain no others, in the order in which they run."""
     blocks: list[Any] = []
     tvm_ffi.structural_walk(module[ENTRY].body, (tvm.s_tir.SBlock, blocks.append), order="post")
     return [block for block in blocks if not _holds_blocks(block)]
@@ -214,7 +214,7 @@ def _static_shape(parameter: Any) -> tuple[int, ...]:
 
 
 def _floating_point_operations(module: Any) -> float:
-    """TVM's estimate, or 0 where it has none (loops whose extents are not constants)."""
+    """TVM's estimate, or 0 if there is none (loops whose extents are not constants)."""
     try:
         return float(tvm.s_tir.analysis.estimate_tir_flops(module))
     except (ValueError, TypeError, RuntimeError):

@@ -1,1 +1,1 @@
-"""Modules and traces from outside, held against the allow-lists."""
+"""Validation of modules and traces from outside against allow-lists."""

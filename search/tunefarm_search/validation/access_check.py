@@ -1,4 +1,4 @@
-"""One lowered function: each of its accesses proven inside, proven outside, or checked by an assertion when it runs."""
+"""Checks each access of a lowered function: proven inside, proven outside, or asserted at run time."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,21 +18,21 @@ _DATA: Final = "tirx.buffer_data"
 _MASKED_LOAD: Final = "tirx.masked_load"
 _MASKED_STORE: Final = "tirx.masked_store"
 _PLAIN: Final = (ARITHMETIC | LLVM_CALLS) - {"tirx.undef"}
-"""What gives a value and touches no memory. An undefined value may be another one each time: what is asserted of it
-says nothing about the access."""
+"""Operators that return a value and access no memory. An undefined value may differ each time it is read, so an
+assertion about it says nothing about the access."""
 _BY_NAME: Final = ("extern", "packed")
-"""Calls of functions by name are allowed or refused by name, elsewhere; what they access is not seen from here."""
+"""Calls of functions by name are allowed or refused by name elsewhere; their accesses are not visible here."""
 _SHOWN: Final = 200
 
 
 class AccessCheck:
-    """Walks a function once. What it found is known after ``rewritten``."""
+    """Walks a function once. The findings are available after ``rewritten``."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
         self._facts: list[Fact] = []
         self._inside_expression = 0
-        """How many of the last facts hold only inside of the statement that is looked at."""
+        """How many of the last facts hold only inside the current statement."""
         self._assertions: list[Any] = []
         self._jumps = False
         self.outside: str | None = None
@@ -111,7 +111,7 @@ class AccessCheck:
         return allocation
 
     def _of_view(self, view: Any, _mutator: Any) -> Any:
-        """A view holds as much as the memory that it is a view of, whatever it declares."""
+        """A view has the size of the underlying memory, whatever it declares."""
         data = view.data
         is_whole = isinstance(data, Call) and _name(data) == _DATA and data.args[0] in self._bits
         if not is_whole:
@@ -129,7 +129,7 @@ class AccessCheck:
         return _after(assertions, store)
 
     def _of_binding(self, binding: Any, mutator: Any) -> Any:
-        """The variable is known from here to the end of what encloses it."""
+        """The variable is known from here to the end of the enclosing statement."""
         assertions = self._visited(mutator, binding.value)
         self._facts.append(Known(binding.var, binding.value))
         return _after(assertions, binding)
@@ -166,7 +166,7 @@ class AccessCheck:
         return mutator.default_mutate(call) if is_plain else call
 
     def _of_select(self, select: Any, mutator: Any) -> Any:
-        """TVM's pass ``RewriteUnsafeSelect`` evaluates only the branch that is wanted where one of them loads."""
+        """TVM's pass ``RewriteUnsafeSelect`` evaluates only the selected branch if one of them loads."""
         return self._of_choice(select, (select.condition, select.true_value, select.false_value), mutator)
 
     def _of_choice(self, choice: Any, parts: Any, mutator: Any) -> Any:
@@ -184,7 +184,7 @@ class AccessCheck:
         return let
 
     def _hold(self, buffer: Any) -> None:
-        """Note how many bits a buffer's own memory has."""
+        """Record the size in bits of a buffer's own memory."""
         is_constant = isinstance(buffer.ty, tirx.BufferType) and all(
             isinstance(extent, tirx.IntImm) for extent in buffer.shape
         )
@@ -197,7 +197,7 @@ class AccessCheck:
         return any(isinstance(argument, tirx.Var) and argument in self._bits for argument in call.args)
 
     def _check(self, buffer: Any, indices: Any) -> None:
-        """Prove an access, refute it, or assert it before the statement that is looked at."""
+        """Prove an access, refute it, or assert it before the current statement."""
         if buffer not in self._bits or not (buffer.layout is None or buffer.layout.is_trivial()):
             self._call_opaque(f"the memory of buffer {buffer.name} is not known")
             return
@@ -233,7 +233,7 @@ class AccessCheck:
             if isinstance(fact, Known):
                 inside = tirx.Let(fact.variable, fact.value, inside)
             elif isinstance(fact, Condition):
-                # Not an Or, which evaluates both of its sides.
+                # Not an Or, which evaluates both sides.
                 inside = tvm.tirx.op.if_then_else(fact.condition, inside, tirx.const(1, "bool"))
         self._assertions.append(tirx.AssertStmt(inside, StringImm("RuntimeError"), [StringImm(message)]))
 
@@ -271,7 +271,7 @@ def _after(assertions: list[Any], statement: Any) -> Any:
 
 
 def _points(indices: Sequence[Any]) -> list[tuple[Any, ...]] | None:
-    """The first and the last of the elements that indices stand for; None where these cannot be told."""
+    """The first and the last element that the indices access; None if unknown."""
     scalars = [index.value if isinstance(index, tirx.Broadcast) else index for index in indices]
     ramps = [index for index in scalars if isinstance(index, tirx.Ramp)]
     if not ramps and all(_lanes(index) == 1 for index in scalars):
@@ -289,7 +289,7 @@ def _lanes(index: Any) -> int:
 
 
 def _flat(buffer: Any, point: Sequence[Any]) -> Any:
-    """Which element of its memory a point of a buffer is."""
+    """The element of its memory that a point of a buffer accesses."""
     offset = buffer.elem_offset if buffer.elem_offset is not None else tirx.const(0, "int32")
     if len(buffer.strides) > 0:
         return sum((index * stride for index, stride in zip(point, buffer.strides, strict=True)), offset)

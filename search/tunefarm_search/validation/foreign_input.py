@@ -1,6 +1,6 @@
-"""Modules and traces that came from elsewhere: read with suspicion, and refused with a reason.
+"""Modules and traces from outside: validated, and refused with a reason.
 
-What is read here may crash TVM all the same: call it in a confined child that may die.
+Reading them may still crash TVM: call this in a confined child that may die.
 """
 
 import json
@@ -28,10 +28,10 @@ ATTEMPTS_OF_A_SKETCH: Final = 4
 
 
 def foreign_module(module_json: str) -> Any:
-    """The IRModule that a text stands for. TVMScript is not read: that would be running it.
+    """Parse an IRModule. TVMScript is refused, because parsing it executes it.
 
     Raises:
-        BadInput: it is no module that TVM can load, or holds what no module of functions consists of.
+        BadInput: TVM cannot load it, or it contains nodes that a module of functions does not have.
     """
     if not module_json.lstrip().startswith("{"):
         raise BadInput(
@@ -52,37 +52,37 @@ def foreign_module(module_json: str) -> Any:
 
 
 def foreign_workload(module: Any, function: str | None, name: str | None, callees: Collection[str] = ()) -> Workload:
-    """One function of a foreign module, normalised. It may call functions outside of it named in ``callees``.
+    """Normalise one function of an untrusted module. It may call functions outside of it named in ``callees``.
 
     Raises:
-        BadInput: it cannot be tuned, calls what is not allowed, or certainly leaves one of its tensors.
+        BadInput: it cannot be tuned, makes a call that is not allowed, or certainly accesses memory out of bounds.
     """
     try:
         found = workload_of(module, function, name=name)
         loaded = tvm.ir.load_json(found.module_json)
         require_permitted_module(loaded, callees)
         refuse_strays(loaded, "module")
-    except TVM_ERRORS as error:  # TVM loads nodes whose parts are missing or of another kind
-        raise BadInput("module", f"TVM cannot make sense of it: {last_line(error)}", JSON_FIX) from error
+    except TVM_ERRORS as error:  # TVM also loads nodes with missing or mistyped fields
+        raise BadInput("module", f"TVM cannot process it: {last_line(error)}", JSON_FIX) from error
     return found
 
 
 def foreign_trace(workload: Workload, text: str, callees: Collection[str] = ()) -> Trace:
-    """A trace with its decisions, proven to apply to the workload, which may call ``callees``.
+    """Parse a trace with its decisions and apply it to the workload, which may call ``callees``.
 
     Raises:
-        BadInput: it does not, or brings in what is not allowed.
+        BadInput: it does not apply, or adds what is not allowed.
     """
     return trace_of(_applied(workload, text, "seed_traces", callees))
 
 
 def foreign_sketch(workload: Workload, text: str, callees: Collection[str] = ()) -> Sketch:
-    """A sketch, proven to apply with decisions that were drawn at random. A draw may fail where others do not.
+    """Parse a sketch and apply it with random decisions. Some draws may fail where others succeed.
 
     The workload may call ``callees``.
 
     Raises:
-        BadInput: it does not apply, or brings in what is not allowed.
+        BadInput: it does not apply, or adds what is not allowed.
     """
     try:
         sketch = steps_of(Sketch(text=text)).sketch
@@ -100,10 +100,10 @@ def foreign_sketch(workload: Workload, text: str, callees: Collection[str] = ())
 
 
 def require_permitted_module(module: Any, callees: Collection[str] = (), field: str = "module") -> None:
-    """Refuse a module that holds more than one TIR function that computes. It may call ``callees``.
+    """Refuse a module unless it is one TIR function that only computes. It may call ``callees``.
 
     Raises:
-        BadInput: it holds something else.
+        BadInput: it contains anything else.
     """
     try:
         require_permitted(module, callees)

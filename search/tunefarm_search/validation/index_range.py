@@ -1,4 +1,4 @@
-"""What the loops and conditions around an access say about its index."""
+"""Proofs about the range of an index from the loops and conditions around the access."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -14,12 +14,12 @@ from tvm.sym import Analyzer
 from tunefarm_search.validation.permitted_nodes import ARITHMETIC
 
 _MAX_POINTS: Final = 128
-"""So many corners of the loops' ranges are tried as witnesses."""
+"""Maximum number of corners of the loops' ranges that are tried as witnesses."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """A variable takes each value from ``first`` on, ``extent`` of them."""
+    """A variable that takes ``extent`` values, beginning with ``first``."""
 
     variable: Any
     first: Any
@@ -28,7 +28,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Known:
-    """A variable stands for a value."""
+    """A variable bound to a value."""
 
     variable: Any
     value: Any
@@ -36,7 +36,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Condition:
-    """Something that is true."""
+    """A condition that is true."""
 
     condition: Any
 
@@ -45,7 +45,7 @@ Fact: TypeAlias = Span | Known | Condition
 
 
 def holds_load(expression: Any) -> bool:
-    """Whether a value depends on what a tensor holds, or on a call that is no arithmetic."""
+    """Whether a value depends on the contents of a tensor, or on a call that is not arithmetic."""
     found: list[Any] = []
     tvm_ffi.structural_walk(expression, [(TensorLoad, found.append), (Call, found.append)], order="post")
     return any(not (isinstance(each, Call) and getattr(each.op, "name", "") in ARITHMETIC) for each in found)
@@ -62,7 +62,7 @@ def fit(indices: Iterable[tuple[Any, int]], facts: Sequence[Fact]) -> bool:
                 if not holds_load(fact.value):
                     analyzer.bind(fact.variable, fact.value, True)
             elif not holds_load(fact.condition):
-                # What a condition says about a tensor is no longer true once the tensor is written to.
+                # A condition on a tensor may no longer hold once the tensor is written.
                 stack.enter_context(analyzer.constraint_scope(fact.condition))
         return all(_fits(index, extent, analyzer) for index, extent in indices)
 
@@ -76,7 +76,7 @@ def _fits(index: Any, extent: int, analyzer: Analyzer) -> bool:
 
 
 def _may_overflow(index: Any, analyzer: Analyzer) -> bool:
-    """Whether a part of ``index`` may not fit its type: proofs take numbers to be unbounded, and processors do not."""
+    """Whether a part of ``index`` may overflow its type: proofs assume unbounded numbers."""
     parts: list[Any] = []
     kinds = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Cast, tirx.LShift)
     tvm_ffi.structural_walk(index, [(kind, parts.append) for kind in kinds], order="post")
@@ -96,7 +96,7 @@ def _is_representable(part: Any, analyzer: Analyzer) -> bool:
 
 
 def witness(index: Any, elements: int, facts: Sequence[Fact]) -> str | None:
-    """What ``index`` is in an iteration that certainly takes place and leaves ``[0, elements)``; None if none is found.
+    """A value of ``index`` outside ``[0, elements)`` in an iteration that certainly runs; None if none is found.
 
     Only the first and last iterations of loops are tried.
     """
@@ -107,13 +107,13 @@ def witness(index: Any, elements: int, facts: Sequence[Fact]) -> str | None:
 
 def _tried(index: Any, elements: int, facts: Sequence[Fact]) -> Iterator[str | None]:
     spans = [fact for fact in facts if isinstance(fact, Span)]
-    # The last iterations first: most indices leave a buffer at its end.
+    # The last iterations first: most out-of-bounds indices exceed the end of a buffer.
     for ends in islice(product((True, False), repeat=len(spans)), _MAX_POINTS):
         yield _at(index, elements, facts, dict(zip(map(id, spans), ends, strict=True)))
 
 
 def _at(index: Any, elements: int, facts: Sequence[Fact], is_last: dict[int, bool]) -> str | None:
-    """What ``index`` is in one iteration, if that takes place and the index is outside."""
+    """The value of ``index`` in one iteration, if that iteration runs and the index is outside."""
     analyzer = Analyzer()
     values: list[str] = []
     for fact in facts:

@@ -1,4 +1,4 @@
-"""The one place where a trace meets a module: applied, and the outcome held against the allow-lists."""
+"""Applies traces to modules and checks the results against the allow-lists; nothing else applies untrusted traces."""
 
 from collections.abc import Collection
 from typing import Any
@@ -18,14 +18,14 @@ def judged_schedule(
     callees: Collection[str] = (),
     seed: int | None = None,
 ) -> Any:
-    """A TVM schedule of ``module`` with a trace's JSON value applied. Its module may call ``callees``.
+    """Return a TVM schedule of ``module`` with a trace's JSON value applied. Its module may call ``callees``.
 
-    What the text of a trace says is not looked at: values in it may be JSON in strings in JSON, and only the module
-    that comes out tells what all of it meant. Applying may crash TVM: call it in a confined child.
+    Checks the resulting module and not the text of the trace: values in it may be JSON in strings in JSON, and only the
+    module shows what they mean. Applying may crash TVM: call it in a confined child.
 
     Raises:
-        NotPermitted: the scheduled module holds what is on no allow-list.
-        Exception: whatever TVM raises for a trace that does not fit.
+        NotPermitted: the scheduled module contains something that is on no allow-list.
+        Exception: TVM's error for a trace that does not apply.
     """
     schedule = Schedule(module, seed=seed)
     apply_steps(steps, schedule, kind, triple)

@@ -1,7 +1,7 @@
-"""Holds a module that came from outside against the allow-lists, node by node.
+"""Checks a module from outside against the allow-lists, node by node.
 
-What counts is the module that TVM has loaded, or has applied a trace to, as TVM itself writes it: there is one spelling
-for each name then, however a text escaped or nested it.
+The check reads the module as TVM serialises it after loading it, or after applying a trace: each name then has only one
+spelling, regardless of how the input escaped or nested it.
 """
 
 import json
@@ -35,16 +35,16 @@ SHOWN: Final = 100
 
 
 class NotPermitted(ValueError):
-    """What a module holds and must not, as the end of a sentence that begins with "it"."""
+    """Raised for a forbidden part of a module; the text completes a sentence that begins with "it"."""
 
 
 def require_permitted(module: Any, callees: Collection[str] = ()) -> None:
-    """Accept a module of one TIR function that computes and does nothing else.
+    """Accept a module of one TIR function that only computes.
 
-    ``callees`` are names of functions outside of the module that it may call all the same.
+    ``callees`` are names of functions outside of the module that it may call.
 
     Raises:
-        NotPermitted: it calls, imports or names something that is on none of the lists.
+        NotPermitted: it calls, imports or names something that is not on the lists.
     """
     _Judge(_nodes(module), callees).judge()
 
@@ -57,7 +57,7 @@ def named_callees(module: Any) -> frozenset[str]:
 
 
 def foreign_node(module_json: str) -> str | None:
-    """The type of a node that no module of TIR or Relax functions consists of, or None. TVM need not have read it.
+    """The type of a node that modules of TIR and Relax functions do not have, or None. Does not need TVM.
 
     Raises:
         ValueError: it is not a list of nodes.
@@ -117,12 +117,12 @@ class _Judge:
             raise NotPermitted(f"has {functions} functions, and one is tuned at a time")
 
     def operator(self, call: Any) -> str | None:
-        """The name of the operator of a call; None when it calls something else."""
+        """The name of the operator of a call; None if it calls something else."""
         operator = self.nodes[call["op"]]
         return str(operator["data"]) if operator["type"] == "ir.Op" else None
 
     def text_of_first(self, call: Any) -> str:
-        """The first argument of a call as a string, and a question mark where it is none."""
+        """The first argument of a call as a string, and a question mark if it is not one."""
         arguments = self._items(call["args"])
         if not arguments or arguments[0]["type"] != "ir.StringImm":
             return "?"

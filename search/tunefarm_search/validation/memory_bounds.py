@@ -1,10 +1,10 @@
-"""Whether the memory accesses of a scheduled function stay inside the buffers that they name.
+"""Checks that the memory accesses of a scheduled function stay inside their buffers.
 
-TVM 0.27 has two tools for this, and neither of them protects: its pass ``InstrumentBoundCheckers`` looks for an
-annotation that no pass writes any more, and ``OOBChecker`` ignores the conditions around an access and passes every
-index that is read from a tensor. So the question is answered here, on the function as TVM's own passes lower it:
-without blocks, and with every change of layout carried out. What counts is the memory that the caller or the function
-itself allocated, not what a view of it declares.
+TVM 0.27 has two tools for this, and neither protects: its pass ``InstrumentBoundCheckers`` needs an annotation that no
+pass writes any more, and ``OOBChecker`` ignores the conditions around an access and accepts every index that is read
+from a tensor. This module checks the function as TVM's own passes lower it: without blocks, and with all layout changes
+applied. An access must stay inside the memory that the caller or the function allocated; the size that a view declares
+does not matter.
 """
 
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ _LAST: Final = "LowerOpaqueBlock"
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is known of a module's accesses.
+    """The findings about a module's accesses.
 
-    ``outside`` describes one that leaves its buffer in every run, ``opaque`` one that nothing can be said of, because
+    ``outside`` describes an access that leaves its buffer in every run, ``opaque`` one that cannot be analysed, because
     it goes through a pointer. ``checked`` is the lowered module with an assertion before each access that is not
-    proven; None when there is none. ``reads_indices`` tells whether one of these depends on what a tensor holds.
+    proven; None if there is none. ``reads_indices`` states whether one of these depends on the contents of a tensor.
     """
 
     outside: str | None
@@ -37,16 +37,16 @@ class Bounds:
 
     @property
     def is_proven(self) -> bool:
-        """Whether every access stays inside, whatever the tensors hold."""
+        """Whether every access stays inside, whatever the tensors contain."""
         return self.outside is None and self.opaque is None and self.checked is None
 
 
 def bounds_of(module: tvm.IRModule, target: Any = None) -> Bounds:
-    """Examine every access of every function of a module, scheduled or not.
+    """Check every access of every function of a module, scheduled or not.
 
-    The module comes from a user: call it in a confined child that may die. ``target`` is what it is compiled for.
+    The module comes from a user: call this in a confined child that may die. ``target`` is its compilation target.
 
-    Raises whatever TVM raises for a module that it cannot lower.
+    Raises TVM's error for a module that it cannot lower.
     """
     lowered = _lowered(module, target)
     functions: dict[Any, Any] = {}
@@ -67,10 +67,10 @@ def bounds_of(module: tvm.IRModule, target: Any = None) -> Bounds:
 def refuse_strays(module: tvm.IRModule, field: str) -> None:
     """Refuse a module that certainly accesses memory out of bounds.
 
-    What cannot be told yet, for want of a target or of data, is checked before a record of it is verified.
+    Accesses that cannot be decided yet, without a target or data, are checked before a record is verified.
 
     Raises:
-        BadInput: names the buffer, the index and how many elements there are.
+        BadInput: names the buffer, the index and the number of elements.
     """
     try:
         outside = bounds_of(module).outside
@@ -81,7 +81,7 @@ def refuse_strays(module: tvm.IRModule, field: str) -> None:
 
 
 def _lowered(module: tvm.IRModule, target: Any) -> tvm.IRModule:
-    """``module`` as it is after those passes of TVM's pipeline that resolve blocks."""
+    """Return ``module`` after those passes of TVM's pipeline that resolve blocks."""
     lower, _, _ = tirx.get_tir_pipeline("s_tir")
     stop = _StopAfterBlocks()
     bound = module if target is None else tirx.transform.BindTarget(target)(module)
@@ -94,7 +94,7 @@ def _lowered(module: tvm.IRModule, target: Any) -> tvm.IRModule:
 
 @pass_instrument
 class _StopAfterBlocks:
-    """Skips the rest of a pipeline: what TVM does later does not depend on what the user wrote."""
+    """Skips the rest of a pipeline: later passes of TVM do not depend on the user's code."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -104,5 +104,5 @@ class _StopAfterBlocks:
         return not self.is_over
 
     def run_after_pass(self, _module: tvm.IRModule, info: Any) -> None:
-        """Notice the last pass."""
+        """Detect the last pass."""
         self.is_over = self.is_over or str(info.name).endswith(_LAST)

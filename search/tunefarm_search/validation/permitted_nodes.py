@@ -1,6 +1,6 @@
-"""What a function that came from outside may consist of.
+"""The permitted contents of a function from outside.
 
-These are allow-lists: an operator, a node or an annotation that a new version of TVM adds is refused until it is added
+These are allow-lists: an operator, a node or an annotation that a new version of TVM adds is refused until it is listed
 here.
 """
 
@@ -20,7 +20,7 @@ ARITHMETIC: Final = frozenset(
         )
     }
 )
-"""Operators that give a value and do nothing else."""
+"""Operators that return a value and have no side effect."""
 
 SCHEDULING: Final = frozenset(
     {
@@ -38,7 +38,7 @@ SCHEDULING: Final = frozenset(
         )
     }
 )
-"""What TVM's own schedules and tensor intrinsics put into a function besides."""
+"""Operators that TVM's own schedules and tensor intrinsics add to a function."""
 
 LLVM_CALLS: Final = frozenset({"tirx.call_llvm_intrin", "tirx.call_llvm_pure_intrin"})
 LLVM_INTRINSICS: Final = (
@@ -50,15 +50,15 @@ LLVM_INTRINSICS: Final = (
     *("llvm.aarch64.neon.sdot", "llvm.aarch64.neon.udot", "llvm.riscv.vfmul", "llvm.riscv.vwmul"),
     *("llvm.amdgcn.mfma", "llvm.amdgcn.sdot4"),
 )
-"""Intrinsics of LLVM that compute on registers; each stands for its forms for several types."""
+"""Intrinsics of LLVM that compute on registers; each stands for its variants for several types."""
 
 NAMED_CALLS: Final = frozenset(
     {"tirx.call_extern", "tirx.call_pure_extern", "tirx.tvm_call_packed", "tirx.tvm_call_cpacked"}
 )
-"""Calls of a function by the name that is their first argument. The name has to be allowed."""
+"""Calls of a function by the name in their first argument. The name must be allowed."""
 
 DEVICE_FUNCTIONS: Final = frozenset({"__dp4a"})
-"""Functions of graphics compilers that TVM's own intrinsics call, and that compute on registers."""
+"""Functions of GPU compilers that TVM's own intrinsics call, and that compute on registers."""
 
 NODES: Final = frozenset(
     {"None", "bool", "int", "float", "str", "ffi.Array", "ffi.Map", "ffi.String", "ffi.Shape"}
@@ -124,10 +124,10 @@ ANNOTATION_VALUES: Final = frozenset(
     {"None", "bool", "int", "float", "str", "ffi.Array", "ffi.Map", "ffi.String", "ir.FloatImm", "ir.IntImm"}
     | {"ir.PrimType", "ir.StringImm", "ir.StringType", "ir.Type"}
 )
-"""Nodes that a value of an annotation or of an attribute consists of."""
+"""Nodes of the value of an annotation or attribute."""
 
 NAME: Final = re.compile(r"[\w.:;,/$@|~-]{0,500}")
-"""A name of a variable, buffer or block: without what code generators would copy into a program's text as code."""
+"""A name of a variable, buffer or block, without characters that code generators would copy into source text."""
 WORD: Final = re.compile(r"[\w.:/-]{0,100}")
 """A string that is an argument or an annotation. Some operators paste theirs into assembly text."""
 
@@ -136,4 +136,4 @@ NEVER_LOADED: Final = frozenset(
     {"ffi.Module", "ffi.Function", "ffi.OpaquePyObject", "ffi.Bytes", "ir.ExternFunc", "relax.expr.ExternFunc"}
 )
 PLAIN_NODES: Final = frozenset({"None", "bool", "int", "float", "str", "DataType", "dtype", "Device"})
-"""What a text may hold that TVM is to load. Relax is loaded, so that its refusal can tell how to lower it."""
+"""Nodes of a text that TVM may load. Relax is loaded, so that the refusal can explain how to lower it."""

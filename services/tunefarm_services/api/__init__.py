@@ -1,5 +1,5 @@
-"""The service as HTTP: FastAPI routes over the store, with everything that takes TVM done in a confined child.
+"""The HTTP service: FastAPI routes over the store. All work that needs TVM runs in a confined child.
 
-``app.create_app`` puts it together. This process never loads TVM, XGBoost or NumPy; ``intake_child`` is the only file
-here that does, and it runs in children of a zygote only.
+``app.create_app`` assembles it. This process never loads TVM, XGBoost or NumPy; only ``intake_child`` does, which runs
+in children of a zygote.
 """

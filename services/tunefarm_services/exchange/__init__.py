@@ -1,1 +1,1 @@
-"""TVM's JSON database in and out of the store."""
+"""Import and export of TVM's JSON database."""

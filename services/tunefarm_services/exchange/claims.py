@@ -1,4 +1,4 @@
-"""Claims: records that were not measured here. They may start a search, and nothing unmeasured is shipped."""
+"""Claims: records that were not measured here. They may seed a search; nothing unmeasured is delivered."""
 
 from typing import Final, Literal
 
@@ -11,7 +11,7 @@ from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_services.store import NotFound, Store, StoreConflict
 
 UNKNOWN: Final = "unknown"
-"""In the key of a claim: nobody tells on which device, with which code generator or how its time was taken."""
+"""Placeholder in the key of a claim, whose device, code generator and protocol are unknown."""
 Source = Literal["imported", "published"]
 _REASONS: Final[dict[Source, str]] = {
     "imported": "imported from a TVM database; not measured here",
@@ -20,7 +20,7 @@ _REASONS: Final[dict[Source, str]] = {
 
 
 def key_without_place(workload_id: str, target_id: str) -> RecordKey:
-    """The key of a claim of which no more is told than what it is for."""
+    """The key of a claim of which only the workload and the target are known."""
     return RecordKey(
         workload_id=workload_id,
         target_id=target_id,
@@ -32,7 +32,7 @@ def key_without_place(workload_id: str, target_id: str) -> RecordKey:
 
 
 def claim(tenant: str, key: RecordKey, trace: Trace, latency_s: float, source: Source) -> TuningRecord:
-    """A record of a schedule that somebody says takes ``latency_s``. The same schedule for the same key has one id."""
+    """A record of a schedule with the claimed ``latency_s``. The same schedule and key always get the same id."""
     return TuningRecord(
         record_id=digest(canonical_json([key.model_dump(), trace.trace_id]))[:32],
         tenant=tenant,
@@ -50,7 +50,7 @@ def claim(tenant: str, key: RecordKey, trace: Trace, latency_s: float, source: S
 
 
 def kept(store: Store, record: TuningRecord, workload: Workload, target: Target) -> tuple[TuningRecord, bool]:
-    """The stored claim, and whether this call has stored it. The first claim of a schedule stays as it is."""
+    """The stored claim, and whether this call stored it. The first claim of a schedule is never overwritten."""
     try:
         return store.records.get(record.tenant, record.record_id), False
     except NotFound:

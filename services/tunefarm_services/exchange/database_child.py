@@ -1,4 +1,4 @@
-"""The child that understands lines of a TVM database. It may die over one of them."""
+"""The child that parses lines of a TVM database. A line may crash it."""
 
 from functools import partial
 from typing import TypeVar
@@ -23,8 +23,8 @@ Noun = TypeVar("Noun", Workload, Target)
 def read(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
     """Entry: answer each ``ReadLines`` with ``UnderstoodLines`` until the channel closes.
 
-    Before TVM is asked about a line, the line's number goes up as a message of its own, and before it loads a workload
-    the number of that, after a ``w``: so the parent knows over which of them this process died.
+    It sends the number of each line before TVM processes it, and the number of each workload, after a ``w``, before TVM
+    loads it, so that the parent knows which of them crashed this process.
     """
     order = ReaderOrder.model_validate_json(payload)
     reading = _Reading(channel, DatabaseReader(order.callees))

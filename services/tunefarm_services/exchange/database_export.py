@@ -1,4 +1,4 @@
-"""Which records TVM's JSON database can hold, and what an export says of those that it leaves out."""
+"""Which records TVM's JSON database can represent, and the report of those that an export leaves out."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -10,7 +10,7 @@ PACKED: Final = (
     "packed: TVM's database has no place for the function that packs their weights. TVM would pack them in every call, "
     "and the times would not hold. Take the library home instead: tunefarm artifact build RECORD --output DIR"
 )
-CLAIMED: Final = "claimed: nobody measured them here. Name those that are to be exported."
+CLAIMED: Final = "claimed: not measured here. Name those to export."
 FIX: Final = "Export records of the stable ABI."
 
 
@@ -22,11 +22,11 @@ class LeftOut(Frozen):
 
 
 def holds(record: TuningRecord) -> bool:
-    """Whether TVM's database can describe the record."""
+    """Whether TVM's database can represent the record."""
     return record.key.abi == "stable"
 
 
 def left_out(records: Iterable[TuningRecord]) -> tuple[LeftOut, ...]:
-    """What is said of ``records``, none of which was exported and none of which is retracted."""
+    """Report ``records``, none of which was exported and none of which is retracted."""
     reasons = [CLAIMED if record.status is RecordStatus.CLAIMED else PACKED for record in records]
     return tuple(LeftOut(records=reasons.count(each), reason=each) for each in dict.fromkeys(reasons))

@@ -1,4 +1,4 @@
-"""Takes what was read of a TVM database into a store, as claims."""
+"""Stores the records of a TVM database as claims."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -16,7 +16,7 @@ MAX_REFUSALS: Final = 1000
 
 
 class ImportOutcome(Frozen):
-    """What an import did: ids of the records that are new, how many were there already, and the lines refused.
+    """The result of an import: ids of the new records, the number of existing ones, and the rejected lines.
 
     ``refusals`` are the first thousand of the ``refused`` lines.
     """
@@ -30,9 +30,9 @@ class ImportOutcome(Frozen):
 def take_in(
     store: Store, tenant: str, batches: Iterable[UnderstoodLines], compare: Callable[[SameQuestion], SameAnswer]
 ) -> ImportOutcome:
-    """Store a claim for each record that is new. Batches are taken one by one, so that none of them is kept.
+    """Store a claim for each new record. Processes batch after batch, so that memory stays bounded.
 
-    ``compare`` asks a confined child which stored workloads stand for others.
+    ``compare`` asks a confined child which stored workloads are equal to others.
     """
     taking = _TakingIn(store, tenant, compare)
     for batch in batches:
@@ -70,7 +70,7 @@ class _TakingIn:
             workload, target = self._workloads[record.workload_id], self._targets[record.target_id]
             key = key_without_place(workload.workload_id, target.target_id)
             offered = claim(self._tenant, key, record.trace, record.latency_s, "imported")
-            if offered.record_id in self._seen:  # the other child has told of it
+            if offered.record_id in self._seen:  # reported by the previous child
                 self.already_there += not record.is_form
                 continue
             self._seen.add(offered.record_id)

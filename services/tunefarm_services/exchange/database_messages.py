@@ -1,4 +1,4 @@
-"""What the child that reads a TVM database is told, and what it answers."""
+"""Messages to and from the child that reads a TVM database."""
 
 from typing import Annotated, Literal
 
@@ -20,14 +20,14 @@ class NumberedLine(Frozen):
 
 
 class HoldWorkloads(Frozen):
-    """Lines of workloads to keep until a record names them."""
+    """Lines of workloads to keep until a record refers to them."""
 
     kind: Literal["hold"] = "hold"
     lines: tuple[NumberedLine, ...]
 
 
 class ReadLines(Frozen):
-    """Lines to understand. Of ``workloads`` only which cannot be used is told."""
+    """Lines to parse. Of ``workloads`` only invalid ones are reported."""
 
     kind: Literal["read"] = "read"
     file: FileName
@@ -45,7 +45,7 @@ class ReaderOrder(Frozen):
 
 
 class ReadRecord(Frozen):
-    """A record whose trace applies. ``is_form``: its line is of a form of its workload that TVM asks with."""
+    """A record whose trace applies. ``is_form``: its line is of a form of its workload that TVM looks up."""
 
     line: int
     workload_id: str
@@ -56,7 +56,7 @@ class ReadRecord(Frozen):
 
 
 class RefusedLine(Frozen):
-    """A line that was not taken, counted from 1 in its file, and why."""
+    """A rejected line, counted from 1 in its file, and the reason."""
 
     file: str
     line: int
@@ -64,9 +64,9 @@ class RefusedLine(Frozen):
 
 
 class UnderstoodLines(Frozen):
-    """What came of some lines. Workloads and targets come with the first record that names them.
+    """The results of some lines. Workloads and targets come with the first record that refers to them.
 
-    ``repeated`` counts records that this child told of already.
+    ``repeated`` counts records that this child already reported.
     """
 
     records: tuple[ReadRecord, ...] = ()

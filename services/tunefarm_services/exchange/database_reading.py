@@ -1,4 +1,4 @@
-"""Reads a TVM database line by line through confined children, so that a line that ends one costs that line only."""
+"""Reads a TVM database line by line in confined children, so that a line that crashes one costs only that line."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,19 +26,19 @@ ENTRY: Final = "tunefarm_services.exchange.database_child:read"
 LONGEST_RECORD: Final = 1 << 20
 LONGEST_WORKLOAD: Final = 16 << 20
 MAX_WORKLOADS: Final = 128 << 20
-"""Characters of all workloads together, which each child holds."""
+"""Maximum characters of all workloads together, which each child holds."""
 CHILDREN: Final = 2
 BATCH_LINES: Final = 256
 BATCH_CHARACTERS: Final = 4 << 20
 BATCHES_OF_A_CHILD: Final = 64
-"""Then another one takes its place, so that what TVM keeps does not add up to its limit of memory."""
+"""Number of lines after which a child is replaced, so that memory that TVM keeps does not reach the limit."""
 MAX_DEATHS: Final = 50
-"""Of each of the children. A file that ends a process with every line is not read to its end."""
+"""Maximum crashes of children, so that a file that crashes one with every line is abandoned."""
 
 
 @dataclass(frozen=True)
 class ReadingLimits:
-    """What children may use, and seconds: for one line, and for the whole database."""
+    """Resource limits of the children, and time limits in seconds: for one line, and for the whole database."""
 
     child: Limits
     line_s: float = 10.0
@@ -53,10 +53,10 @@ def read_database(
     callees: Sequence[str],
     limits: ReadingLimits,
 ) -> Iterator[UnderstoodLines]:
-    """What came of the lines, in their order, a few hundred at a time.
+    """The results of the lines, in order, a few hundred at a time.
 
     Raises:
-        ForkFailed: there is no child to read them.
+        ForkFailed: no child could be forked to read them.
     """
     deadline_s = monotonic() + limits.total_s
     held, refused = _held(workloads)
@@ -113,7 +113,7 @@ def _batches_of(file: FileName, lines: Iterable[NumberedLine]) -> Iterator[ReadL
 
 
 class _Session:
-    """One child after another, each with the workloads in its memory. Sessions share ``held``, by number."""
+    """A sequence of children, each with the workloads in its memory. Sessions share ``held``, by number."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class _Session:
         self._deaths = 0
 
     def understood(self, batch: ReadLines) -> UnderstoodLines:
-        """What came of a batch. A line over which the child dies is refused, and the others are read again."""
+        """The results of a batch. Rejects a line that crashes the child, and reads the others again."""
         refused = [_refused(batch, line, "the line is too long") for line in batch.lines if _is_too_long(line)]
         lines = [line for line in batch.lines if not _is_too_long(line)]
         answer = UnderstoodLines()
@@ -167,13 +167,13 @@ class _Session:
 
     def _reason_to_stop(self) -> str:
         if self._deaths >= MAX_DEATHS:
-            return f"it was not read: {MAX_DEATHS} lines before it ended the process that read them"
+            return f"it was not read: {MAX_DEATHS} lines before it crashed the process that read them"
         if monotonic() > self._deadline_s:
             return f"it was not read: the import took longer than {self._limits.total_s:g} s"
         return ""
 
     def _asked(self, asked: ReadLines) -> tuple[UnderstoodLines | bytes, str]:
-        """The answer; or what the child told last before it died, and how it died."""
+        """The answer, or the last progress message of a child that died, and how it died."""
         child, told = self._living(), b""
         try:
             child.channel.send(asked.model_dump_json().encode(), timeout_s=self._limits.line_s)
@@ -186,7 +186,7 @@ class _Session:
             why = f"reading it took longer than {self._limits.line_s:g} s"
         except ChannelClosed:
             ended = child.exit(2.0)
-            why = f"reading it ended a process: {'no answer' if ended is None else ended.described()}"
+            why = f"reading it crashed a process: {'no answer' if ended is None else ended.described()}"
         self.close()
         self._deaths += 1
         return told, why

@@ -1,1 +1,1 @@
-"""What a process tells about itself: logs, metrics and traces."""
+"""Logs, metrics and traces of a process."""

@@ -1,4 +1,4 @@
-"""What the store knows of queue, lanes and tenants, read at every scrape."""
+"""Metrics of queue, lanes and tenants, read from the store at every scrape."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log: Final = structlog.get_logger(__name__)
 
 
 class FarmCollector(Collector):
-    """Gauges of the whole farm. One process of a farm that collects them is enough; several say the same."""
+    """Gauges of the whole farm. One process of a farm needs to collect them; further ones report the same values."""
 
     def __init__(self, queue: QueueRepository, lanes: LaneRepository) -> None:
         """Read from ``queue`` and ``lanes`` at every scrape."""
@@ -32,13 +32,13 @@ class FarmCollector(Collector):
         self._known_lanes = lanes
 
     def describe(self) -> Iterator[Metric]:
-        """The families without values, so that registering asks the store nothing."""
+        """The families without values, so that registration does not query the store."""
         for name, (documentation, labels) in FAMILIES.items():
             yield GaugeMetricFamily(name, documentation, labels=labels)
 
     def collect(self) -> Iterator[Metric]:
-        """The families with values. When the store does not answer, only that is told."""
-        # A scrape has to be answered even when the store fails in a way that nobody foresaw.
+        """The families with values. If the store does not answer, only that is reported."""
+        # A scrape must be answered even if the store fails in an unexpected way.
         try:
             found = [*self._queue(), *self._lanes()]
         except Exception as error:  # noqa: BLE001 - whatever it is, the figure says that the store is down
@@ -76,11 +76,11 @@ FAMILIES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "tunefarm_queue_oldest_seconds": ("How long the oldest queued job has been there.", ()),
     "tunefarm_jobs_search_died": ("Open jobs whose search child died at least once.", ()),
     "tunefarm_lanes": ("Lanes known, by kind of device and state.", ("kind", "state")),
-    "tunefarm_lane_room": ("Candidates that working lanes take at once.", ("kind",)),
+    "tunefarm_lane_room": ("Candidates that working lanes accept at once.", ("kind",)),
     "tunefarm_lane_in_flight": ("Candidates that working lanes have.", ("kind",)),
-    "tunefarm_lane_silence_max_seconds": ("Longest time since a working lane was heard of.", ()),
+    "tunefarm_lane_silence_max_seconds": ("Longest time since a working lane's last heartbeat.", ()),
 }
-"""Every figure that this collector gives, with what it says and its labels."""
+"""Metrics of this collector, with their descriptions and labels."""
 
 
 def _family(name: str, values: Sequence[tuple[Sequence[str], float]]) -> GaugeMetricFamily:

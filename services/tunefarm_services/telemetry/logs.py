@@ -1,7 +1,7 @@
 """Structured logs: one line, one event, with the ids of the work it belongs to.
 
-Everything that is logged while ``bind(job_id=...)`` holds carries that id, through every function called inside. A
-thread or a process starts without ids: what is handed to it carries the ids, and it binds them again.
+Everything logged inside ``bind(job_id=...)`` carries that id, through all called functions. A thread or a process
+starts without ids: pass them along and bind them again.
 """
 
 import io
@@ -30,15 +30,15 @@ def configure_logs(
     stream: TextIO | None = None,
     count: Callable[[str, str], None] = lambda _level, _event: None,
 ) -> None:
-    """Send every log line of this process to ``stream`` (standard error), those of libraries included.
+    """Send every log line of this process to ``stream`` (standard error), including those of libraries.
 
     Args:
-        service: what this process is: api, tuner, worker.
+        service: the kind of process: api, tuner, worker.
         level: the least severe level that is shown, such as ``info``; an unknown one is read as ``info``.
-        json: one JSON object a line, for machines; otherwise text for a person.
-        stream: where lines go.
-        count: told level and event of each of our own lines from ``info`` on, shown or not; events are constant texts,
-            of which there are few.
+        json: one JSON object per line, for machines; otherwise text for people.
+        stream: destination of the lines.
+        count: called with level and event of each of our own lines from ``info`` on, shown or not; events are constant
+            texts, so there are few.
     """
     output = stream or sys.stderr
     number = LEVELS.get(level.upper(), logging.INFO)
@@ -46,13 +46,13 @@ def configure_logs(
     structlog.configure(
         processors=[
             *shared,
-            _counting(count),  # before any is left out: alerts ask how often, whatever is shown
+            _counting(count),  # before filtering: alerts count events at any log level
             structlog.stdlib.filter_by_level,
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.make_filtering_bound_logger(min(number, logging.INFO)),
-        # A process that configures twice, as tests do, must not keep the first.
+        # A process that configures twice, as tests do, must not keep the first configuration.
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(output)
@@ -71,16 +71,16 @@ def configure_logs(
 
 
 def warn_on_standard_error() -> None:
-    """Let a command or a program that tunes by itself say warnings and errors on standard error, a line each.
+    """Print warnings and errors of a command, or a program that tunes by itself, to standard error, one per line.
 
-    structlog's default writes to standard output, where a command's JSON goes. A program that has configured structlog
-    is left as it is.
+    structlog's default writes to standard output, which is reserved for a command's JSON. Leaves a program alone that
+    has configured structlog.
     """
     if structlog.is_configured():
         return
     structlog.configure(
         processors=[structlog.stdlib.add_log_level, structlog.processors.format_exc_info, _plain_line],
-        # Asked for each line: a progress display puts another stream in its place.
+        # Looked up for each line, because a progress display replaces the stream.
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         cache_logger_on_first_use=False,
@@ -96,14 +96,14 @@ def _plain_line(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> s
 
 @contextmanager
 def bind(**ids: object) -> Iterator[None]:
-    """While it holds, every log line of this context carries ``ids``, such as job_id or candidate. None is left out."""
+    """Add ``ids`` such as job_id or candidate to every log line of this context until it ends. Omits None."""
     known = {name: value for name, value in ids.items() if value is not None}
     with structlog.contextvars.bound_contextvars(**known):
         yield
 
 
 def bound_ids() -> dict[str, str]:
-    """The ids that hold here, as a message or a new thread carries them on to its own ``bind``."""
+    """The ids of this context, to pass to ``bind`` in a message's receiver or a new thread."""
     return {name: str(value) for name, value in structlog.contextvars.get_contextvars().items()}
 
 
@@ -153,7 +153,7 @@ def _escaped(_logger: Any, _method: str, line: Any) -> str:
 
 
 def _each_visible(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Text in which nothing ends the line or is obeyed by a terminal: names and messages come from outside."""
+    """Escape text that would end the line or control a terminal: names and messages come from outside."""
     for name, value in line.items():
         if name in {"stack", "exception"}:
             line[name] = _indented(str(value))
@@ -169,5 +169,5 @@ def _traceback(output: TextIO, error: ExcInfo) -> None:
 
 
 def _indented(text: str) -> str:
-    """Each line indented, so that no line of an error's message looks like a line of the log."""
+    """Indent each line, so that no line of an error's message looks like a log line."""
     return textwrap.indent(visible(text), "  ", lambda _line: True)

@@ -1,4 +1,4 @@
-"""The figures of a process, as Prometheus reads them."""
+"""Metrics of a process for Prometheus."""
 
 import time
 from importlib.metadata import version
@@ -13,7 +13,7 @@ from tunefarm_services.telemetry.shared_figures import shared_folder
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 STALLED_S: Final = 90.0
-"""A loop that did not come round for so long hangs. A database that is away is waited for in shorter steps."""
+"""Time after which a loop that has not completed a pass hangs. Waiting for the database happens in shorter steps."""
 
 _REQUEST_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _STAGE_SECONDS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -29,13 +29,13 @@ ALARMING: Final = (
 
 
 class Metrics:
-    """Every figure that tunefarm counts itself, in a registry of its own. May be used from several threads.
+    """All metrics that tunefarm counts, in a registry of its own. Thread-safe.
 
-    Labels have few values: no id of a job, a tenant or a token is one.
+    Labels have few values: never an id of a job, a tenant or a token.
     """
 
     def __init__(self, service: str) -> None:
-        """All figures at zero, for a process of kind ``service``: api, tuner, worker."""
+        """Create all metrics at zero, for a process of kind ``service``: api, tuner, worker."""
         self.registry = CollectorRegistry()
         self._others: list[Collector] = []
         self.build = Gauge(
@@ -47,16 +47,16 @@ class Metrics:
         )
         self.build.labels(service=service, version=version("tunefarm-services")).set(1)
         self.log_lines = Counter(
-            "tunefarm_log_lines_total", "Lines logged, by what they tell.", ["level", "event"], registry=self.registry
+            "tunefarm_log_lines_total", "Log lines by level and event.", ["level", "event"], registry=self.registry
         )
-        for level, event in ALARMING:  # what begins with 1 has not risen, for who asks by how much it has
+        for level, event in ALARMING:  # create them at 0: Prometheus' increase() misses a counter that starts at 1
             self.log_lines.labels(level=level, event=event)
         self._add_api()
         self._add_tuner()
         self._add_farm()
 
     def text(self) -> bytes:
-        """What a scrape is answered, of type CONTENT_TYPE: of all processes that share their figures."""
+        """The response to a scrape, of type CONTENT_TYPE: over all processes that share their metrics."""
         folder = shared_folder()
         if folder is None:
             return generate_latest(self.registry)
@@ -67,12 +67,12 @@ class Metrics:
         return generate_latest(together)
 
     def seems_alive(self) -> bool:
-        """Whether the loop that this process lives for came round lately. True before it first did."""
+        """Whether the main loop of this process completed a pass recently. True before its first pass."""
         seen_s = self.registry.get_sample_value("tunefarm_tuner_alive_timestamp_seconds") or 0.0
         return seen_s == 0.0 or time.time() - seen_s < STALLED_S
 
     def collect_from(self, collector: Collector) -> None:
-        """Ask ``collector`` too at every scrape."""
+        """Include ``collector`` in every scrape."""
         self.registry.register(collector)
         self._others.append(collector)
 
@@ -84,29 +84,29 @@ class Metrics:
         )
         self.http_request_seconds = Histogram(
             "tunefarm_http_request_seconds",
-            "Time until a request was answered; event streams are left out.",
+            "Time until a request was answered, without event streams.",
             ["method", "route"],
             buckets=_REQUEST_SECONDS,
             registry=registry,
         )
         self.http_requests_in_flight = Gauge(
             "tunefarm_http_requests_in_flight",
-            "Requests being answered.",
+            "Requests in progress.",
             registry=registry,
             multiprocess_mode="livesum",
         )
         self.event_streams = Gauge(
-            "tunefarm_event_streams", "Open streams of events.", registry=registry, multiprocess_mode="livesum"
+            "tunefarm_event_streams", "Open event streams.", registry=registry, multiprocess_mode="livesum"
         )
         self.requests_refused = Counter(
             "tunefarm_requests_refused_total",
-            "Requests refused: rate, quota, size, token, scope.",
+            "Requests rejected: rate, quota, size, token, scope.",
             ["reason"],
             registry=registry,
         )
         self.intake_seconds = Histogram(
             "tunefarm_intake_seconds",
-            "Time that the intake child took for a module.",
+            "Time that the intake child took to read a module.",
             ["result"],
             buckets=_STAGE_SECONDS,
             registry=registry,
@@ -116,9 +116,9 @@ class Metrics:
         """Jobs, from lease to outcome."""
         registry = self.registry
         self.jobs_running = Gauge(
-            "tunefarm_jobs_running", "Jobs that this tuner works on.", registry=registry, multiprocess_mode="livesum"
+            "tunefarm_jobs_running", "Jobs that this tuner runs.", registry=registry, multiprocess_mode="livesum"
         )
-        self.jobs_leased = Counter("tunefarm_jobs_leased_total", "Jobs taken up.", registry=registry)
+        self.jobs_leased = Counter("tunefarm_jobs_leased_total", "Jobs leased.", registry=registry)
         self.jobs_finished = Counter("tunefarm_jobs_finished_total", "Jobs finished.", ["outcome"], registry=registry)
         self.job_seconds = Histogram(
             "tunefarm_job_seconds",
@@ -129,11 +129,11 @@ class Metrics:
         )
         self.leases_lost = Counter(
             "tunefarm_leases_lost_total",
-            "Jobs that another tuner took over while this one held them.",
+            "Jobs that another tuner took over while this one held their lease.",
             registry=registry,
         )
         self.store_errors = Counter(
-            "tunefarm_store_errors_total", "Calls of the store that failed.", ["kind"], registry=registry
+            "tunefarm_store_errors_total", "Failed calls of the store.", ["kind"], registry=registry
         )
         self.tuner_alive = Gauge(
             "tunefarm_tuner_alive_timestamp_seconds",
@@ -143,7 +143,7 @@ class Metrics:
         )
 
     def _add_farm(self) -> None:
-        """Candidates, from dispatch to row."""
+        """Candidates, from dispatch to stored measurement."""
         registry = self.registry
         self.measurements = Counter(
             "tunefarm_measurements_total",

@@ -1,4 +1,4 @@
-"""A small HTTP server beside a process that has no API: its metrics, and whether it is well."""
+"""A small HTTP server for a process without an API: its metrics and its health."""
 
 import threading
 from collections.abc import Callable
@@ -17,12 +17,12 @@ class MetricsServer:
     """Answers ``/metrics`` and ``/healthz`` in a thread of its own until it is closed."""
 
     def __init__(self, listen: str, metrics: Metrics, is_well: Callable[[], bool] = lambda: True) -> None:
-        """Listen on ``listen``, written HOST:PORT; port 0 takes a free one.
+        """Listen on ``listen``, written HOST:PORT; port 0 uses a free one.
 
-        ``is_well`` is asked for every ``/healthz``, from another thread.
+        ``is_well`` is called for every ``/healthz``, on another thread.
 
         Raises:
-            BadInput: nobody can listen there.
+            BadInput: it cannot listen there.
         """
         host, port = _address(listen)
 
@@ -42,7 +42,7 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """The URL of the server."""
         host, port = self._server.server_address[:2]
         return f"http://{host!s}:{port}"
 
@@ -62,7 +62,7 @@ class MetricsServer:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Two paths, nothing else: whoever asks for more learns nothing."""
+    """Serves two paths; other requests get no information."""
 
     answers: Metrics
     well: Callable[[], bool]
@@ -81,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"Not Found\n")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that the library calls it by
-        """Probes come every few seconds and are nothing to tell."""
+        """Log nothing: probes come every few seconds."""
 
     def _answer(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
         self.send_response(status)
@@ -94,5 +94,5 @@ class _Handler(BaseHTTPRequestHandler):
 def _address(listen: str) -> tuple[str, int]:
     host, _, port = listen.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise BadInput("TUNEFARM_METRICS_LISTEN", f"{listen!r} is no HOST:PORT.", "Write 127.0.0.1:9464.")
+        raise BadInput("TUNEFARM_METRICS_LISTEN", f"{listen!r} is not HOST:PORT.", "Write 127.0.0.1:9464.")
     return host.strip("[]"), int(port)

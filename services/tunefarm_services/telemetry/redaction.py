@@ -1,4 +1,4 @@
-"""Secrets do not reach a log, whoever logs them."""
+"""Removal of secrets from all log lines."""
 
 import re
 from collections.abc import MutableMapping
@@ -12,7 +12,7 @@ _URL_PASSWORD: Final = re.compile(r"(?<=://)([^\s/:@]*):[^\s/@]+(?=@)")
 
 
 def without_secrets(text: str) -> str:
-    """``text`` with the secret part of tokens and the passwords of URLs left out."""
+    """Return ``text`` without the secret part of tokens and the passwords of URLs."""
     if "tfk_" in text:
         text = _TOKEN.sub(rf"tfk_\1_{HIDDEN}", text)
     if "earer" in text:
@@ -21,7 +21,7 @@ def without_secrets(text: str) -> str:
 
 
 def hide_secrets(_logger: object, _method: str, line: MutableMapping[str, object]) -> MutableMapping[str, object]:
-    """A structlog processor: hides values by what they are called and by what they look like."""
+    """A structlog processor that hides values by their names and by their format."""
     for name, value in line.items():
         if _SECRET_NAMES.search(name):
             line[name] = HIDDEN

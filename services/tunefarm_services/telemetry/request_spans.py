@@ -1,4 +1,4 @@
-"""A span for every request that an ASGI application answers."""
+"""A span for every request of an ASGI application."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -12,7 +12,7 @@ Application = Callable[
 
 
 class RequestSpans:
-    """Wraps an ASGI application. The caller's ``traceparent`` header is the parent of what is done for it."""
+    """Wraps an ASGI application. The caller's ``traceparent`` header is the parent of the request's span."""
 
     def __init__(self, application: Application, traces: Traces) -> None:
         self._application = application
@@ -24,7 +24,7 @@ class RequestSpans:
         receive: Callable[[], Awaitable[Message]],
         send: Callable[[Message], Awaitable[None]],
     ) -> None:
-        """Answer one request, or follow the application's life."""
+        """Answer one request, or handle the application's lifespan."""
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return

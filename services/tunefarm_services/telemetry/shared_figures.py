@@ -1,7 +1,7 @@
-"""Figures that several processes of one service count together.
+"""Metrics that several processes of one service count together.
 
-prometheus_client keeps those of each process in files of a common folder, and whoever answers a scrape adds them up.
-What a process has counted stays counted after its death.
+prometheus_client keeps those of each process in files of a common folder, and the process that answers a scrape adds
+them up. Counters of a dead process remain.
 """
 
 import os
@@ -15,18 +15,18 @@ FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def share_figures(folder: Path) -> None:
-    """Let this process and those that it forks count in ``folder``. Called before any Metrics is made."""
+    """Make this process and its future forks count in ``folder``. Call this before creating any Metrics."""
     os.environ[FOLDER_VARIABLE] = str(folder)
-    # It looks at the variable when it is imported, which may have been long ago.
+    # prometheus_client reads the variable at import, which may have happened long ago.
     prometheus_client.values.ValueClass = prometheus_client.values.MultiProcessValue()  # type: ignore[no-untyped-call]
 
 
 def shared_folder() -> Path | None:
-    """Where figures are shared; None where this process counts for itself."""
+    """The folder of shared metrics; None if this process counts for itself."""
     folder = os.environ.get(FOLDER_VARIABLE)
     return None if folder is None else Path(folder)
 
 
 def forget_process(process_id: int) -> None:
-    """Count no longer what a process that has died was doing; what it had done stays."""
+    """Remove the live gauges of a dead process; its counters remain."""
     mark_process_dead(process_id)  # type: ignore[no-untyped-call]

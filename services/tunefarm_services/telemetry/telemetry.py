@@ -1,4 +1,4 @@
-"""Logs, metrics and traces of one process, begun at its start and closed at its end."""
+"""Logs, metrics and traces of one process, from its start to its end."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from tunefarm_services.telemetry.traces import Traces, configure_traces
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What a process tells itself through. Handed down to whoever has something to tell."""
+    """The logs, metrics and traces of a process, passed to the parts that use them."""
 
     metrics: Metrics
     traces: Traces
@@ -23,12 +23,12 @@ class Telemetry:
 def telemetry_of(
     service: str, settings: TelemetrySettings | None = None, is_well: Callable[[], bool] | None = None
 ) -> Iterator[Telemetry]:
-    """Configure logs, metrics and traces of this process as the environment says, until the block ends.
+    """Configure logs, metrics and traces of this process from the environment, until the block ends.
 
     Args:
-        service: what this process is: api, tuner, worker.
-        settings: read from the environment when None.
-        is_well: what ``/healthz`` of the metrics server asks, from another thread; ``Metrics.seems_alive`` when None.
+        service: the kind of process: api, tuner, worker.
+        settings: read from the environment if None.
+        is_well: the health check of the metrics server, called on another thread; ``Metrics.seems_alive`` if None.
 
     Raises:
         BadInput: a setting cannot be used.

@@ -1,7 +1,7 @@
-"""Spans of work, exported to an OpenTelemetry collector where one is configured.
+"""Spans of work, exported to an OpenTelemetry collector if one is configured.
 
-Without one nothing of OpenTelemetry is imported; trace ids are still handed on and logged, so that the log lines of
-several processes about one piece of work can be put together.
+Without a collector nothing of OpenTelemetry is imported; trace ids are still propagated and logged, so that the log
+lines of several processes about one operation can be correlated.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ AttributeValue = str | int | float | bool
 
 
 class Traces:
-    """Makes spans. May be used from several threads."""
+    """Creates spans. Thread-safe."""
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
-        """Export through ``provider``, or only hand ids on when it is None."""
+        """Export through ``provider``, or only propagate ids if it is None."""
         self._provider = provider
 
     @property
     def exporting(self) -> bool:
-        """Whether spans leave this process."""
+        """Whether spans are exported."""
         return self._provider is not None
 
     @contextmanager
     def span(
         self, name: str, *, parent: Traceparent | str | None = None, **attributes: AttributeValue | None
     ) -> Iterator[Traceparent]:
-        """A span around the block. Gives what messages sent from inside carry on.
+        """Open a span around the block. Yields the context to propagate in messages sent from inside.
 
         Args:
-            name: what is done, the same for all of its kind: ``measure``, not ``measure 17``.
-            parent: as it came with a request or a message; the span around this one when None or malformed.
-            attributes: of the span; None is left out.
+            name: the operation, the same for all of its kind: ``measure``, not ``measure 17``.
+            parent: from a request or a message; if None or malformed, the enclosing span.
+            attributes: of the span; None is omitted.
         """
         above = Traceparent.parse(parent) if isinstance(parent, str) else parent
         above = above or _HERE.get()
@@ -61,11 +61,11 @@ class Traces:
             yield here
 
     def ended(self, name: str, parts_s: Mapping[str, float], **attributes: AttributeValue) -> None:
-        """Tell of work that another host did and that ended now, as a part of the span around this one.
+        """Record work of another host that ended now, as a child of the enclosing span.
 
         Args:
-            name: what was done.
-            parts_s: what it consisted of, one after the other, with the seconds each took; a span each, within its own.
+            name: the operation.
+            parts_s: its consecutive parts with their seconds; each becomes a child span.
             attributes: of the span.
         """
         above = _HERE.get()
@@ -82,7 +82,7 @@ class Traces:
         whole.end(start_ns)
 
     def close(self) -> None:
-        """Send what was not sent yet, for at most some seconds."""
+        """Send pending spans, for at most some seconds."""
         if self._provider is not None:
             self._provider.shutdown()
 
@@ -100,17 +100,17 @@ def configure_traces(service: str, endpoint: str | None, exporter: SpanExporter 
     """The traces of this process.
 
     Args:
-        service: what this process is: api, tuner, worker.
-        endpoint: an OTLP collector's address, such as ``http://collector:4318``; nothing is exported when None.
-        exporter: where spans go instead of to ``endpoint``.
+        service: the kind of process: api, tuner, worker.
+        endpoint: an OTLP collector's address, such as ``http://collector:4318``; nothing is exported if None.
+        exporter: replaces the exporter to ``endpoint``.
 
     Raises:
-        BadInput: the endpoint is no address, or OpenTelemetry is not installed.
+        BadInput: the endpoint is not an address, or OpenTelemetry is not installed.
     """
     if endpoint is None and exporter is None:
         return Traces()
     if endpoint is not None and not endpoint.startswith(("http://", "https://")):
-        raise BadInput("TUNEFARM_TRACES_ENDPOINT", f"{endpoint!r} is no address.", "Write http://collector:4318.")
+        raise BadInput("TUNEFARM_TRACES_ENDPOINT", f"{endpoint!r} is not an address.", "Write http://collector:4318.")
     try:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
@@ -124,12 +124,12 @@ def configure_traces(service: str, endpoint: str | None, exporter: SpanExporter 
 
 
 def here() -> Traceparent | None:
-    """The span that this code runs in, to be carried by a message."""
+    """The current span, to propagate in a message."""
     return _HERE.get()
 
 
 def _below(above: Traceparent | None) -> Context:
-    """Where OpenTelemetry begins spans that belong to ``above``; a trace of their own for None."""
+    """The OpenTelemetry context for children of ``above``; a new trace for None."""
     from opentelemetry import context, trace
 
     if above is None:

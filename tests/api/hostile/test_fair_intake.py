@@ -1,4 +1,4 @@
-"""One tenant's slow modules, long queues and many streams are that tenant's affair."""
+"""Slow modules, long queues and many streams of one tenant do not affect other tenants."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ from tests.api.people import Person, person_of, somebody
 from tests.api.stored import furnished
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.api.application.app import create_app
-from tunefarm_services.api.intake.fair_turns import FairTurns
+from tunefarm_services.api.intake.fair_slots import FairSlots
 from tunefarm_services.api.intake.intake import ZygoteIntake
 from tunefarm_services.api.intake.intake_messages import TargetAnswer, TargetText
 from tunefarm_services.api.problems.problem import ApiProblem
@@ -69,7 +69,7 @@ def test_a_tenant_is_served_while_another_ones_slow_modules_wait(slow_app, store
         assert {each.result(HANG_S).status_code for each in backlog} == {200}
 
 
-def test_a_tenant_with_too_long_a_queue_is_told_to_wait_and_the_others_are_not(slow_app, store, slow):
+def test_only_the_tenant_with_a_long_queue_must_wait(slow_app, store, slow):
     alice, bob = person_of(slow_app, store, "alice"), person_of(slow_app, store, "bob")
     with ThreadPoolExecutor(32) as many:
         try:
@@ -88,11 +88,11 @@ def test_a_tenant_with_too_long_a_queue_is_told_to_wait_and_the_others_are_not(s
 def test_tenants_that_wait_take_turns():
     order: list[str] = []
 
-    async def ask(turns: FairTurns, tenant: str) -> None:
+    async def ask(turns: FairSlots, tenant: str) -> None:
         await turns.run(tenant, lambda: order.append(tenant))
 
     async def all_of_them() -> None:
-        turns = FairTurns(1, 100, 100)
+        turns = FairSlots(1, 100, 100)
         hold = threading.Event()
         first = asyncio.create_task(turns.run("a", lambda: hold.wait(HANG_S)))
         await asyncio.sleep(0)
@@ -105,9 +105,9 @@ def test_tenants_that_wait_take_turns():
     assert "".join(order) == "abcabaaa"
 
 
-def test_a_caller_who_leaves_gives_its_place_back():
+def test_disconnected_caller_releases_its_slot():
     async def leave_and_ask() -> list[str]:
-        turns = FairTurns(1, 4, 4)
+        turns = FairSlots(1, 4, 4)
         hold = threading.Event()
         running = asyncio.create_task(turns.run("a", lambda: hold.wait(HANG_S)))
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What an attacker sends, and that the API stays as it was."""
+"""Hostile input leaves the API unchanged."""
 
 import base64
 import json
@@ -78,7 +78,7 @@ def test_a_cyclic_module_costs_one_child(alice, intake):
         "{" * 50,
     ],
 )
-def test_what_is_no_module_is_refused(alice, module):
+def test_invalid_module_is_rejected(alice, module):
     refused(alice, module)
 
 
@@ -123,7 +123,7 @@ def test_code_in_a_traces_annotation_is_refused(alice):
     assert alice.post("/v1/records", json=record).status_code == 422
 
 
-def test_a_relax_module_is_told_what_to_do(alice):
+def test_relax_module_is_rejected_with_a_fix(alice):
     problem = refused(alice, relax_json())
     assert "Relax" in problem["detail"]
     assert "FuseTIR" in problem["fix"]
@@ -196,7 +196,7 @@ def test_many_large_modules_are_refused_before_all_of_them_are_read(app_with, st
         {"module": "{}", "labels": {f"label {number}": "" for number in range(50_000)}},
     ],
 )
-def test_what_has_far_too_many_parts_is_one_error(alice, body):
+def test_too_many_items_are_one_error(alice, body):
     answer = alice.post("/v1/jobs", json=body)
     assert answer.status_code == 422
     assert len(answer.json().get("errors", [0])) <= 2

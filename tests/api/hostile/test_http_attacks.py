@@ -1,4 +1,4 @@
-"""What an attacker sends below HTTP's surface: heads without end, two readings of one request, idle connections."""
+"""Attacks on HTTP framing: heads without end, ambiguous requests, idle connections."""
 
 import json
 import socket
@@ -45,7 +45,7 @@ def connected(service: Service) -> socket.socket:
 
 
 def everything(connection: socket.socket) -> bytes:
-    """All that the service sends until it closes the connection."""
+    """All bytes that the service sends until it closes the connection."""
     pieces = []
     try:
         while piece := connection.recv(65536):
@@ -62,7 +62,7 @@ def answers_to(service: Service, sent: bytes) -> bytes:
 
 
 def assert_refused(answer: bytes, status: int) -> dict:
-    """One answer, a problem, after which the connection was closed."""
+    """The one answer, a problem, after which the connection was closed."""
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status), answer[:400]
     assert answer.count(b"HTTP/1.1 ") == 1, answer
@@ -78,7 +78,7 @@ def is_healthy(service: Service) -> bool:
 
 
 def sent_until_closed(service: Service, begin: bytes, endless: bytes, most_bytes: int = 32 * MEBIBYTE) -> int:
-    """How much of a request without end the service lets arrive."""
+    """How many bytes of an endless request the service accepts."""
     sent = 0
     with connected(service) as connection:
         try:
@@ -306,7 +306,7 @@ def test_clients_that_do_not_read_the_api_page_make_room(attacked, secret):
             deaf = more.enter_context(socket.socket())
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             deaf.connect(("127.0.0.1", service.port))
-            # More than the kernel holds for a connection, so that the process has some left to send.
+            # More than the kernel buffers for a connection, so that the process still has data to send.
             deaf.sendall(b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n" * 8)
             deaf.recv(1)
         assert is_healthy(service)

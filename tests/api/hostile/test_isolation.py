@@ -1,4 +1,4 @@
-"""What belongs to one tenant does not exist for another, whatever the route."""
+"""A tenant's data do not exist for another tenant, on any route."""
 
 import re
 from typing import Any

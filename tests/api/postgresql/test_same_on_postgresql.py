@@ -1,4 +1,4 @@
-"""What every request may rely on holds over PostgreSQL too: the tests of the API that its store decides."""
+"""The tests of the API that depend on the store, over PostgreSQL."""
 
 import pytest
 
@@ -12,13 +12,13 @@ from tests.api.requests.test_requests import (
     test_a_list_comes_in_pages_without_gaps,
     test_requests_with_one_key_at_once_make_one_thing,
     test_the_same_key_makes_one_thing,
-    test_what_has_not_changed_is_not_sent_again,
+    test_unchanged_content_is_not_sent_again,
 )
 from tests.api.test_jobs import (
     test_a_job_is_made_from_a_module,
     test_a_tenant_has_so_many_open_jobs,
     test_jobs_are_found_by_state_kind_and_label,
-    test_trials_are_told_with_their_reasons,
+    test_trials_are_listed_with_their_reasons,
 )
 from tests.api.test_records import (
     test_a_retracted_record_answers_no_query,
@@ -27,8 +27,8 @@ from tests.api.test_records import (
 )
 from tests.api.test_tokens import (
     test_a_rotated_token_works_with_its_new_text_only,
-    test_a_token_is_told_once_and_can_be_revoked,
     test_an_expired_token_does_not_work,
+    test_token_is_shown_once_and_can_be_revoked,
 )
 
 pytestmark = pytest.mark.enable_socket
@@ -40,7 +40,6 @@ __all__ = [
     "test_a_retracted_record_answers_no_query",
     "test_a_rotated_token_works_with_its_new_text_only",
     "test_a_tenant_has_so_many_open_jobs",
-    "test_a_token_is_told_once_and_can_be_revoked",
     "test_an_exact_match_is_for_the_device_that_was_asked_for",
     "test_an_expired_token_does_not_work",
     "test_ids_of_another_tenant_in_bodies_and_queries_are_not_found",
@@ -50,6 +49,7 @@ __all__ = [
     "test_requests_with_one_key_at_once_make_one_thing",
     "test_the_owner_is_answered_on_the_same_routes",
     "test_the_same_key_makes_one_thing",
-    "test_trials_are_told_with_their_reasons",
-    "test_what_has_not_changed_is_not_sent_again",
+    "test_token_is_shown_once_and_can_be_revoked",
+    "test_trials_are_listed_with_their_reasons",
+    "test_unchanged_content_is_not_sent_again",
 ]

@@ -1,4 +1,4 @@
-"""The API page: all of it is served by the service itself, and works under its policy for content."""
+"""The API page: the service itself serves all of it, and it works under its content security policy."""
 
 import re
 from html.parser import HTMLParser
@@ -21,7 +21,7 @@ FOREIGN = re.compile(r"https?:|//[a-z0-9.-]+\.[a-z]{2,}", re.IGNORECASE)
 
 
 class Addresses(HTMLParser):
-    """What a page loads."""
+    """The resources that a page loads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ def test_no_other_path_leads_to_a_file(visitor, alice, path):
     assert alice.get(path).status_code == 404
 
 
-def test_what_a_browser_has_is_not_sent_again(visitor):
+def test_page_files_are_cached_by_etag(visitor):
     for path in PAGE_FILES:
         first = visitor.get(path)
         again = visitor.get(path, headers={"If-None-Match": first.headers["etag"]})

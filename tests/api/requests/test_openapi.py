@@ -1,4 +1,4 @@
-"""The OpenAPI document tells the truth: requests derived from it get documented answers, and never a 5xx."""
+"""The OpenAPI document is accurate: requests derived from it get documented answers, and never a 5xx."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_every_operation_answers_as_documented_for_long(authorized):
 
 
 def departures(authorized: dict[str, Any], *, examples: int, derandomize: bool) -> list[str]:
-    """Where answers to derived requests differ from the document, operation by operation."""
+    """Differences between the document and the answers to derived requests, by operation."""
     document = schemathesis.openapi.from_asgi("/openapi.json", authorized["app"])
     found: list[str] = []
     for result in document.get_all_operations():

@@ -1,4 +1,4 @@
-"""Whatever is misspelt, missing or of a wrong kind: the answer names it and says what to write, on every route."""
+"""For misspelt, missing or mistyped input, every route names the field and the fix."""
 
 import json
 import re
@@ -15,7 +15,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 JSON = {"Content-Type": "application/json"}
 OF_THE_LIBRARY = re.compile(r"Value error|Input should|Extra input|Field required|Assertion|valid dictionary|\[type=")
 WRONG = {"$no": ["$such"]}
-"""A value that no field takes, but those that pass on what TVM reads."""
+"""A value that no field accepts, except those that are passed on to TVM."""
 PASSED_ON = {"module", "target", "trace"}
 PAGES = {"/openapi.json", "/docs", "/docs/swagger-ui.css"}
 
@@ -41,7 +41,7 @@ def json_bodies(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
 
 
 def assert_plain(answer, status: int, kind: str, field: str | None = None) -> dict:
-    """A problem in plain words, with the field and the fix."""
+    """A problem in plain language, with the field and the fix."""
     problem = assert_problem(answer, status, kind)
     assert OF_THE_LIBRARY.search(answer.text) is None, answer.text
     assert problem["fix"], problem
@@ -52,7 +52,7 @@ def assert_plain(answer, status: int, kind: str, field: str | None = None) -> di
 
 
 def misspelt(name: str) -> str:
-    """As people mistype: two neighbouring letters swapped."""
+    """A typical typing error: two neighbouring letters swapped."""
     middle = max(1, len(name) // 2)
     swapped = name[: middle - 1] + name[middle] + name[middle - 1] + name[middle + 1 :]
     return swapped if swapped != name else name + "s"
@@ -70,7 +70,7 @@ def test_an_unknown_query_parameter_is_named_on_every_route(alice, document):
         assert_plain(answer, 422, "bad-input", "no_such")
 
 
-def test_a_misspelt_query_parameter_is_told_the_right_one(alice, document):
+def test_misspelt_query_parameter_gets_a_suggestion(alice, document):
     tried = 0
     for method, path, operation in operations(document):
         for parameter in operation.get("parameters", []):
@@ -82,7 +82,7 @@ def test_a_misspelt_query_parameter_is_told_the_right_one(alice, document):
     assert tried > 40
 
 
-def test_a_misspelt_field_is_told_the_right_one(alice, document):
+def test_misspelt_field_gets_a_suggestion(alice, document):
     tried = 0
     for method, path, schema in json_bodies(document):
         for name in schema["properties"]:
@@ -104,12 +104,12 @@ def test_a_misspelt_field_is_told_the_right_one(alice, document):
         ({"module": "{}", "kind": "tun"}, "kind", "tune"),
     ],
 )
-def test_what_is_misspelt_deeper_is_told_the_right_one(alice, body, field, meant):
+def test_misspelt_nested_field_gets_a_suggestion(alice, body, field, meant):
     problem = assert_plain(alice.post("/v1/jobs", json=body), 422, "bad-input", field)
     assert problem["fix"].startswith(f"Did you mean {meant}?")
 
 
-def test_a_value_of_a_wrong_kind_is_told_the_right_one(alice, document):
+def test_value_of_a_wrong_type_is_rejected_with_the_right_one(alice, document):
     tried = 0
     for method, path, schema in json_bodies(document):
         for name in schema["properties"].keys() - PASSED_ON:
@@ -122,7 +122,7 @@ def test_a_value_of_a_wrong_kind_is_told_the_right_one(alice, document):
     assert tried > 40
 
 
-def test_a_value_of_a_query_that_does_not_fit_is_told_what_does(alice, document):
+def test_invalid_query_value_is_rejected_with_the_valid_ones(alice, document):
     for method, path, operation in operations(document):
         for parameter in operation.get("parameters", []):
             if parameter["in"] == "query" and not any(
@@ -135,7 +135,7 @@ def test_a_value_of_a_query_that_does_not_fit_is_told_what_does(alice, document)
                 assert parameter["name"] in named, (path, problem)
 
 
-def test_a_body_without_a_content_type_is_told_which(alice, document):
+def test_missing_content_type_is_reported_with_the_expected_one(alice, document):
     for method, path, _ in json_bodies(document):
         for headers in ({}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"}):
             answer = alice.request(method, path, content=b"{}", headers=headers)
@@ -151,7 +151,7 @@ def test_a_verb_without_a_body_needs_no_content_type(alice, document):
             assert alice.request(method, path, content=b"", headers=form).status_code == 404, path
 
 
-def test_a_body_that_is_no_json_or_no_object_is_told_so(alice, document):
+def test_body_that_is_not_a_json_object_is_rejected(alice, document):
     for method, path, _ in json_bodies(document):
         for content in (b"{", b"hello", b"'a'", b"{'a': 1}", b"\xff"):
             answer = alice.request(method, path, content=content, headers=JSON)
@@ -162,7 +162,7 @@ def test_a_body_that_is_no_json_or_no_object_is_told_so(alice, document):
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/records:best", "/v1/records", "/v1/workloads"])
-def test_a_request_without_a_module_is_told_how_to_send_one(alice, path):
+def test_request_without_a_module_is_rejected_with_a_fix(alice, path):
     problem = assert_problem(alice.post(path, json={"name": "x"} if path == "/v1/workloads" else {}), 422, "bad-input")
     fields = {each["field"]: each for each in problem["errors"]}
     if path == "/v1/records":
@@ -172,7 +172,7 @@ def test_a_request_without_a_module_is_told_how_to_send_one(alice, path):
     assert "tvm.ir.save_json" in fields["module"]["fix"]
 
 
-def test_a_method_that_is_not_offered_is_told_those_that_are(alice, document):
+def test_unknown_method_lists_the_supported_ones(alice, document):
     offered: dict[str, set[str]] = {}
     for method, path, _ in operations(document):
         offered.setdefault(path, set()).add(method)
@@ -184,7 +184,7 @@ def test_a_method_that_is_not_offered_is_told_those_that_are(alice, document):
             assert all(each in problem["fix"] for each in methods)
 
 
-def test_a_path_that_is_misspelt_is_told_the_right_one(alice, document):
+def test_misspelt_path_gets_a_suggestion(alice, document):
     for path in {path for _, path, _ in operations(document)}:
         head, slash, rest = path.rpartition("/v1/")
         if not slash:
@@ -200,13 +200,13 @@ def test_a_path_that_is_misspelt_is_told_the_right_one(alice, document):
     assert "/openapi.json" in assert_plain(alice.get("/nowhere/at/all"), 404, "not-found", "path")["fix"]
 
 
-def test_an_id_that_is_not_there_is_told_where_the_others_are(alice):
+def test_unknown_id_is_reported_with_the_path_of_the_list(alice):
     for noun in ("artifact", "device", "job", "record", "target", "upload", "worker", "workload", "token"):
         problem = assert_plain(alice.get(f"/v1/{noun}s/none"), 404, "not-found", f"{noun}_id")
         assert f"GET /v1/{noun}s" in problem["fix"]
 
 
-def test_what_a_problem_shows_of_a_value_is_short_and_harmless(alice):
+def test_problem_shows_values_shortened_and_escaped(alice):
     body = {"name": "\x1b[31m" + "x" * 10_000, "scopes": ["\x1b]0;title\x07" * 50, 10**400]}
     answer = alice.post("/v1/tokens", json=body)
     assert answer.headers["content-type"] == PROBLEM
@@ -216,7 +216,7 @@ def test_what_a_problem_shows_of_a_value_is_short_and_harmless(alice):
 
 
 def test_every_list_takes_the_parameters_of_pages(alice, document, store):
-    """The client asks for every list in the same way."""
+    """The client requests every list in the same way."""
     job_id = put_job(store, "alice").job_id
     for method, path, operation in operations(document):
         shown = json.dumps(operation["responses"].get("200", {}))

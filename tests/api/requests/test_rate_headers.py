@@ -1,4 +1,4 @@
-"""What answers say of rates, so that a client slows down before it is refused."""
+"""Answers report rates, so that a client slows down before it is rejected."""
 
 import re
 
@@ -12,11 +12,11 @@ REST = re.compile(r'"([a-z0-9-]+)";r=([0-9]+);t=([0-9]+)')
 
 
 def rest_of(answer) -> dict[str, tuple[int, int]]:
-    """What is left of each policy, and in how many seconds there is more."""
+    """The remaining quota of each policy, and the seconds until it is renewed."""
     return {name: (int(left), int(more_s)) for name, left, more_s in REST.findall(answer.headers["ratelimit"])}
 
 
-def test_each_answer_says_what_is_left_of_the_rate(app_with, store):
+def test_each_answer_reports_the_remaining_rate(app_with, store):
     alice = person_of(app_with(rate_limit="3/hour;1000/day"), store, "alice")
     answers = [alice.get("/v1/jobs") for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
@@ -27,7 +27,7 @@ def test_each_answer_says_what_is_left_of_the_rate(app_with, store):
     assert all(0 < rest_of(answer)["token-3600s"][1] <= 2 * 3600 for answer in answers)
     refused = answers[-1]
     assert int(refused.headers["retry-after"]) == rest_of(refused)["token-3600s"][1]
-    assert refused.json()["fix"] == f"Ask again in {refused.headers['retry-after']} s."
+    assert refused.json()["fix"] == f"Retry after {refused.headers['retry-after']} s."
 
 
 def test_refusals_and_streams_say_it_as_well(alice):
@@ -35,7 +35,7 @@ def test_refusals_and_streams_say_it_as_well(alice):
         assert "token-1s" in rest_of(answer)
 
 
-def test_who_has_no_valid_token_is_told_only_when_it_has_to_wait(app_with):
+def test_invalid_token_gets_a_rate_header_only_when_it_must_wait(app_with):
     stranger = somebody(app_with(refused_rate_limit="2/hour"), "Bearer tfk_0000000000000000_" + "A" * 43)
     answers = [stranger.get("/v1/jobs") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [401, 401, 429]
@@ -45,12 +45,12 @@ def test_who_has_no_valid_token_is_told_only_when_it_has_to_wait(app_with):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ProblemKind if FORMS[kind].status in {429, 503}])
-def test_whoever_may_ask_again_is_told_when(kind):
+def test_retryable_refusals_have_retry_after(kind):
     assert int(ApiProblem(kind, "Later.").response().headers["retry-after"]) > 0
     assert ApiProblem(kind, "Later.", headers={"Retry-After": "7"}).response().headers["retry-after"] == "7"
 
 
-def test_a_service_that_is_not_ready_says_when_to_ask_again(app_with, store, monkeypatch):
+def test_service_that_is_not_ready_sends_retry_after(app_with, store, monkeypatch):
     def broken():
         raise StoreUnavailable("The database is locked.", "Wait.")
 

@@ -1,4 +1,4 @@
-"""Rates: what the notation says, over windows that slide, together in all processes that share the memory."""
+"""Rates over sliding windows, shared by all processes with the same memory."""
 
 import os
 
@@ -17,7 +17,7 @@ class Clock:
         return self.now_s
 
 
-def test_so_many_are_let_through_and_then_the_wait_is_as_long_as_told():
+def test_rate_admits_its_quota_and_then_reports_the_wait():
     clock = Clock()
     rates, limit = RequestRates(clock), parse("3/minute")
     assert [rates.counted(limit, "token", "a") == 0 for _ in range(5)] == [True, True, True, False, False]

@@ -1,4 +1,4 @@
-"""What every request may rely on: problems, limits, repeats, pages and tags."""
+"""Behaviour of every request: problems, limits, idempotency, pages and ETags."""
 
 import json
 import threading
@@ -29,13 +29,13 @@ def assert_problem(answer, status: int, kind: str) -> dict:
     return problem
 
 
-def test_what_is_not_there_is_not_found(alice):
+def test_missing_objects_are_not_found(alice):
     assert_problem(alice.get("/v1/nowhere"), 404, "not-found")
     assert_problem(alice.get("/v1/jobs/none"), 404, "not-found")
     assert_problem(alice.get("/v1/jobs/"), 404, "not-found")
 
 
-def test_a_method_that_is_not_offered_is_told(alice):
+def test_unsupported_method_is_reported(alice):
     answer = alice.put("/v1/jobs")
     assert_problem(answer, 405, "method-not-allowed")
     assert "POST" in answer.headers["allow"] or "GET" in answer.headers["allow"]
@@ -50,14 +50,14 @@ def test_a_wrong_field_is_named(alice):
     assert problem["field"] == "page_size"
 
 
-def test_what_is_not_json_is_malformed(alice):
+def test_invalid_json_is_malformed(alice):
     for body in (b"{", b"\xff\xfe", b"nonsense", b'{"a": NaN'):
         answer = alice.post("/v1/uploads", content=body, headers={"Content-Type": "application/json"})
         assert answer.status_code in {400, 422}
         assert answer.headers["content-type"] == PROBLEM
 
 
-def test_half_a_character_is_no_text(alice):
+def test_half_a_character_is_rejected_as_text(alice):
     for body in (b'{"\\ud800": 1, "size_bytes": 1}', b'{"size_bytes": "\\ud800"}'):
         answer = alice.post("/v1/uploads", content=body, headers={"Content-Type": "application/json"})
         assert_problem(answer, 400, "malformed")
@@ -171,7 +171,7 @@ def test_a_list_comes_in_pages_without_gaps(alice, store):
 
 
 @pytest.mark.parametrize("token", ["x", "", "bm9uZQ", "é", "0" * 500, "W10", "ICJhIg=="])
-def test_a_bad_page_token_is_told(alice, token):
+def test_bad_page_token_is_rejected(alice, token):
     problem = assert_problem(alice.get("/v1/jobs", params={"page_token": token}), 422, "bad-input")
     assert problem["field"] == "page_token"
 
@@ -184,7 +184,7 @@ def test_a_page_token_is_for_its_own_filters(alice, store):
     assert_problem(alice.get("/v1/records", params={"page_token": token}), 422, "bad-input")
 
 
-def test_what_has_not_changed_is_not_sent_again(alice, store):
+def test_unchanged_content_is_not_sent_again(alice, store):
     job = put_job(store, "alice")
     first = alice.get(f"/v1/jobs/{job.job_id}")
     headers = {"If-None-Match": first.headers["etag"]}
@@ -226,7 +226,7 @@ def test_a_bug_is_a_problem_without_its_traceback(alice, store, monkeypatch):
     assert [line["request_id"] for line in told] == [answer.headers["x-request-id"]]
 
 
-def test_an_upload_is_resumed_where_it_broke_off(alice):
+def test_upload_resumes_after_a_lost_connection(alice):
     content = json.dumps({"nodes": ["x" * 100_000]}).encode()
     upload = alice.post("/v1/uploads", json={"size_bytes": len(content)}).json()
     path = f"/v1/uploads/{upload['upload_id']}"
@@ -244,7 +244,7 @@ def test_an_upload_is_resumed_where_it_broke_off(alice):
     assert alice.head(path).status_code == 404
 
 
-def test_an_upload_is_not_sent_in_crumbs(app_with, store):
+def test_upload_rejects_tiny_pieces(app_with, store):
     alice = person_of(app_with(upload_least_piece_bytes=100), store, "alice")
     path = f"/v1/uploads/{alice.post('/v1/uploads', json={'size_bytes': 205}).json()['upload_id']}"
 
@@ -264,7 +264,7 @@ def test_an_upload_is_not_sent_in_crumbs(app_with, store):
     assert sent(200, 5).headers["upload-offset"] == "205", "the last may be as small as it is"
 
 
-def test_the_pieces_of_our_client_are_of_a_size_that_is_taken(settings):
+def test_client_sends_pieces_of_an_accepted_size(settings):
     assert settings.upload_least_piece_bytes <= PIECE_BYTES <= settings.upload_piece_bytes
 
 

@@ -1,4 +1,4 @@
-"""Numbers, dates, names and encodings at the edge of what is allowed: each is an answer, none is a bug."""
+"""Edge cases of numbers, dates, names and encodings: each gets an answer, none causes a bug."""
 
 import base64
 import re
@@ -22,7 +22,7 @@ DATES = (
 
 
 @pytest.mark.parametrize("day", DATES)
-def test_a_day_that_is_no_date_is_refused_by_its_name(alice, day):
+def test_invalid_day_is_rejected_by_field_name(alice, day):
     answer = alice.get("/v1/usage", params={"since_day": day})
     assert answer.status_code == 422, answer.text
     assert answer.json()["field"] == "since_day"
@@ -42,7 +42,7 @@ def test_no_query_parameter_of_any_route_makes_a_bug(app, alice):
     for path, operations in app.openapi()["paths"].items():
         parameters = [each for each in operations.get("get", {}).get("parameters", ()) if each["in"] == "query"]
         if path.endswith("/events") and "{" in path:
-            parameters = []  # a stream; its parameters are asked below
+            parameters = []  # a stream; its parameters are tested below
         place = re.sub(r"\{[^}]*\}", "x", path)
         for parameter in parameters:
             for value in (*NUMBERS, *DATES, "\x00", "\ud7ff", "a" * 5000, "\x1b[31m"):
@@ -53,7 +53,7 @@ def test_no_query_parameter_of_any_route_makes_a_bug(app, alice):
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_place_in_a_stream_that_is_no_number_is_refused(alice, number):
+def test_stream_position_that_is_not_a_number_is_rejected(alice, number):
     assert alice.get("/v1/jobs/x/events", params={"after": number}).status_code in {404, 422}
     headers = {"Last-Event-ID": number.encode()}
     assert alice.get("/v1/jobs/x/events", headers=headers).status_code in {404, 422}
@@ -182,7 +182,7 @@ def test_a_name_that_a_terminal_would_obey_is_refused(alice, control):
     ],
 )
 @pytest.mark.parametrize("method", ["PUT", "OPTIONS", "TRACE"])
-def test_a_method_that_is_not_allowed_is_told_all_that_are(alice, path, allowed, method):
+def test_unsupported_method_lists_the_allowed_ones(alice, path, allowed, method):
     answer = alice.request(method, path)
     assert answer.status_code == 405
     assert set(answer.headers["allow"].split(", ")) == allowed

@@ -1,4 +1,4 @@
-"""What one child may do to another, to the machine and to its own limits: nothing."""
+"""A child cannot affect another child, the machine or its own limits."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def secret() -> Iterator[int]:
 
 @pytest.fixture
 def victim(host: Child, secret: int) -> Iterator[Child]:
-    """A sibling of the attacker, such as the child that knows what is right."""
+    """A sibling of the attacker, such as the child that holds the reference."""
     strict = Confinement.strict()
     with ForkServer.within(host).fork(
         "attacks:hold_secret", limits=ROOMY, confinement=strict, descriptors=[secret]
@@ -88,7 +88,7 @@ def test_a_child_that_may_run_programs_cannot_reach_a_sibling(
 
 
 @pytest.mark.parametrize("name", ["cmdline", "environ", "maps", "stat", "status", "fd", "task", "root/etc", "cwd"])
-def test_what_proc_tells_of_a_sibling_is_closed(host: Child, victim: Child, name: str) -> None:
+def test_proc_of_a_sibling_is_closed(host: Child, victim: Child, name: str) -> None:
     for pid in (victim.pid, host.pid):
         assert tried(ForkServer.within(host), f"open: /proc/{pid}/{name}") == "PermissionError"
 
@@ -125,7 +125,7 @@ def test_a_sealed_child_can_do_no_more(server: ForkServer, attack: str, entry: s
 
 @pytest.mark.parametrize("entry", ["attempt_sealed", "attempt_in_an_older_thread"])
 @pytest.mark.parametrize("attack", ON_PATHS)
-def test_a_sealed_child_is_told_nothing_of_any_path(server: ForkServer, attack: str, entry: str) -> None:
+def test_sealed_child_learns_nothing_about_paths(server: ForkServer, attack: str, entry: str) -> None:
     for path in ("/", "/no/such/file", "/proc/self/exe", "/usr/lib"):
         assert tried(server, f"{attack}: {path}", entry) == "PermissionError"
 
@@ -145,7 +145,7 @@ def test_a_sealed_child_can_be_stopped_in_its_sleep_and_go_on(server: ForkServer
         assert child.channel.receive(LONG_S) == b"awake"
 
 
-def test_a_sealed_child_that_aborts_is_told_as_such(server: ForkServer) -> None:
+def test_abort_of_a_sealed_child_is_reported(server: ForkServer) -> None:
     child = server.fork("attacks:abort_sealed", limits=ROOMY, confinement=Confinement.strict())
     assert ended(child).described() == "killed by SIGABRT"
     assert "Check failed" in child.output()
@@ -183,7 +183,7 @@ def test_a_child_that_tried_to_outlive_its_server_does_not(server_of_its_own: Fo
 def test_further_bits_make_no_other_socket_of_one_that_may_be_had(
     server: ForkServer, shape: tuple[int, ...], words: tuple[int, ...]
 ) -> None:
-    """The bits are added to one argument alone as well: those of another would be refused for themselves."""
+    """Also add the bits to one argument alone: with several, another one could cause the refusal."""
     arguments = " ".join(str(HIGH_BIT * (place in words) | word) for place, word in enumerate(shape))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         given = Confinement(connect_ports=(listening.getsockname()[1],))

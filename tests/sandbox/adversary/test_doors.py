@@ -1,4 +1,4 @@
-"""A child may be given one port, or one device file; everything beside it stays shut."""
+"""A child may get one port or one device file, and nothing else."""
 
 import socket
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 @pytest.fixture
 def ports() -> Iterator[tuple[int, int]]:
-    """Two ports at which somebody listens."""
+    """Two listening ports."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         yield one.getsockname()[1], other.getsockname()[1]
 

@@ -17,7 +17,7 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 @pytest.fixture(autouse=True)
 def the_next_child_works(server: ForkServer) -> Iterator[None]:
-    """Whatever the child of a test did, the one after it is as good as any."""
+    """The next child works, whatever the child of a test did."""
     yield
     assert answer(server, "greet", b"again") == b"hello again"
 
@@ -43,7 +43,7 @@ def test_a_child_that_refuses_to_end_is_killed_at_once(server: ForkServer) -> No
     assert time.monotonic() - began_s < ROOMY.cpu_s, "its limit of processor time may have ended it"
 
 
-def test_a_child_that_segfaults_is_told_as_such(server: ForkServer) -> None:
+def test_segfault_of_a_child_is_reported(server: ForkServer) -> None:
     assert ended(fork(server, "segfault")).described() == "killed by SIGSEGV"
 
 
@@ -82,7 +82,7 @@ def test_a_child_that_fills_a_file_is_stopped_at_its_limit(server: ForkServer, u
     [b"\0" * 4096, struct.pack(">4sI", b"tfm1", 300_000_000) + b"x" * 1000],
     ids=["zeros", "300 MB announced"],
 )
-def test_garbage_on_the_channel_is_not_taken_for_a_message(server: ForkServer, garbage: bytes) -> None:
+def test_garbage_on_the_channel_is_rejected(server: ForkServer, garbage: bytes) -> None:
     child = fork(server, "send_garbage", garbage)
     with pytest.raises(ChannelClosed):
         child.channel.receive(LONG_S)
@@ -113,7 +113,7 @@ def test_a_child_that_sends_without_end_waits_for_its_reader(server: ForkServer)
     assert ended(child).described() == "killed by SIGKILL"
 
 
-def test_descriptors_that_a_child_pushes_are_not_taken(server: ForkServer) -> None:
+def test_descriptors_pushed_by_a_child_are_dropped(server: ForkServer) -> None:
     child = fork(server, "send_descriptors")
     before = open_descriptors(os.getpid())
     while child.channel.receive(LONG_S) != b"end":

@@ -25,13 +25,13 @@ def able(version: int) -> Abilities:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_any_landlock_with_seccomp_holds_what_measures(version: int) -> None:
+def test_any_landlock_with_seccomp_confines_measuring_children(version: int) -> None:
     assert able(version).missing() == ()
     assert "below 6" in " ".join(able(version).open_attacks())
     assert bool(able(version).missing(connects=True)) is (version < 4)
 
 
-def test_the_newest_leaves_nothing_open_and_none_is_a_lack() -> None:
+def test_newest_landlock_leaves_no_attack_open() -> None:
     assert able(6).open_attacks() == ()
     assert able(0).open_attacks() == ()
     assert "no Landlock" in able(0).missing()[0]
@@ -75,7 +75,7 @@ def test_a_child_that_connects_is_refused_where_its_ports_cannot_be_limited(olde
 
 @pytest.mark.faults
 @pytest.mark.parametrize("version", VERSIONS)
-def test_all_attacks_fail_with_an_older_landlock_but_those_that_are_told(version: int) -> None:
+def test_attacks_fail_with_an_older_landlock_except_reported_ones(version: int) -> None:
     suites = [
         "tests/sandbox",
         "tests/workers/adversary/test_sealed_candidates.py",

@@ -28,7 +28,7 @@ with ForkServer.start([], environment=ENVIRONMENT) as server:
     assert ended(fork(server, "abort")).described() == "killed by SIGABRT"
     with fork(server, "wait") as child:
         child.channel.receive(60)
-        # What a lane looks at, it can; what others of its user could take from a child, they cannot.
+        # A lane can inspect it, but other processes of its user cannot take anything from it.
         assert Path(f"/proc/{child.pid}/task/{child.pid}/schedstat").read_text()
         for name in ("mem", "maps", "environ"):
             try:

@@ -16,7 +16,7 @@ from tunefarm_search.replay.replay_table import MissingMeasurement, ReplayTable
 
 
 class WatchedFarm(ReplayFarm):
-    """A replay farm that remembers what it was given and how often the loop waited for it needlessly."""
+    """A replay farm that records its orders and how often the loop waited for it needlessly."""
 
     def __init__(self, table: ReplayTable, **settings: object) -> None:
         super().__init__(table, **settings)  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def test_nothing_is_measured_twice_and_all_numbers_differ(strategy: str, small_t
 
 
 def regret(table: ReplayTable, strategy: str, seed: int, trials: int) -> float:
-    """How far the best so far is from the best there is, as a logarithm, averaged over the run."""
+    """The distance of the best so far from the optimum, as a logarithm, averaged over the run."""
     farm, _ = search(table, strategy, trials, seed)
     bests = [farm.best_after(number) for number in range(4, trials + 1)]
     return sum(math.log(best / table.best_latency_s) for best in bests) / len(bests)
@@ -111,7 +111,7 @@ def test_the_farm_is_kept_busy_with_small_batches(small_table: ReplayTable) -> N
     assert farm.batches[0] <= 2
 
 
-def test_trials_are_never_exceeded_and_progress_is_told(small_table: ReplayTable) -> None:
+def test_trials_are_never_exceeded_and_progress_is_reported(small_table: ReplayTable) -> None:
     told: list[LoopProgress] = []
     farm, summaries = search(small_table, "evolutionary", 50, on_progress=told.append)
     assert len(farm.candidates) == summaries[0].trials == 50

@@ -1,4 +1,4 @@
-"""The analytical estimate against recorded latencies, and what it says of copies against the compiler's own loops."""
+"""The analytical estimate compared with recorded latencies, and its cost of copies versus the compiler's loops."""
 
 import re
 
@@ -43,10 +43,10 @@ def rank_correlation(first: npt.NDArray[np.float64], second: npt.NDArray[np.floa
     ("name", "all_of_them", "the_good", "first"),
     [("convolution_table", 0.8, 0.5, 5), ("pool_table", 0.6, 0.2, 20), ("transposed_convolution_table", 0.6, 0.0, 5)],
 )
-def test_before_anything_is_measured_the_fast_are_told_from_the_slow(
+def test_prior_separates_fast_from_slow_before_any_measurement(
     name: str, all_of_them: float, the_good: float, first: int, request: pytest.FixtureRequest
 ) -> None:
-    """Also among the good, within half again of the best, and one of the ``first`` it names is nearly the best."""
+    """Also ranks candidates within 1.5 times the best, and one of its ``first`` candidates is nearly the best."""
     prior, latencies = estimated(request.getfixturevalue(name))
     good = latencies < 1.5 * latencies.min()
     assert rank_correlation(prior, -latencies) > all_of_them
@@ -54,7 +54,7 @@ def test_before_anything_is_measured_the_fast_are_told_from_the_slow(
     assert latencies[np.argsort(-prior)[:first]].min() < 1.05 * latencies.min()
 
 
-def test_what_a_producer_computes_again_is_foreseen(target: Target) -> None:
+def test_cost_includes_recomputation_by_producers(target: Target) -> None:
     space = search_space(tvm.ir.load_json(te_workload("C2D").module_json), target, "stable", Space())
     scheduler, random, extractor = Scheduler(space), np.random.default_rng(4), FeatureExtractor(space)
     place, channels, seen = extractor.names.index("loops0.copied"), 3, set()

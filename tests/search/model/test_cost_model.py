@@ -51,7 +51,7 @@ def test_saving_and_carrying_over_keeps_the_opinion_even_when_columns_move() -> 
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", '{"names": [], "speed": ["nonsense"]}'])
-def test_what_is_no_model_is_refused(text: str) -> None:
+def test_invalid_model_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="model"):
         CostModel(NAMES).carry(text)
 
@@ -78,7 +78,7 @@ def test_a_censored_sample_is_not_believed_to_be_as_fast_as_its_bound() -> None:
     nothing = np.full(128, np.nan)
     model.add(features, nothing, samples)
     model.learn()
-    # Very slow ones come back as stopped at twice the best: their bound says little.
+    # Very slow ones are stopped at twice the best: their bound carries little information.
     stopped = [Sample(min(s.latency_s, 2e-5), s.latency_s > 2e-5, s.build_s) for s in samples]
     model.add(features, nothing, stopped)
     model.learn()
@@ -112,7 +112,7 @@ def test_new_samples_are_placed_among_all_and_not_only_among_each_other() -> Non
     nothing = np.zeros(6, np.bool_)
     found = placing_accuracy(score, latencies_s, nothing, first_new=4)
     assert found is not None
-    # Each of the two against the three that are slower; against the best and each other they are ties.
+    # Each of the two wins against the three slower ones; the other pairs are ties.
     assert (found.pair_accuracy, found.pairs, found.samples, found.known) == (1.0, 6, 2, 6)
     upside_down = placing_accuracy(-score, latencies_s, nothing, first_new=4)
     assert upside_down is not None
@@ -124,7 +124,7 @@ def test_a_bound_decides_only_what_it_bounds() -> None:
     score = np.array([1.0, 0.0])
     for earlier_s, new_s, bounds, is_decided in (
         (1e-5, 2e-5, (False, True), True),  # the new one takes at least twice as long
-        (2e-5, 1e-5, (False, True), False),  # how much longer than that is not known
+        (2e-5, 1e-5, (False, True), False),  # the ratio is unknown
         (2e-5, 1e-5, (True, False), True),
         (1e-5, 2e-5, (True, False), False),
         (1e-5, 2e-5, (True, True), False),

@@ -18,13 +18,13 @@ TE_WORKLOADS = ("C1D", "C2D", "C3D", "GMM", "GRP", "DIL", "DEP", "T2D", "CAP", "
 
 
 def test_factorizations_are_complete_and_respect_the_innermost_limit() -> None:
-    tiles = factorizations(12, 3, most_innermost=4)
+    tiles = factorizations(12, 3, max_innermost=4)
     expected = {(a, b, 12 // (a * b)) for a in range(1, 13) for b in range(1, 13) if 12 % (a * b) == 0}
     assert {tuple(row) for row in tiles.rows.tolist()} == {row for row in expected if row[-1] <= 4}
 
 
 def test_neighbours_differ_by_one_prime_moved_between_two_levels() -> None:
-    tiles = factorizations(96, 3, most_innermost=32)
+    tiles = factorizations(96, 3, max_innermost=32)
     table, counts = tiles.neighbours
     for number, row in enumerate(tiles.rows):
         near = tiles.rows[table[number, : counts[number]]]
@@ -38,7 +38,7 @@ def test_neighbours_differ_by_one_prime_moved_between_two_levels() -> None:
 
 def test_an_extent_with_too_many_factorizations_is_sampled_and_still_perfect() -> None:
     extent = 2**10 * 3**5 * 5**3
-    tiles = factorizations(extent, 4, most_innermost=64)
+    tiles = factorizations(extent, 4, max_innermost=64)
     assert 100 < len(tiles.rows) <= MAX_ROWS
     assert (tiles.rows.prod(axis=1) == extent).all()
     assert tiles.rows[:, -1].max() <= 64
@@ -83,7 +83,7 @@ def test_a_transplant_keeps_every_tile_that_its_sketch_asks_for_too(convolution_
         assert kept == {slot: tiles[slot] for slot in kept} != {}
 
 
-def test_every_neighbour_of_a_point_gives_a_schedule(matmul_space: SearchSpace) -> None:
+def test_every_neighbour_of_a_point_has_a_schedule(matmul_space: SearchSpace) -> None:
     scheduler = Scheduler(matmul_space)
     sketch = matmul_space.sketches[0]
     start = sketch.sample(np.random.default_rng(3), 1)[0]

@@ -1,4 +1,4 @@
-"""What is said of a tile is what counting its accesses one by one gives."""
+"""The computed footprint of a tile equals the count of its accesses."""
 
 from itertools import product
 

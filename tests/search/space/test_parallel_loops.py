@@ -1,4 +1,4 @@
-"""The loop that is foreseen to be shared by threads is the one that the compiler makes."""
+"""The predicted parallel loop is the one that the compiler generates."""
 
 import re
 
@@ -19,7 +19,7 @@ PARALLEL = re.compile(r"T\.parallel\((\d+)")
 
 
 def threads_share(module: tvm.IRModule) -> int:
-    """Iterations of the parallel loop around the update of a sum; 1 where there is none."""
+    """Iterations of the parallel loop around the update of a sum; 1 if there is none."""
     return iterations_around(module, PARALLEL, lambda line: "_update" in line and "sblock(" in line)
 
 

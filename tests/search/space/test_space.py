@@ -47,7 +47,7 @@ def test_a_schedule_function_becomes_a_sketch_without_decisions(target: Target) 
     assert space.points == 36
 
 
-def test_a_schedule_function_that_branches_gives_several_sketches(target: Target) -> None:
+def test_branching_schedule_function_produces_several_sketches(target: Target) -> None:
     assert len(sketches_of(schedule_in_two_ways, matmul(), target)) == 2
 
 
@@ -127,7 +127,7 @@ def test_vectors_are_asked_for_unless_results_are_kept_in_bfloat16(
 
 
 def test_no_intrinsics_are_loaded_for_a_space_whose_rules_name_none() -> None:
-    """They take a sixth of the time in which a tuner starts."""
+    """They take a sixth of a tuner's start time."""
     code = (
         "import sys, tvm\n"
         "from tests.search.conftest import te_workload\n"

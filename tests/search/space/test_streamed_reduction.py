@@ -21,7 +21,7 @@ RESULTS = 48
 
 
 def dense(rows: int = 1, *, along: bool = True, dtype: str = "float32", out: str = "float32") -> list[Any]:
-    """One row or several times a matrix whose rows lie along the reduction, or across it."""
+    """One row or several rows times a matrix whose rows are along the reduction, or across it."""
     data = te.placeholder((rows, REDUCED), dtype, name="data")
     weight = te.placeholder((RESULTS, REDUCED) if along else (REDUCED, RESULTS), dtype, name="weight")
     k = te.reduce_axis((0, REDUCED), name="k")
@@ -41,7 +41,7 @@ def with_epilogue(rows: int = 1) -> list[Any]:
 
 
 def normalized() -> list[Any]:
-    """What follows is a sum over all results, which fits into no loop over them."""
+    """The consumer is a sum over all results, which fits into no loop over them."""
     data, weight, product = dense()
     j = te.reduce_axis((0, RESULTS), name="j")
     return [data, weight, te.compute((1,), lambda i: te.sum(product[i, j] * product[i, j], axis=j), name="squares")]
@@ -56,7 +56,7 @@ def per_batch() -> list[Any]:
 
 
 def irregular() -> list[Any]:
-    """A reduction that TVM cannot take apart, for it knows no neutral way to join its parts."""
+    """A reduction that TVM cannot factor, because it knows no identity element for it."""
     data = te.placeholder((1, REDUCED), name="data")
     weight = te.placeholder((RESULTS, REDUCED), name="weight")
     k = te.reduce_axis((0, REDUCED), name="k")
@@ -74,7 +74,7 @@ def streamed(space: SearchSpace) -> list[SketchSpace]:
 
 
 def scheduled(space: SearchSpace, sketch: SketchSpace) -> Iterator[Any]:
-    """The module for each way to decide the first tile."""
+    """The module for each decision of the first tile."""
     scheduler = Scheduler(space)
     tile = next(at for at, column in enumerate(sketch.columns) if column.kind == "tile")
     for row in range(len(sketch.columns[tile].table)):

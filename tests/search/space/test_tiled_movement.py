@@ -1,4 +1,4 @@
-"""Functions without a reduction that read across what they write get tiles, and an estimate of what these cost."""
+"""Functions without a reduction that read across rows get tiles, and an estimate of their cost."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def space_of(module: tvm.IRModule) -> SearchSpace:
 
 
 @pytest.mark.parametrize("module", [transpose(), permutation(), packing(), sum_with_transpose()])
-def test_every_tile_gives_the_results_of_the_function_as_written(module: tvm.IRModule) -> None:
+def test_every_tile_computes_the_same_results_as_the_function(module: tvm.IRModule) -> None:
     space, random = space_of(module), np.random.default_rng(0)
     assert len(space.sketches) == 3
     scheduler, function = Scheduler(space), module["main"]
@@ -85,7 +85,7 @@ def test_a_function_that_reduces_keeps_the_space_it_had() -> None:
 
 
 def estimated_cycles(space: SearchSpace, sketch: int, rows_tile: list[int], columns_tile: list[int]) -> float:
-    """Of a transpose of rows and columns: the estimate of the tiles given from the outermost level inwards."""
+    """The estimate for a transpose with these tiles, from the outermost level inwards."""
     chosen = space.sketches[sketch]
     by_slot = {column.slot: column for column in chosen.columns}
     tiles = {"SamplePerfectTile:B.0": rows_tile, "SamplePerfectTile:B.1": columns_tile}
@@ -96,7 +96,7 @@ def estimated_cycles(space: SearchSpace, sketch: int, rows_tile: list[int], colu
 
 
 def test_the_estimate_prefers_whole_lines_and_copies_where_rows_share_a_set() -> None:
-    """Seen for 1024x1024 on two cores: 162 us for copied tiles of 16x16, 445 of 4x16, 536 for 16x16 without a copy."""
+    """Measured for 1024x1024 on two cores: 162 us for copied tiles of 16x16, 445 for 4x16, 536 for 16x16 uncopied."""
     space = space_of(transpose(1024, 1024))
     plain, copied = 1, 2
     whole = estimated_cycles(space, copied, [16, 4, 16], [16, 4, 16])

@@ -1,4 +1,4 @@
-"""What is foreseen of unrolling is what the compiler does."""
+"""The predicted unrolling matches the compiler's."""
 
 import re
 
@@ -35,7 +35,7 @@ UPDATE = re.compile(r"^( *)(\w+)\[.*\] = \2\[.*\] \+ ")
 
 
 def longest_body(module: tvm.IRModule) -> int:
-    """How many updates of a sum stand one below the other."""
+    """Number of consecutive updates of a sum."""
     longest, run, before = 0, 0, None
     for line in module["main"].script().splitlines():
         found = UPDATE.match(line)
@@ -45,7 +45,7 @@ def longest_body(module: tvm.IRModule) -> int:
     return longest
 
 
-def test_a_transposed_convolution_leaves_out_what_its_strides_do(target: Target) -> None:
+def test_transposed_convolution_skips_what_its_strides_skip(target: Target) -> None:
     module = tvm.ir.load_json(te_workload("T2D").module_json)
     space = search_space(module, target, "stable", Space())
     scheduler, random, seen = Scheduler(space), np.random.default_rng(3), set()

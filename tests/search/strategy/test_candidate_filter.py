@@ -34,7 +34,7 @@ def test_a_hash_alone_never_counts() -> None:
     assert known.admit(scheduled("second"))
 
 
-def test_what_the_store_holds_is_not_tried_again() -> None:
+def test_stored_trials_are_not_repeated() -> None:
     known = filter_of({"first": "a"})
     known.note_tried("7", [Trace(text="first")])
     assert not known.admit(scheduled("first"))

@@ -29,7 +29,7 @@ def test_a_trace_of_another_shape_becomes_the_nearest_point(matmul_space: Search
     assert isinstance(Scheduler(space).apply(point), Scheduled)
 
 
-def test_a_trace_of_another_structure_is_no_start(convolution_space: SearchSpace, matmul_space: SearchSpace) -> None:
+def test_trace_of_another_structure_cannot_seed(convolution_space: SearchSpace, matmul_space: SearchSpace) -> None:
     row = convolution_space.sketches[0].sample(np.random.default_rng(2), 1)[0]
     applied = Scheduler(convolution_space).apply(Point(0, tuple(row.tolist())))
     assert isinstance(applied, Scheduled)

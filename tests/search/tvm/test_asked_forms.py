@@ -1,4 +1,4 @@
-"""Stock TVM finds what was exported, in whatever form it asks for a function."""
+"""Unmodified TVM finds exported records, in every form in which it looks up a function."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,7 +26,7 @@ TARGET = {"kind": "llvm", "num-cores": 1}
 
 @I.ir_module
 class Model:
-    """A private and a public function, both as a user writes them."""
+    """A private and a public function, as users write them."""
 
     @T.prim_func(private=True, s_tir=True)
     def scaled(A: T.Buffer((32, 48), "float32"), B: T.Buffer((32, 48), "float32")):  # noqa: N805
@@ -62,7 +62,7 @@ def workload_called(name: str, function: Any = None) -> Workload:
 
 
 def exported(workloads: Iterable[Workload]) -> ExportedDatabase:
-    """One record of each: its inner loop vectorised."""
+    """One record for each, with its inner loop vectorised."""
     target = canonical_target(TARGET).target
     entries = []
     for workload in workloads:
@@ -75,7 +75,7 @@ def exported(workloads: Iterable[Workload]) -> ExportedDatabase:
 
 
 def stock(text: ExportedDatabase, folder: Path) -> Any:
-    """TVM's own database over what was exported."""
+    """TVM's own database over the export."""
     (folder / "workloads.json").write_text(text.workloads)
     (folder / "records.json").write_text(text.records)
     return JSONDatabase(str(folder / "workloads.json"), str(folder / "records.json"), allow_missing=False)
@@ -102,7 +102,7 @@ def test_stock_tvm_finds_a_function_that_was_made_of_tensor_expressions(symbol: 
     assert "vectorized" in applied(tvm.IRModule({"squared": function}), database)["squared"].script()
 
 
-def test_a_function_that_nobody_exported_stays_as_it_is(tmp_path: Path) -> None:
+def test_function_that_was_not_exported_stays_unchanged(tmp_path: Path) -> None:
     tuned = applied(Model, stock(exported([workload_called("scaled")]), tmp_path))
     assert "vectorized" in tuned["scaled"].script()
     assert "vectorized" not in tuned["shifted"].script()

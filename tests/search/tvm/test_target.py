@@ -6,7 +6,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_search.tvm.target import canonical_target, host_target, reason_it_cannot_run_here
 
 
-def test_missing_cores_are_filled_in_and_told() -> None:
+def test_missing_cores_are_filled_in_and_noted() -> None:
     canonical = canonical_target({"kind": "llvm", "mcpu": "znver4"}, default_num_cores=3)
     assert canonical.target.num_cores == 3
     assert any("num-cores" in note for note in canonical.notes)
@@ -37,7 +37,7 @@ def test_a_tag_keeps_what_code_depends_on() -> None:
         ({"kind": "llvm", "num-cores": "two"}, "num-cores"),
     ],
 )
-def test_what_cannot_be_used_is_named(given: object, says: str) -> None:
+def test_unusable_target_is_rejected_by_name(given: object, says: str) -> None:
     with pytest.raises(BadInput, match=says) as refused:
         canonical_target(given)
     assert refused.value.field == "target"

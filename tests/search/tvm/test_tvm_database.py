@@ -28,7 +28,7 @@ def exported(trace: Trace, target: Target) -> ExportedDatabase:
     return export_database([(workload, target, trace, [2e-5, 1e-5, 3e-5]), (workload, target, trace, [1e-3])])
 
 
-def test_what_is_exported_is_read_back_the_same(exported: ExportedDatabase, trace: Trace, target: Target) -> None:
+def test_export_and_import_round_trip(exported: ExportedDatabase, trace: Trace, target: Target) -> None:
     parsed = parse_database(exported.workloads, exported.records)
     assert parsed.refused == ()
     assert [record.latency_s for record in parsed.accepted] == [2e-5, 1e-3]
@@ -67,7 +67,7 @@ def test_a_line_that_was_cut_off_spares_the_others(exported: ExportedDatabase) -
     parsed = parse_database(exported.workloads, exported.records[:-40])
     assert len(parsed.accepted) == 1
     assert [refused[:2] for refused in parsed.refused] == [("records", 2)]
-    assert "cut off" in parsed.refused[0][2]
+    assert "truncated" in parsed.refused[0][2]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def matmul() -> tvm.IRModule:
     return tvm.IRModule({"main": te.create_prim_func([left, right, product])})
 
 
-def test_a_trace_is_what_tvm_says_of_it_and_gives_the_same_schedule_again() -> None:
+def test_trace_matches_tvm_and_replays_to_the_same_schedule() -> None:
     schedule = Schedule(matmul(), seed=1)
     block = schedule.get_sblock("C")
     schedule.transform_layout(block, buffer=("read", 1), index_map=lambda k, j: (j // 8, k, j % 8))

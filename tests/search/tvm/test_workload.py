@@ -124,7 +124,7 @@ def relax_module() -> tvm.IRModule:
     return RelaxModule
 
 
-def test_a_function_becomes_main_and_its_arguments_are_told_apart() -> None:
+def test_function_becomes_main_and_its_arguments_are_classified() -> None:
     workload = workload_of(several_functions(), "add_one")
     assert [str(v.name_hint) for v in tvm.ir.load_json(workload.module_json).functions] == ["main"]
     assert [(a.name, a.shape, a.dtype, a.is_output) for a in workload.arguments] == [
@@ -196,12 +196,12 @@ def test_another_function_is_another_workload_whatever_its_names() -> None:
         ("without_blocks", "blocks"),
     ],
 )
-def test_what_cannot_be_tuned_is_refused_with_a_way_out(function: str | None, says: str) -> None:
+def test_untunable_function_is_rejected_with_a_fix(function: str | None, says: str) -> None:
     with pytest.raises(BadInput, match=says):
         workload_of(several_functions(), function)
 
 
-def test_a_relax_module_without_tir_is_refused_with_what_to_do() -> None:
+def test_relax_module_without_tir_is_rejected_with_a_fix() -> None:
     with pytest.raises(BadInput, match=r"Relax function forward and no TIR function.*LegalizeOps"):
         workload_of(relax_module())
 

@@ -1,4 +1,4 @@
-"""A function's least work, and the time below which none is believed."""
+"""The least work of a function, and the latency below which a timing is implausible."""
 
 import pytest
 import tvm
@@ -94,7 +94,7 @@ def test_the_shortest_call_that_was_ever_timed_may_be_true() -> None:
     cores=st.integers(1, 512),
 )
 def test_the_least_time_is_below_what_the_fastest_known_cores_take(work: LeastWork, cores: int) -> None:
-    """A core of 6 GHz that stores 64 bytes in a cycle, with two units of 512 bits or the largest matrix unit."""
+    """A core of 6 GHz that stores 64 bytes per cycle, with two 512-bit units or the largest matrix unit."""
     in_a_cycle = {64: 16, 32: 32}.get(work.multiply_add_bits, 1024 * 16 // work.multiply_add_bits)
     takes_s = max(work.written_bytes / (64 * 6e9 * cores), work.multiply_adds / (in_a_cycle * 6e9 * cores), 4e-9)
     assert least_latency_s(work, X86, cores) < takes_s
@@ -102,7 +102,7 @@ def test_the_least_time_is_below_what_the_fastest_known_cores_take(work: LeastWo
     assert least_latency_s(work, CARD, cores) <= least_latency_s(work, ARM, 512)
 
 
-def test_a_doubtful_time_is_told_with_both_figures() -> None:
+def test_doubtful_time_is_reported_with_both_figures() -> None:
     failure = disbelief(3e-9, least_latency_s(least_work(workloads.matmul(128)), X86, 2))
     assert failure is not None
     assert "3 ns a call" in failure.message

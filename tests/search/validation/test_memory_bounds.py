@@ -46,13 +46,13 @@ def test_an_access_that_depends_on_data_is_left_to_a_check(name: str) -> None:
     assert bounds.reads_indices
 
 
-def test_the_last_value_of_an_index_is_told() -> None:
+def test_last_value_of_an_index_is_reported() -> None:
     make, _ = OUTSIDE["reads far beyond"]
     assert "A[i + 5000, j] is element 40063 at i = 7, j = 7." in str(bounds_of(make()).outside)
 
 
 @pytest.mark.parametrize(("factor", "is_proven"), [(1 << 20, True), (1 << 30, False)])
-def test_an_index_whose_parts_overflow_is_not_taken_for_proven(factor: int, is_proven: bool) -> None:
+def test_index_with_overflowing_parts_is_not_proven(factor: int, is_proven: bool) -> None:
     index = tirx.Var("i", "int32")
     scaled = tirx.FloorDiv(tirx.Mul(index, tirx.const(factor, "int32")), tirx.const(factor, "int32"))
     loop = Span(index, tirx.const(0, "int32"), tirx.const(8, "int32"))
@@ -84,7 +84,7 @@ def test_schedules_of_the_search_are_proven(name: str, target: Target) -> None:
 
 
 def _drawn(space: Any, target: Any, draws: int) -> list[Any]:
-    """Schedules with decisions drawn at random, those that the postprocessors take."""
+    """Schedules with random decisions that the postprocessors accept."""
     drawn = []
     for seed in range(1, draws + 1):
         schedule = tvm.s_tir.Schedule(space.module, seed=seed)
@@ -96,8 +96,8 @@ def _drawn(space: Any, target: Any, draws: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("check", ["InstrumentBoundCheckers", "OOBChecker"])
-def test_tvms_own_checks_pass_what_is_found_here(check: str) -> None:
-    """The day they do not, they may take the place of ours."""
+def test_tvms_own_checks_miss_these_accesses(check: str) -> None:
+    """If they ever detect these, they can replace our check."""
     module = OPEN["looks every other row up"][0]()
     if check == "OOBChecker":
         tvm.s_tir.analysis.OOBChecker()(module)

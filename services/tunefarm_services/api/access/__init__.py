@@ -1,1 +1,1 @@
-"""Who is asking, and how often."""
+"""Authorisation of callers, and their request rates."""

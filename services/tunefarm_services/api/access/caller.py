@@ -1,4 +1,4 @@
-"""Who is asking, and whether they may."""
+"""The caller of a request and its permissions."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,29 +12,29 @@ from tunefarm_schemas.token import Scope, Token
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind, unauthenticated
 
 STATE_KEY: Final = "tunefarm_token"
-"""Where the authentication leaves the caller's token in a request's scope."""
+"""Key of a request's scope under which the authentication stores the caller's token."""
 
 LONGEST_TOKEN: Final = 200
 
 SCOPES_OF: Final[dict[object, tuple[Scope, ...]]] = {}
-"""The scopes that each dependency on a caller asks for, so that the OpenAPI document can name them."""
+"""The scopes that each dependency on a caller requires, for the OpenAPI document."""
 
 _BEARER: Final = HTTPBearer(
     auto_error=False,
     scheme_name="token",
-    description="A token of `tunefarm token create` or `POST /v1/tokens`: `tfk_...`. Each operation names its scopes.",
+    description="A token from `tunefarm token create` or `POST /v1/tokens`: `tfk_...`. Operations list their scopes.",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The holder of a valid token. Everything done for it is done within its tenant."""
+    """The holder of a valid token. A request only accesses data of its tenant."""
 
     token: Token
 
     @property
     def tenant(self) -> str:
-        """Whose rows the caller sees."""
+        """The tenant whose rows the caller sees."""
         return self.token.tenant
 
     def may(self, scope: Scope) -> bool:
@@ -43,14 +43,14 @@ class Caller:
 
 
 def bearer_text(headers: Headers) -> str:
-    """The text of the token that a request shows; empty when it shows none."""
+    """The token text of a request; empty if there is none."""
     scheme, _, text = headers.get("authorization", "").partition(" ")
     text = text.strip()
     return text if scheme.lower() == "bearer" and len(text) <= LONGEST_TOKEN else ""
 
 
 def caller_with(*scopes: Scope) -> Any:
-    """A route's dependency on a caller who has all ``scopes``."""
+    """A route dependency that requires a caller with all ``scopes``."""
 
     async def caller(request: Request, _credentials: Annotated[object, Security(_BEARER)] = None) -> Caller:
         token = request.scope.get(STATE_KEY)

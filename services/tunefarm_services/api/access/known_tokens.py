@@ -1,4 +1,4 @@
-"""Tokens that were valid a moment ago, so that most requests ask the store nothing about theirs."""
+"""A cache of recently valid tokens, so that most requests need no query for theirs."""
 
 import mmap
 import time
@@ -12,7 +12,7 @@ from tunefarm_schemas.token import Token
 from tunefarm_services.store.tenants.token_repository import TokenRepository
 
 IN_USE_S: Final = 5.0
-"""A token that nobody has sent for so long is forgotten."""
+"""Time without requests after which a token is dropped."""
 
 LATELY_S: Final = 600.0
 MAX_LATELY: Final = 10_000
@@ -27,10 +27,10 @@ class _Known:
 
 
 class KnownTokens:
-    """Asks the store for a token at most once in ``trust_s``, and for all that are in use in one question.
+    """Queries the store for a token at most once in ``trust_s``, with one query for all tokens in use.
 
-    One that is changed through an API process of this host is asked for again at once by all of them; one that is
-    changed elsewhere works here for ``trust_s`` longer at most. Used on the event loop only, but for ``forget``.
+    A token that an API process of this host changes is queried again at once by all of them; one that is changed
+    elsewhere stays valid here for at most ``trust_s``. Except for ``forget``, use it only on the event loop.
     """
 
     def __init__(self, tokens: TokenRepository, trust_s: float) -> None:
@@ -39,11 +39,11 @@ class KnownTokens:
         self._trust_s = trust_s
         self._known: dict[str, _Known] = {}
         self._valid_s: dict[str, float] = {}
-        # In memory that processes forked later share: how often a token was changed here.
+        # In memory that forked processes share: the number of token changes on this host.
         self._changes = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
 
     async def token(self, text: str) -> Token | None:
-        """The token with this text; None when it is unknown, revoked or expired.
+        """Return the token with this text; None if it is unknown, revoked or expired.
 
         Raises:
             StoreError, PoolExhausted: the store does not answer.
@@ -55,7 +55,7 @@ class KnownTokens:
             return known.token
         asked = self._due(now_s) | {text}
         used_s = {each: self._known[each].used_s for each in asked if each in self._known} | {text: now_s}
-        # Whoever comes meanwhile with one of them asks for that one alone.
+        # A request that arrives meanwhile with one of them queries for that one alone.
         self._forget(asked)
         found = await to_thread.run_sync(self._tokens.authenticate_all, asked)
         self._remember_validity(asked, found, now_s)
@@ -64,7 +64,7 @@ class KnownTokens:
         return found.get(text)
 
     def was_valid_lately(self, text: str) -> bool:
-        """Whether a token with this text was found within the last minutes. It says nothing about now."""
+        """Whether a token with this text was valid within the last minutes, which says nothing about now."""
         return time.monotonic() - self._valid_s.get(text, -LATELY_S) < LATELY_S
 
     def _remember_validity(self, asked: Collection[str], found: Collection[str], now_s: float) -> None:
@@ -77,7 +77,7 @@ class KnownTokens:
                 self._valid_s.pop(text, None)
 
     def _due(self, now_s: float) -> set[str]:
-        """Tokens that are in use and whose time is half over; those out of use are forgotten."""
+        """Tokens in use that reach half of their trust time; drops unused ones."""
         self._forget([text for text, known in self._known.items() if now_s - known.used_s > IN_USE_S])
         return {text for text, known in self._known.items() if now_s - known.asked_s > self._trust_s / 2}
 
@@ -86,5 +86,5 @@ class KnownTokens:
             self._known.pop(text, None)
 
     def forget(self) -> None:
-        """Ask about every token again: one was changed."""
+        """Query every token again, because one was changed."""
         self._changes[0] += 1

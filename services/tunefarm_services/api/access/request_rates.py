@@ -1,4 +1,4 @@
-"""How often somebody has asked lately, counted once for all API processes of a host."""
+"""Request rates, counted once for all API processes of a host."""
 
 import math
 import mmap
@@ -12,30 +12,30 @@ from limits import RateLimitItem
 SLOTS: Final = 8192
 _WORDS: Final = 4
 _PLACES: Final = 4
-"""How many neighbouring slots a name may stand in."""
+"""Number of neighbouring slots that a name may use."""
 _KEY, _WINDOW, _BEFORE, _NOW = range(_WORDS)
 
 
 class RequestRates:
-    """Sliding windows: the count of this window, and the share of the last one's that still counts.
+    """Sliding windows: the count of this window, and the share of the previous one that still counts.
 
-    They are in memory that processes forked later share. Nothing is locked: two processes that count at the same
-    instant may lose one of the two, and a name that comes when all its slots are taken by living ones starts anew with
-    the slot of one of them. Both let somebody through who might have waited; neither makes anybody wait for nothing.
+    The counts are in memory that forked processes share, without locks. Two processes that count at the same instant
+    may lose one of the two requests, and a name whose slots are all in use takes over the slot of another one with
+    a new count. Both errors may admit a request that should wait; neither delays one needlessly.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        """``clock`` tells seconds, the same in all processes."""
+        """``clock`` returns seconds, the same in all processes."""
         self._clock = clock
         self._words = memoryview(mmap.mmap(-1, SLOTS * _WORDS * 8)).cast("Q")
 
     def wait_s(self, limit: RateLimitItem, kind: str, name: str) -> float:
-        """How long ``name`` has to wait before it may ask, in seconds; 0 when it may now. Counts nothing."""
+        """Seconds that ``name`` must wait before its next request; 0 if none. Counts nothing."""
         slot, share = self._rolled(limit, kind, name)
         return _wait_s(limit, self._words[slot + _BEFORE], self._words[slot + _NOW], share)
 
     def counted(self, limit: RateLimitItem, kind: str, name: str) -> float:
-        """Count one request unless it has to wait; how long it has to, in seconds."""
+        """Count one request unless it must wait; return the seconds to wait."""
         slot, share = self._rolled(limit, kind, name)
         wait_s = _wait_s(limit, self._words[slot + _BEFORE], self._words[slot + _NOW], share)
         if wait_s == 0:
@@ -43,14 +43,14 @@ class RequestRates:
         return wait_s
 
     def left(self, limit: RateLimitItem, kind: str, name: str) -> tuple[int, float]:
-        """How many requests ``name`` may send now, and in how many seconds it may send more. Counts nothing."""
+        """How many requests ``name`` may send now, and after how many seconds it may send more. Counts nothing."""
         slot, share = self._rolled(limit, kind, name)
         before, now = self._words[slot + _BEFORE], self._words[slot + _NOW]
         left = max(0, limit.amount - math.floor(before * (1 - share) + now))
         return left, _wait_s(limit, before, now, share) or (1 - share) * limit.get_expiry()
 
     def _rolled(self, limit: RateLimitItem, kind: str, name: str) -> tuple[int, float]:
-        """Where a name's words begin, brought up to the present window, and how much of that has passed."""
+        """The offset of a name's slot, advanced to the current window, and the elapsed share of that window."""
         window, passed = divmod(self._clock() / limit.get_expiry(), 1)
         key = _key(limit, kind, name)
         slot = self._slot(key)
@@ -65,7 +65,7 @@ class RequestRates:
         return slot, passed
 
     def _slot(self, key: int) -> int:
-        """The slot of a key; where it has none, the one of its places whose name has asked least."""
+        """The slot of a key; if it has none, the least used of its possible slots."""
         places = [(key + step) % SLOTS * _WORDS for step in range(_PLACES)]
         for slot in places:
             if self._words[slot + _KEY] == key:
@@ -74,7 +74,7 @@ class RequestRates:
 
 
 def _wait_s(limit: RateLimitItem, before: int, now: int, passed: float) -> float:
-    """Seconds until one more stays within ``limit``, if nobody asks meanwhile."""
+    """Seconds until one more request stays within ``limit``, if none arrives meanwhile."""
     most, width_s = limit.amount - 1, limit.get_expiry()
     if math.floor(before * (1 - passed) + now) <= most:
         return 0.0

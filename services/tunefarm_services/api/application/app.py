@@ -58,13 +58,13 @@ ROUTES = (
 def create_app(
     store: Store, settings: ApiSettings, *, intake: Intake | None = None, metrics: Metrics | None = None
 ) -> FastAPI:
-    """The API over ``store``.
+    """Create the API over ``store``.
 
     Args:
-        store: stays the caller's, who closes it after the app has ended.
+        store: owned by the caller, who closes it after the app has ended.
         settings: limits.
-        intake: reads modules; a zygote of its own when None. Started and ended with the app.
-        metrics: figures of the process; its own when None.
+        intake: reads modules; creates a zygote if None. Started and stopped with the app.
+        metrics: metrics of the process; creates them if None.
     """
     tokens = KnownTokens(store.tokens, settings.token_trust_s)
     parts = Parts(store, settings, intake or ZygoteIntake(settings), metrics or Metrics("api"), tokens)

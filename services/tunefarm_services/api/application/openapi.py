@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI finds out, with problems as they are answered."""
+"""The OpenAPI document: FastAPI's own, completed with the problem responses."""
 
 import re
 from typing import Any, Final
@@ -10,20 +10,20 @@ from tunefarm_services.api.access.caller import SCOPES_OF
 from tunefarm_services.api.problems.problem import Problem
 
 DESCRIPTION: Final = """
-Tuning of TVM functions as a service. Every request but `/healthz` and `/readyz` carries a token:
-`Authorization: Bearer tfk_...`; the first one comes from `tunefarm token create`.
+Tuning of TVM functions as a service. Every request except `/healthz` and `/readyz` requires a token:
+`Authorization: Bearer tfk_...`. Create the first one with `tunefarm token create`.
 
-Errors are problem details (RFC 9457) with a stable `type`, the `field` and the `fix`. Query parameters and fields that
-are not known are refused. A POST with an `Idempotency-Key` is carried out once and answered the same for a day. Lists
-come in pages: give `next_page_token` back as `page_token`. Jobs, records, workloads and artifacts have an ETag for
-`If-None-Match`. `RateLimit` says what is left of the rates in `RateLimit-Policy`. What is too much, or cannot be
-answered now, gets 429 or 503 with `Retry-After`.
+Errors are problem details (RFC 9457) with a stable `type`, the `field` and the `fix`. Unknown query parameters and
+fields are rejected. A POST with an `Idempotency-Key` is executed once and returns the same answer for a day. Lists
+are paginated: pass `next_page_token` as `page_token`. Jobs, records, workloads and artifacts have an ETag for
+`If-None-Match`. `RateLimit` reports the remaining quota of the rates in `RateLimit-Policy`. Requests that exceed a
+limit, or cannot be answered now, get 429 or 503 with `Retry-After`.
 """
 _KEY_HEADER: Final = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "Names this request, so that sending it again does nothing twice. A UUID, say.",
+    "description": "Identifies this request, so that a retry has no further effect, such as a UUID.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
 }
 
@@ -33,14 +33,14 @@ _RATE_HEADERS: Final = {
         "schema": {"type": "string"},
     },
     "RateLimit": {
-        "description": "Of each rate: `r` requests are left, and in `t` seconds there are more.",
+        "description": "Of each rate: `r` requests remain, and the quota is renewed in `t` seconds.",
         "schema": {"type": "string"},
     },
 }
 
 
 def add_openapi(app: FastAPI) -> None:
-    """Let ``app`` describe itself truly."""
+    """Replace the OpenAPI document of ``app``."""
 
     def described() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -58,7 +58,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     scopes = _scopes(app)
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            # FastAPI takes the function's name, which is "Get" for many.
+            # FastAPI uses the function's name, which is "Get" for many.
             for status, response in operation["responses"].items():
                 if status.startswith("2") and "security" in operation:
                     response["headers"] = {**response.get("headers", {}), **_RATE_HEADERS}
@@ -71,7 +71,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 
 def _scopes(app: FastAPI) -> dict[tuple[str, str], str]:
-    """The scopes that each operation asks for, by its method and path."""
+    """The scopes that each operation requires, by its method and path."""
     return {
         (method, route.path): ", ".join(f"`{scope.value}`" for scope in scopes)
         for route in app.state.routes

@@ -1,1 +1,1 @@
-"""What requests carry, one model each, with examples for readers of the OpenAPI document."""
+"""Request bodies, one model each, with examples for the OpenAPI document."""

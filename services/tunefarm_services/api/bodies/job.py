@@ -1,4 +1,4 @@
-"""Asking for a job."""
+"""The body that creates a job."""
 
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -14,13 +14,13 @@ from tunefarm_services.api.bodies.module import ModuleBody, TaskBody
 Label: TypeAlias = Annotated[Shown, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
 LabelValue: TypeAlias = Annotated[Shown, StringConstraints(max_length=500, pattern=r"^[^\x00]*$")]
 TraceValue: TypeAlias = str | list[object]
-"""A trace as TVM's ``Trace.as_json`` gives it, ``[instructions, decisions]``, or its JSON text."""
+"""A trace as TVM's ``Trace.as_json`` returns it, ``[instructions, decisions]``, or its JSON text."""
 
 _OF_ONE_MODULE = ("module", "upload_id", "workload_id", "function", "all_functions", "name")
 
 
 class EffortBody(Body):
-    """How much is wanted, over all tasks. Whichever bound is met first ends the job."""
+    """Limits of the search, over all tasks. The first bound that is reached ends the job."""
 
     trials: int = Field(default=512, gt=0, le=10_000_000)
     seconds: Seconds | None = None
@@ -30,7 +30,7 @@ class EffortBody(Body):
 
 
 class SketchesBody(Body):
-    """A space of the user's own: traces whose decisions are left open."""
+    """A custom space: traces whose decisions are left open."""
 
     sketches: list[TraceValue] = Field(min_length=1, max_length=64)
 
@@ -51,7 +51,7 @@ _EXAMPLES: Final = (
 
 
 def _describe(schema: dict[str, Any]) -> None:
-    """Let the schema of a job know both of its forms."""
+    """Describe both forms of a job in its schema."""
     single = ModuleBody.model_json_schema()["properties"]
     schema["properties"] |= {name: single[name] for name in _OF_ONE_MODULE}
     schema["required"].remove("modules")
@@ -60,9 +60,9 @@ def _describe(schema: dict[str, Any]) -> None:
 
 
 class JobBody(Body):
-    """A job over one module or several. For a single one its fields may stand at the top.
+    """A job for one or several modules. For a single module its fields may stand at the top level.
 
-    Tasks of the job stand in the order of ``modules``; for ``measure`` there is exactly one for each module.
+    Tasks of the job have the order of ``modules``; for ``measure`` there is exactly one task per module.
     """
 
     model_config = ConfigDict(json_schema_extra=_describe)
@@ -78,7 +78,7 @@ class JobBody(Body):
     abi: Abi = "stable"
     protocol_id: Shown = Field(default=HOT_CACHE.protocol_id, max_length=100)
     seed: int = Field(default=0, ge=0, lt=2**31)
-    fresh: bool = Field(default=False, description="Ignore what the store knows.")
+    fresh: bool = Field(default=False, description="Ignore stored results.")
     priority: int = Field(default=0, ge=-100, le=100)
     deadline_s: Seconds | None = None
     labels: dict[Label, LabelValue] = Field(default={}, max_length=32)

@@ -1,16 +1,15 @@
-"""Modules as they come in: inline, from an upload, or by the id of a workload that is known already."""
+"""Modules in requests: inline, from an upload, or by the id of a stored workload."""
 
 from typing import Final, Self
 
 from pydantic import Field, model_validator
 
 from tunefarm_services.api.bodies.body import MODULE_EXAMPLE, Body, Identifier, Name, with_examples
-from tunefarm_services.api.problems.plain_words import FieldError
+from tunefarm_services.api.problems.field_errors import FieldError
 
 _SOURCES: Final = ("module", "upload_id", "workload_id")
 _SEND_ONE: Final = (
-    "Send the text or the object that tvm.ir.save_json writes, "
-    "or name what is there already: by upload_id or workload_id."
+    "Send the text or the object that tvm.ir.save_json writes, or refer to stored content by upload_id or workload_id."
 )
 
 
@@ -25,11 +24,11 @@ class ModuleBody(Body):
         description="TVM JSON, as text or as the object itself.",
         examples=[MODULE_EXAMPLE],
     )
-    upload_id: Identifier | None = Field(default=None, description="A complete upload that holds TVM JSON.")
-    workload_id: Identifier | None = Field(default=None, description="A workload that is stored already.")
-    function: Name | None = Field(default=None, description="Which of the module's functions, where it has several.")
-    all_functions: bool = Field(default=False, description="Take every function of the module.")
-    name: Name | None = Field(default=None, description="What to call the workload; the function's name otherwise.")
+    upload_id: Identifier | None = Field(default=None, description="A complete upload with TVM JSON.")
+    workload_id: Identifier | None = Field(default=None, description="A stored workload.")
+    function: Name | None = Field(default=None, description="The function to use, if the module has several.")
+    all_functions: bool = Field(default=False, description="Use every function of the module.")
+    name: Name | None = Field(default=None, description="The name of the workload; the function's name by default.")
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
@@ -42,7 +41,7 @@ class ModuleBody(Body):
 
 
 class TaskBody(ModuleBody):
-    """A module to tune, with how often the model calls its function."""
+    """A module to tune, with the number of calls of its function in the model."""
 
     model_config = with_examples({"upload_id": "up_1", "all_functions": True, "weight": 3})
 

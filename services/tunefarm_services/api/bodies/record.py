@@ -1,4 +1,4 @@
-"""Asking for records, publishing them, and taking them back."""
+"""Bodies that query, publish and retract records."""
 
 from pydantic import Field
 
@@ -21,7 +21,7 @@ from tunefarm_services.api.bodies.module import ModuleBody
 
 
 class BestBody(ModuleBody):
-    """Which function is to be run where. ``device_class_id`` may be left out where the farm has one class only."""
+    """The function to run and its target. ``device_class_id`` is optional if the farm has only one device class."""
 
     model_config = with_examples(
         {"module": MODULE_EXAMPLE, "target": "x86-64-v3"},
@@ -33,11 +33,11 @@ class BestBody(ModuleBody):
     code_generator: Name | None = None
     protocol_id: Shown = Field(default=HOT_CACHE.protocol_id, max_length=100)
     abi: Abi = "stable"
-    limit: int = Field(default=8, gt=0, le=100, description="Most answers of each kind that is not exact.")
+    limit: int = Field(default=8, gt=0, le=100, description="Maximum number of answers per kind that is not exact.")
 
 
 class PublishBody(ModuleBody):
-    """A schedule and the latency that somebody claims for it. It may seed searches and is never ``exact``."""
+    """A schedule with a claimed latency. It may seed searches and is never ``exact``."""
 
     model_config = with_examples(
         {
@@ -79,7 +79,7 @@ class DatabaseBody(Body):
 
 
 class ExportBody(Body):
-    """Which records to write; all verified ones of the stable ABI when nothing is said."""
+    """The records to export; by default all verified ones of the stable ABI."""
 
     model_config = with_examples(
         {"workload_id": DIGEST_EXAMPLE}, {"record_ids": ["aa6c9b35957f46f39df26b76216d06ca"], "include_claimed": True}

@@ -7,7 +7,7 @@ from tunefarm_services.api.bodies.body import Body, Instant, Name, with_examples
 
 
 class TokenBody(Body):
-    """A token of the caller's tenant, with no more scopes than the caller's own."""
+    """A token of the caller's tenant. Its scopes must be a subset of the caller's."""
 
     model_config = with_examples(
         {
@@ -19,4 +19,4 @@ class TokenBody(Body):
 
     name: Name
     scopes: list[Scope] = Field(min_length=1, max_length=len(Scope))
-    expires_at: Instant = Field(default=None, description="RFC 3339 with an offset; never when absent.")
+    expires_at: Instant = Field(default=None, description="RFC 3339 with an offset; never if absent.")

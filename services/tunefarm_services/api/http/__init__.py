@@ -1,1 +1,1 @@
-"""Requests and answers on the wire, before and after any route."""
+"""HTTP requests and responses outside of the routes."""

@@ -1,4 +1,4 @@
-"""Answers, and when they need not be sent again."""
+"""Responses, and conditional requests."""
 
 from typing import Final
 
@@ -13,13 +13,13 @@ TAG_CHARACTERS: Final = 32
 
 
 def answer(value: BaseModel, status: int = 200, **headers: str) -> Response:
-    """``value`` as JSON. Header names are written with underscores."""
+    """Return ``value`` as JSON. Header names are written with underscores."""
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     return Response(value.model_dump_json(), status_code=status, headers=named, media_type=JSON)
 
 
 def answer_tagged(request: Request, value: BaseModel, status: int = 200, **headers: str) -> Response:
-    """The same with an ETag, or 304 where the caller has it already."""
+    """Return ``value`` as JSON with an ETag, or 304 if the caller already has it."""
     content = value.model_dump_json()
     etag = etag_of(digest(content))
     if status == 200 and has_already(request, etag):
@@ -44,5 +44,5 @@ def has_already(request: Request, etag: str) -> bool:
 
 
 def not_modified(etag: str) -> Response:
-    """Nothing has changed since."""
+    """Build the 304 response."""
     return Response(status_code=304, headers={"ETag": etag, "Cache-Control": "private, no-cache"})

@@ -1,28 +1,28 @@
-"""The connections of one API process: which of them make room when there are too many."""
+"""The connections of one API process, and which of them are closed if there are too many."""
 
 import ipaddress
 from typing import Final, Protocol
 
 RESERVE: Final = 64
-"""Connections beyond the limit on which health checks are still answered."""
+"""Connections beyond the limit that may still send health checks."""
 
 
 class Closable(Protocol):
-    """A connection that can be asked to end."""
+    """A connection that can be asked to close."""
 
     def make_room(self) -> None:
-        """Close it. It is idle."""
+        """Close the connection, which is idle."""
 
 
 class Connections:
-    """All connections of a process. Used on the event loop only.
+    """All connections of a process. Use it only on the event loop.
 
-    An idle connection costs the one who holds it nothing, so it never keeps a request out: the anonymous connection
-    that has been idle longest is closed for a new one, first of the same address, then of all.
+    Idle connections cost a client nothing, so they must not keep requests out: a new connection closes the anonymous
+    connection that has been idle longest, first of the same address, then of all.
     """
 
     def __init__(self, most: int, idle_per_address: int) -> None:
-        """``idle_per_address`` bounds the idle connections of an address that have shown no valid token."""
+        """``idle_per_address`` limits the idle connections of an address without a valid token."""
         self._most = most
         self._idle_per_address = idle_per_address
         self._network_of: dict[Closable, str] = {}
@@ -36,11 +36,11 @@ class Connections:
 
     @property
     def is_full(self) -> bool:
-        """Whether all places are taken by connections that are in use."""
+        """Whether all connections up to the limit are in use."""
         return len(self._network_of) > self._most
 
     def opened(self, connection: Closable, address: str) -> bool:
-        """Count a new connection and make room for it; False when it has to be closed, for even the reserve is used."""
+        """Count a new connection and close an idle one for it; False if even the reserve is in use, to be closed."""
         self._network_of[connection] = network(address)
         self.rests(connection, is_known=False)
         if len(self._network_of) > self._most:
@@ -48,7 +48,7 @@ class Connections:
         return len(self._network_of) <= self._most + RESERVE
 
     def rests(self, connection: Closable, *, is_known: bool) -> None:
-        """Note that a connection waits for its next request. ``is_known``: the last one came with a valid token."""
+        """Mark a connection as waiting for its next request. ``is_known``: the last one had a valid token."""
         if connection not in self._network_of:
             return
         self.works(connection)
@@ -62,7 +62,7 @@ class Connections:
             self._close_longest_idle(of_address)
 
     def works(self, connection: Closable) -> None:
-        """Note that a request of a connection is being answered."""
+        """Mark a connection as handling a request."""
         self._anonymous.pop(connection, None)
         self._known.pop(connection, None)
         name = self._network_of.get(connection, "")
@@ -73,7 +73,7 @@ class Connections:
                 del self._anonymous_of[name]
 
     def closed(self, connection: Closable) -> None:
-        """Forget a connection."""
+        """Remove a closed connection."""
         self.works(connection)
         self._network_of.pop(connection, None)
 
@@ -85,7 +85,7 @@ class Connections:
 
 
 def network(address: str) -> str:
-    """What one client can choose its address from: an IPv6 host has a /64, and would otherwise count as many."""
+    """The part of an address that a client cannot choose: an IPv6 host has a /64, and would otherwise count as many."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

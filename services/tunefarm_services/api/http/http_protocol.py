@@ -1,4 +1,4 @@
-"""HTTP connections that are bounded in time, in size and in number before anything parses what they carry."""
+"""HTTP connections with limits on time, size and number that apply before anything parses their content."""
 
 import asyncio
 from typing import ClassVar, Final
@@ -16,21 +16,21 @@ from tunefarm_services.api.settings import ApiSettings
 log = structlog.get_logger()
 
 PUBLIC: Final = frozenset({"/healthz", "/readyz"})
-"""Paths that are answered without a token, and even while all places for connections are taken."""
+"""Paths that are served without a token, and even while all connections are in use."""
 
 HELD_BYTES: Final = 1 << 16
-"""Of requests that came before the one ahead of them was answered; beyond it nothing more is read."""
+"""Maximum bytes of requests that arrive before the previous one is answered; beyond it nothing more is read."""
 LINGER_S: Final = 1.0
 LINGER_BYTES: Final = 1 << 18
-"""How long, and how much, a refused client may still send. Closed at once, the connection would be reset and the answer
-lost before the client reads it."""
+"""How long, and how much, a refused client may still send. Closing at once would reset the connection, and the client
+would lose the answer before reading it."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, which gets whole heads that obey RFC 9112, one request at a time.
+    """uvicorn's protocol, which receives whole heads that obey RFC 9112, one request at a time.
 
-    uvicorn itself waits for ever for a head that arrives byte by byte, keeps as much of it as comes, and starts to
-    refuse everybody when idle connections reach its limit.
+    uvicorn itself waits for ever for a head that arrives byte by byte, buffers it without limit, and rejects all
+    clients once idle connections reach its limit.
     """
 
     head_deadline_s: ClassVar[float]
@@ -42,7 +42,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _is_lost = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first request."""
+        """Start to wait for the first request."""
         super().connection_made(transport)
         self._framing = RequestFraming(self.limits)
         self._wait(self.head_deadline_s)
@@ -51,7 +51,7 @@ class BoundedProtocol(HttpToolsProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End every timer of the connection."""
+        """Cancel every timer of the connection."""
         self._is_lost = True
         self.open_connections.closed(self)
         self._stop_waiting()
@@ -59,14 +59,14 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def make_room(self) -> None:
-        """Close it, idle as it is, for another connection."""
+        """Close the idle connection to make room for another one."""
         if self.transport.get_write_buffer_size():
-            self.transport.abort()  # the client does not read its last answer, which close() would wait for
+            self.transport.abort()  # close() would wait until the client reads its last answer
         else:
             self.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what completes a head or belongs to a body."""
+        """Pass on bytes that complete a head or belong to a body."""
         if self._refused_bytes is not None:
             self._refused_bytes += len(data)
             if self._refused_bytes > LINGER_BYTES:
@@ -77,7 +77,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._go_on()
 
     def pause_writing(self) -> None:
-        """Count the connection as idle: its client does not read, and would hold its place for as long as it likes."""
+        """Count the connection as idle: a client that does not read would otherwise occupy it indefinitely."""
         super().pause_writing()
         self._rest()
 
@@ -88,20 +88,20 @@ class BoundedProtocol(HttpToolsProtocol):
             self.open_connections.works(self)
 
     def on_headers_complete(self) -> None:
-        """Answer the request, or tell that all places are taken."""
+        """Answer the request, or report that all connections are in use."""
         self._stop_waiting()
-        if not self.flow.write_paused:  # until the answers before it are read, the client waits for itself
+        if not self.flow.write_paused:  # a client that does not read its answers waits for itself
             self.open_connections.works(self)
         is_public = self.url.partition(b"?")[0].decode("latin-1") in PUBLIC
         self.app = _full if self.open_connections.is_full and not is_public else self.config.loaded_app
         super().on_headers_complete()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note a field of the head, without the blanks that llhttp leaves behind it."""
+        """Record a field of the head, without the trailing blanks that llhttp keeps."""
         super().on_header(name, value.rstrip(b" \t"))
 
     def on_response_complete(self) -> None:
-        """Go on with the next request, unless the last one was answered before all of it had come."""
+        """Continue with the next request, unless the last one was answered before all of it arrived."""
         super().on_response_complete()
         if self._is_lost or self.transport.is_closing():
             return
@@ -114,11 +114,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._go_on()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what the parser cannot read, as a problem."""
+        """Answer input that the parser cannot read with a problem."""
         self._refuse(ApiProblem(ProblemKind.MALFORMED, msg))
 
     def _go_on(self) -> None:
-        """Give the parser everything that belongs to the request in progress, and the next one when it is answered."""
+        """Pass everything of the current request to the parser, and the next request once it is answered."""
         try:
             while not self._is_over() and not (self._framing.is_between and self._is_answering()):
                 piece = self._framing.take()
@@ -146,7 +146,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return self._is_lost or self._refused_bytes is not None or self.transport.is_closing()
 
     def _refuse(self, problem: ApiProblem) -> None:
-        """Answer a request that no application sees, and end the connection."""
+        """Answer a request that no application sees, and close the connection."""
         if self._is_over():
             return
         log.info("connection refused", status=problem.problem.status, reason=problem.problem.detail)
@@ -163,7 +163,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._linger()
 
     def _linger(self) -> None:
-        """Close the connection when the client has had time to read the answer."""
+        """Close the connection once the client has had time to read the answer."""
         self._unset_keepalive_if_required()
         self._stop_waiting()
         if not self.transport.can_write_eof():
@@ -191,7 +191,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def bounded_protocol(settings: ApiSettings) -> type[BoundedProtocol]:
-    """The protocol of one process with its limits and its connections, for ``uvicorn.Config(http=...)``."""
+    """The protocol of one process with its limits and connections, for ``uvicorn.Config(http=...)``."""
     members = {
         "head_deadline_s": settings.header_deadline_s,
         "limits": HeadLimits(settings.head_bytes, settings.head_fields, settings.target_bytes),
@@ -201,6 +201,6 @@ def bounded_protocol(settings: ApiSettings) -> type[BoundedProtocol]:
 
 
 async def _full(scope: Scope, receive: Receive, send: Send) -> None:
-    problem = unavailable("All places for connections are taken.", 2)
+    problem = unavailable("All connections are in use.", 2)
     problem.headers["Connection"] = "close"
     await problem.send(scope, receive, send)

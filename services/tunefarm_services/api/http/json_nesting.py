@@ -1,6 +1,6 @@
-"""How deep a JSON text is nested and how many values it has, found before anything decodes it.
+"""Nesting depth and number of values of a JSON text, checked before it is decoded.
 
-Decoders recurse, and a thousand brackets end some of them; every ``[]`` takes 56 bytes and 0.3 us on the event loop.
+Decoders recurse, and a thousand brackets crash some of them; every ``[]`` takes 56 bytes and 0.3 us of the event loop.
 """
 
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ _ALL_BUT_MARKS: Final = bytes(byte for byte in range(256) if byte not in _MARKS)
 
 
 class JsonExtent:
-    """Follows a JSON text piece by piece, at the speed of ``bytes.replace``: about 1 ms for a megabyte."""
+    """Checks a JSON text piece by piece, at the speed of ``bytes.replace``: about 1 ms per megabyte."""
 
     def __init__(self, depth: int, values: int) -> None:
-        """Allows ``depth`` brackets within each other, and ``values`` elements and members."""
+        """``depth`` limits nested brackets, ``values`` elements and members."""
         self._depth = depth
         self._values = values
         self._quotes_left = 2 * values + 2
@@ -27,8 +27,8 @@ class JsonExtent:
         self._open = b""
 
     def excess(self, piece: bytes) -> str:
-        """What is too much with the next piece of the text; empty while nothing is."""
-        # Escapes go first, so that each quote that is left begins or ends a string. A backslash at the end of the piece
+        """The limit that the text exceeds with its next piece; empty if none."""
+        # Remove escapes first, so that each remaining quote begins or ends a string. A backslash at the end of a piece
         # waits for the next one.
         text = self._backslash + piece
         run = len(text) - len(text.rstrip(b"\\"))
@@ -51,13 +51,13 @@ class JsonExtent:
         return f"it has more than {self._values} values."
 
     def _nested_too_deep(self, brackets: bytes) -> str:
-        """Each round removes the innermost pairs: what is left after ``depth`` rounds is deeper than that."""
+        """Each round removes the innermost pairs: what remains after ``depth`` rounds is deeper than that."""
         text = self._open + brackets
         for _ in range(self._depth):
             if b"[]" not in text:
                 break
             text = text.replace(b"[]", b"")
-        # More closed than opened is no JSON, which the decoder tells better.
+        # Unbalanced closing brackets are not JSON, which the decoder reports better.
         self._open = text.lstrip(b"]")
         if b"[]" in self._open or len(self._open) > self._depth:
             return f"it is nested more than {self._depth} levels deep."
@@ -65,7 +65,7 @@ class JsonExtent:
 
 
 def excess_of(text: str | bytes, depth: int, values: int) -> str:
-    """What is too much in a JSON text: a clause with its full stop, or nothing."""
+    """The limit that a JSON text exceeds, as a clause with a full stop; empty if none."""
     extent = JsonExtent(depth, values)
     encoded = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
     return next((found for piece in _pieces(encoded) if (found := extent.excess(piece))), "")

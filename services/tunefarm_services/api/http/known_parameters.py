@@ -1,4 +1,4 @@
-"""Requests that a route would only half understand, and what was probably meant by those that no route takes."""
+"""Rejection of unknown parameters, and suggestions for unknown paths."""
 
 import difflib
 import re
@@ -7,15 +7,15 @@ from typing import Any
 
 from fastapi import Request
 
-from tunefarm_services.api.problems.plain_words import MAX_ERRORS, among
+from tunefarm_services.api.problems.field_errors import MAX_ERRORS, among
 from tunefarm_services.api.problems.problem import ApiProblem, FieldProblem, ProblemKind
 
 
 async def require_known_parameters(request: Request) -> None:
-    """Refuse query parameters that the route has none of: passed over, a misspelt filter would answer with everything.
+    """Reject unknown query parameters: if a misspelt filter were ignored, the answer would contain everything.
 
     Raises:
-        ApiProblem: it names each of them with the nearest that there is.
+        ApiProblem: it lists each of them with the closest known name.
     """
     known = set(_parameters(request.scope["route"].dependant))
     unknown = sorted({name for name in request.query_params if name not in known})
@@ -32,7 +32,7 @@ async def require_known_parameters(request: Request) -> None:
 
 
 def path_that_is_near(path: str, templates: Sequence[str]) -> str:
-    """A path of the API that looks like ``path``, with the same ids; empty where none does."""
+    """A path of the API that resembles ``path``, with the same ids; empty if there is none."""
     segments = path[:400].rstrip("/").split("/")
     candidates = [
         "/".join(_with_ids(*pair) for pair in zip(template.split("/"), segments, strict=True))
@@ -43,12 +43,12 @@ def path_that_is_near(path: str, templates: Sequence[str]) -> str:
 
 
 def _with_ids(template: str, segment: str) -> str:
-    """A segment of a route's path with the id that the sender wrote."""
+    """A segment of a route's path with the sender's id."""
     return re.sub(r"\{[^}]*\}", lambda _: segment.partition(":")[0], template)
 
 
 def _parameters(dependant: Any) -> Iterator[str]:
-    """Names of the query parameters of a route and of everything that it depends on."""
+    """Names of the query parameters of a route and of all its dependencies."""
     yield from (parameter.alias for parameter in dependant.query_params)
     for inner in dependant.dependencies:
         yield from _parameters(inner)

@@ -1,4 +1,4 @@
-"""Lists in pages, with tokens that say where the next one begins."""
+"""Paginated lists, with tokens for the start of the next page."""
 
 import base64
 import binascii
@@ -19,46 +19,46 @@ View = TypeVar("View", bound=BaseModel)
 LARGEST_PAGE: Final = 500
 CHECK_CHARACTERS: Final = 16
 
-PageSize: TypeAlias = Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Most items of one answer.")]
+PageSize: TypeAlias = Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Maximum number of items of one page.")]
 PageToken: TypeAlias = Annotated[
-    str | None, Query(max_length=2000, description="``next_page_token`` of the page before, with the same filters.")
+    str | None, Query(max_length=2000, description="``next_page_token`` of the previous page, with the same filters.")
 ]
 DEFAULT_SIZE: Final = 50
 
 
 class Paging:
-    """Where one list stands. The token carries a check over the list's name and its filters.
+    """A position in a list. The token contains a checksum over the list's name and its filters.
 
-    What it says is only ever compared with the ids of the caller's own tenant, so it is checked, not secret.
+    It is only ever compared with ids of the caller's own tenant, so it is checked but not secret.
     """
 
     def __init__(self, name: str, size: int, token: str | None, filters: Mapping[str, object] | None = None) -> None:
-        """Raises BadInput for a token of another list, or none at all."""
+        """Raises BadInput for a token of another list, or an invalid one."""
         self.size = size
         self._of = digest(canonical_json([name, {k: str(v) for k, v in (filters or {}).items() if v is not None}]))
         self.after = None if token is None else self._read(token)
 
     def page(self, found: Sequence[Item], cursor: Callable[[Item], str], view: Callable[[Item], View]) -> Page[View]:
-        """The page that begins ``found``, which holds one item more than the page where there are more."""
+        """The page at the start of ``found``, which has one item more than the page if another page follows."""
         shown = found[: self.size]
         more = len(found) > self.size
         next_token = self.token(cursor(shown[-1])) if more and shown else None
         return Page.model_construct(items=tuple(view(item) for item in shown), next_page_token=next_token)
 
     def page_of_all(self, found: Sequence[Item], view: Callable[[Item], View]) -> Page[View]:
-        """The page of a list that is known whole, in its own order."""
+        """The page of a list that is completely known, in its own order."""
         after = self.number_after()
         begin = 0 if after is None else after + 1
         numbered = list(enumerate(found))[begin : begin + self.size + 1]
         return self.page(numbered, lambda each: str(each[0]), lambda each: view(each[1]))
 
     def token(self, after: str) -> str:
-        """The token of the page that begins behind ``after``."""
+        """The token of the page that begins after ``after``."""
         text = canonical_json([after, self._check(after)])
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
     def number_after(self) -> int | None:
-        """``after`` as a number, for lists in the order of numbers. Raises BadInput."""
+        """``after`` as a number, for lists in numeric order. Raises BadInput."""
         if self.after is None:
             return None
         if not (self.after.isascii() and self.after.isdigit() and len(self.after) < 18):
@@ -73,7 +73,7 @@ class Paging:
             padded = token.encode("ascii") + b"=" * (-len(token) % 4)
             after, check = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
             is_ours = isinstance(after, str) and check == self._check(after)
-        except (ValueError, TypeError, binascii.Error, RecursionError) as error:  # half a surrogate pair among them
+        except (ValueError, TypeError, binascii.Error, RecursionError) as error:  # including half a surrogate pair
             raise _refused() from error
         if not is_ours:
             raise _refused()
@@ -81,5 +81,5 @@ class Paging:
 
 
 def _refused() -> BadInput:
-    fix = "Give next_page_token of the last answer unchanged, with the same filters, or leave it out."
+    fix = "Pass next_page_token of the last page unchanged, with the same filters, or omit it."
     return BadInput("page_token", "It is not a token of this list.", fix)

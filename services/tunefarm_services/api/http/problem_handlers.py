@@ -1,4 +1,4 @@
-"""Exceptions of routes as problems."""
+"""Conversion of exceptions to problems."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from tunefarm_sandbox.fork_server.fork_failed import ForkFailed
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.api.http.known_parameters import path_that_is_near
-from tunefarm_services.api.problems.plain_words import field_problems
+from tunefarm_services.api.problems.field_errors import field_problems
 from tunefarm_services.api.problems.problem import ApiProblem, FieldProblem, ProblemKind, unavailable
 from tunefarm_services.store import StoreError
 from tunefarm_services.store.store_error import (
@@ -35,7 +35,7 @@ from tunefarm_services.store.store_error import (
 log = structlog.get_logger()
 
 _LISTED: Final = frozenset({"artifact", "device", "job", "record", "target", "token", "upload", "worker", "workload"})
-"""Things whose ids a list tells."""
+"""Kinds of objects whose ids a list returns."""
 _KINDS_BY_STATUS: Final = {
     400: ProblemKind.MALFORMED,
     406: ProblemKind.NOT_ACCEPTABLE,
@@ -46,7 +46,7 @@ _KINDS_BY_STATUS: Final = {
 
 
 def add_problem_handlers(app: FastAPI) -> None:
-    """Let ``app`` answer every exception as a problem."""
+    """Make ``app`` answer every exception with a problem."""
     handlers: dict[type[Exception], Callable[[Request, Any], ApiProblem]] = {
         ApiProblem: lambda _, error: problem_of(error),
         BadInput: lambda _, error: problem_of(error),
@@ -62,7 +62,7 @@ def add_problem_handlers(app: FastAPI) -> None:
 
 
 def problem_of(error: Exception) -> ApiProblem:
-    """The problem that an expected exception of the store or the intake stands for."""
+    """The problem for an expected exception of the store or the intake."""
     match error:
         case ApiProblem():
             return error
@@ -71,7 +71,7 @@ def problem_of(error: Exception) -> ApiProblem:
         case StoreError():
             return _of_store(error)
         case PoolExhausted():
-            return unavailable("Every connection of the database is in use.", 1)
+            return unavailable("All database connections are in use.", 1)
         case _:
             return _bug(error)
 
@@ -100,7 +100,7 @@ def _of_store(error: Exception) -> ApiProblem:
             return ApiProblem(ProblemKind.CONFLICT, str(error))
         case StoreUnavailable() | DatabaseOutdated() | DatabaseTooNew() | BlobMissing() | BlobDamaged() | RowDamaged():
             log.error("store unavailable", reason=str(error))
-            return unavailable("The store does not answer as it should; its log says why.")
+            return unavailable("The store failed to answer; see the log of the service.")
         case _:
             return _bug(error)
 
@@ -108,18 +108,18 @@ def _of_store(error: Exception) -> ApiProblem:
 def _not_there(error: NotFound) -> ApiProblem:
     if error.noun not in _LISTED:
         return ApiProblem(ProblemKind.NOT_FOUND, str(error))
-    fix = f"GET /v1/{error.noun}s lists those that there are."
+    fix = f"List them with GET /v1/{error.noun}s."
     return ApiProblem(ProblemKind.NOT_FOUND, f"{error} {fix}", field=f"{error.noun}_id", fix=fix)
 
 
 def _fork_failed(error: Exception) -> ApiProblem:
     log.error("intake failed", reason=str(error))
-    return unavailable("No process could be started to read the input; the log says why.")
+    return unavailable("No process could be started to read the input; see the log of the service.")
 
 
 def _bug(error: Exception) -> ApiProblem:
     log.error("unexpected error", error=type(error).__name__, exc_info=error)
-    return ApiProblem(ProblemKind.INTERNAL, "Something unforeseen happened; the log has it under the request's id.")
+    return ApiProblem(ProblemKind.INTERNAL, "An unexpected error occurred; the log has it under the request's id.")
 
 
 def _of_http(request: Request, error: HTTPException) -> ApiProblem:
@@ -145,7 +145,7 @@ def _invalid(request: Request, error: RequestValidationError) -> ApiProblem:
 
 
 def unusable(found: Sequence[FieldProblem]) -> ApiProblem:
-    """The problem of a request with something wrong in one field or several."""
+    """The problem of a request with errors in one or several fields."""
     first = found[0]
     detail = f"{first.field}: {first.problem} {first.fix or ''}".strip()
     if len(found) > 1:
@@ -154,16 +154,16 @@ def unusable(found: Sequence[FieldProblem]) -> ApiProblem:
 
 
 def _of_path(request: Request) -> ApiProblem:
-    """What no route takes: with the methods that one has for this path, or a path that looks like it."""
+    """The problem of a request without a route: lists the methods for this path, or a similar path."""
     method, path = request.scope["method"], request.scope["path"]
     routes = request.app.state.routes
     taking = [route for route in routes if route.path_regex.match(path)]
     if ":" in path:
-        taking = [route for route in taking if ":" in route.path]  # to the others the verb is part of an id
+        taking = [route for route in taking if ":" in route.path]  # for the others the verb is part of an id
     if taking:
         methods = sorted({each for route in taking for each in route.methods})
         fix = f"Use {' or '.join(methods)}."
-        detail = f"{method} is not offered for {path[:200]}. {fix}"
+        detail = f"{method} is not supported for {path[:200]}. {fix}"
         headers = {"Allow": ", ".join(methods)}
         return ApiProblem(ProblemKind.METHOD_NOT_ALLOWED, detail, field="method", fix=fix, headers=headers)
     meant = path_that_is_near(path, [route.path for route in routes])

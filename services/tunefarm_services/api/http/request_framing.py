@@ -1,8 +1,8 @@
-"""Where each request of a connection begins and ends, by RFC 9112 without its leniencies.
+"""Boundaries of the requests of a connection, by RFC 9112 without its leniencies.
 
-Two readers that disagree about the end of a request let a client hide a second request in the body of the first.
-So this module accepts one spelling of everything that decides the length, and hands on a whole head or nothing: the
-parser behind it never holds part of a head, and sees neither chunk extensions nor trailers.
+If two readers disagree about the end of a request, a client can hide a second request in the body of the first (request
+smuggling). This module therefore accepts only one spelling of everything that determines the length, and passes on
+whole heads only: the parser behind it never holds part of a head, and sees neither chunk extensions nor trailers.
 """
 
 import re
@@ -29,13 +29,13 @@ ONCE: Final = frozenset(
         b"x-request-id",
     }
 )
-"""Fields that have one value. With two of them, a proxy and this service may each believe another one."""
+"""Fields with only one value. With two of them, a proxy and this service could each use another one."""
 
 CHUNK_LINE_BYTES: Final = 256
 TRAILER_BYTES: Final = 8192
 FREE_CHUNKS: Final = 4096
 MIN_CHUNK_BYTES: Final = 64
-"""The mean size that chunks beyond the first ``FREE_CHUNKS`` need. Each costs the same, however small it is."""
+"""Minimum mean size of chunks after the first ``FREE_CHUNKS``. The cost of a chunk does not depend on its size."""
 
 _REQUEST_LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([!-~]+) HTTP/([0-9]\.[0-9])")
 _TARGET: Final = re.compile(rb"(?:https?://[^/?#@]+)?/[^#]*", re.IGNORECASE)
@@ -50,7 +50,7 @@ Place = Literal["head", "content", "chunk line", "chunk", "chunk end", "trailers
 
 @dataclass(frozen=True, slots=True)
 class HeadLimits:
-    """How large the head of a request may be."""
+    """Size limits of a request's head."""
 
     bytes: int
     fields: int
@@ -58,7 +58,7 @@ class HeadLimits:
 
 
 class RequestFraming:
-    """Cuts the bytes of one connection into pieces that never hold bytes of two requests."""
+    """Splits the bytes of one connection into pieces that never contain bytes of two requests."""
 
     def __init__(self, limits: HeadLimits) -> None:
         self._limits = limits
@@ -76,18 +76,18 @@ class RequestFraming:
 
     @property
     def held_bytes(self) -> int:
-        """Size of what has arrived and was not taken."""
+        """Size of the bytes that arrived but were not passed on."""
         return len(self._held)
 
     def receive(self, data: bytes) -> None:
-        """Add what has arrived."""
+        """Add received bytes."""
         self._held += data
 
     def take(self) -> bytes:
-        """The next piece for the parser: a whole head or some of a body. Empty until more has arrived.
+        """Return the next piece for the parser: a whole head or part of a body. Empty until more arrives.
 
         Raises:
-            ApiProblem: it is not a request as RFC 9112 has it, or too large. The connection cannot go on.
+            ApiProblem: it is not a valid request by RFC 9112, or too large. The connection must be closed.
         """
         match self._place:
             case "head":
@@ -102,7 +102,7 @@ class RequestFraming:
 
     def _head(self) -> bytes:
         if self._held.startswith(b"\r\n"):
-            del self._held[:2]  # a client may send an empty line after the last body
+            del self._held[:2]  # RFC 9112 allows an empty line before a request
         end = self._held.find(b"\r\n\r\n", max(0, self._searched - 3), self._limits.bytes)
         if end < 0:
             self._require_hope()
@@ -114,7 +114,7 @@ class RequestFraming:
         return self._checked(head)
 
     def _require_hope(self) -> None:
-        """Refuse a head that no further bytes can complete."""
+        """Reject a head that no further bytes can complete."""
         if _BARE_LINE_FEED.search(self._held, max(0, self._searched - 1)):
             raise _malformed("A line of the head ends without a carriage return.")
         begun = self._held[: self._limits.target_bytes + 64]
@@ -125,7 +125,7 @@ class RequestFraming:
             raise ApiProblem(ProblemKind.HEAD_TOO_LARGE, detail)
 
     def _checked(self, head: bytes) -> bytes:
-        """The head as the parser gets it, after every rule was applied and the form of its body is known."""
+        """The validated head for the parser; also determines the framing of the body."""
         request_line, *lines = head[:-4].split(b"\r\n")
         version = self._version(request_line)
         if len(lines) > self._limits.fields:
@@ -138,16 +138,16 @@ class RequestFraming:
             upgrades = upgrades or name == b"upgrade"
             if name in ONCE:
                 if name in once:
-                    raise _malformed(f"The header field {name.decode()} comes twice.", name)
+                    raise _malformed(f"The header field {name.decode()} is repeated.", name)
                 once[name] = value
         if b"host" not in once and version != b"1.0":
             raise _malformed("The header field host is missing.", b"host")
         if _HOST.fullmatch(once.get(b"host", b"")) is None:
-            raise _malformed("The header field host names no host.", b"host")
+            raise _malformed("The header field host is empty.", b"host")
         self._begin_body(version, once)
         if not upgrades:
             return head
-        # No other protocol is offered, so the request is answered as if it did not ask for one (RFC 9110, 7.8).
+        # No other protocol is supported, so an Upgrade is ignored (RFC 9110, 7.8).
         kept = [line for line in lines if not line.lower().startswith(b"upgrade:")]
         return b"\r\n".join([request_line, *kept]) + b"\r\n\r\n"
 
@@ -188,7 +188,7 @@ class RequestFraming:
         return piece
 
     def _chunked(self) -> bytes:
-        """All of a chunked body that has arrived, written again without extensions and trailers."""
+        """The received part of a chunked body, rewritten without extensions and trailers."""
         pieces: list[bytes] = []
         while self._place != "head" and (piece := self._chunk_part()):
             pieces.append(piece)
@@ -207,7 +207,7 @@ class RequestFraming:
                 if len(self._held) < 2:
                     return b""
                 if not self._held.startswith(b"\r\n"):
-                    raise _malformed("A chunk is longer than its size says.")
+                    raise _malformed("A chunk is longer than its declared size.")
                 del self._held[:2]
                 self._place = "chunk line"
                 return b"\r\n"
@@ -231,12 +231,12 @@ class RequestFraming:
         self._chunks += 1
         self._chunked_bytes += size_bytes
         if self._chunks > FREE_CHUNKS + self._chunked_bytes // MIN_CHUNK_BYTES:
-            raise _malformed(f"The body comes in chunks of less than {MIN_CHUNK_BYTES} bytes.")
+            raise _malformed(f"The body has chunks of less than {MIN_CHUNK_BYTES} bytes.")
         self._left_bytes, self._place = size_bytes, "chunk"
         return b"%x\r\n" % size_bytes
 
     def _trailers(self) -> bytes:
-        """The end of a body. Trailers are dropped: in the head they would pass for fields that were checked."""
+        """The end of a body. Trailers are dropped, so that they cannot be taken for validated header fields."""
         end = 0 if self._held.startswith(b"\r\n") else self._held.find(b"\r\n\r\n", 0, TRAILER_BYTES) + 2
         if end < 2 and not self._held.startswith(b"\r\n"):
             if len(self._held) >= TRAILER_BYTES:
@@ -255,7 +255,7 @@ class RequestFraming:
 
 
 def _field(line: bytes) -> tuple[bytes, bytes]:
-    """Name and value of a header field. Raises ApiProblem for folded lines, odd names and control characters."""
+    """Name and value of a header field. Raises ApiProblem for folded lines, invalid names and control characters."""
     match = _FIELD.fullmatch(line)
     if match is None:
         raise _malformed("A header field is not NAME: VALUE on one line of visible characters.")

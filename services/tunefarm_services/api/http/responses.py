@@ -1,4 +1,4 @@
-"""What an operation may answer besides success, for the OpenAPI document."""
+"""Error responses of operations, for the OpenAPI document."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,12 +21,12 @@ COMMON: Final = (
     ProblemKind.RATE_LIMITED,
     ProblemKind.UNAVAILABLE,
 )
-ETAG: Final = {"ETag": {"description": "Of this content.", "schema": {"type": "string"}}}
-LOCATION: Final = {"Location": {"description": "Where it is found.", "schema": {"type": "string"}}}
+ETAG: Final = {"ETag": {"description": "ETag of this content.", "schema": {"type": "string"}}}
+LOCATION: Final = {"Location": {"description": "Path of the created resource.", "schema": {"type": "string"}}}
 
 
 def problems(*kinds: ProblemKind) -> Responses:
-    """Documentation of the answers for ``kinds``."""
+    """Document the responses for ``kinds``."""
     found: Responses = {}
     for kind in kinds:
         form = FORMS[kind]
@@ -36,9 +36,9 @@ def problems(*kinds: ProblemKind) -> Responses:
 
 
 def responses(*kinds: ProblemKind, **successes: Mapping[str, Any]) -> Responses:
-    """The common problems, ``kinds``, and successes by status, written ``s200``."""
+    """Document the common problems, ``kinds``, and successes by status, written ``s200``."""
     found = problems(*COMMON, *kinds)
     return found | {int(name[1:]): dict(value) for name, value in successes.items()}
 
 
-NOT_MODIFIED: Final = {"description": "It is what If-None-Match names.", "headers": ETAG}
+NOT_MODIFIED: Final = {"description": "The content matches If-None-Match.", "headers": ETAG}

@@ -1,1 +1,1 @@
-"""Modules, traces and targets in requests, read in a confined child."""
+"""Modules, traces and targets of requests, read in a confined child."""

@@ -1,4 +1,4 @@
-"""The service's questions to confined children."""
+"""Requests of the service to confined children."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ log = structlog.get_logger()
 
 FIXES: Final = Fixes(
     too_large="Send fewer modules in one request.",
-    ended="Send what tvm.ir.save_json writes for a module of TIR functions, unchanged.",
+    ended="Send the unchanged output of tvm.ir.save_json for a module of TIR functions.",
     late="Send one function at a time.",
 )
 
@@ -28,7 +28,7 @@ def confined_call(
     limits: Limits,
     timeout_s: float,
 ) -> Answer:
-    """Ask as ``ask`` does; what a child printed before its end goes to the log and not to the caller."""
+    """Like ``ask``; logs the output of a child that died, which the caller must not see."""
     return ask(
         zygote,
         entry,

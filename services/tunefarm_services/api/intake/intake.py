@@ -1,4 +1,4 @@
-"""The door for everything that takes TVM to understand: a port, and its implementation over a zygote."""
+"""Intake of everything that requires TVM to read: a port, and its implementation with a zygote."""
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,44 +31,44 @@ PRELOAD: Final = (LOAD_TVM, CHILD, READER)
 TARGETS_KEPT: Final = 256
 
 IntakeState = Literal["asleep", "loading", "ready", "failed"]
-"""``asleep``: it starts to load with the first question."""
+"""``asleep``: it starts to load with the first request."""
 
 
 class Intake(Protocol):
-    """Understands what came in. Raises BadInput for what cannot be used, ForkFailed where there is no child to ask."""
+    """Reads input. Raises BadInput for invalid input, ForkFailed if no child could be forked."""
 
     def start(self) -> None:
-        """Make ready in the background."""
+        """Start in the background."""
 
     def state(self) -> IntakeState:
-        """Whether questions are answered at once."""
+        """Whether requests are answered at once."""
 
     def read(self, question: ModuleQuestion) -> ModuleAnswer:
-        """Workloads, a target, sketches and seed traces."""
+        """Read workloads, a target, sketches and seed traces."""
 
     def same(self, question: SameQuestion) -> SameAnswer:
-        """Which stored workloads may stand for others."""
+        """Find stored workloads that are equal to others."""
 
     def target(self, question: TargetText) -> TargetAnswer:
-        """A target in canonical form."""
+        """Convert a target to canonical form."""
 
     def knows_target(self, question: TargetText) -> bool:
-        """Whether ``target`` answers without a child."""
+        """Whether ``target`` returns without a child."""
 
     def read_database(
         self, workloads: Iterable[str], records: Iterable[str], callees: Sequence[str]
     ) -> Iterator[UnderstoodLines]:
-        """What is usable of the lines of a TVM database, a few hundred at a time."""
+        """Read the lines of a TVM database, a few hundred at a time; yields the valid ones."""
 
     def write_database(self, question: DatabaseEntries) -> DatabaseText:
-        """Records as a TVM database."""
+        """Write records as a TVM database."""
 
     def close(self) -> None:
         """End it."""
 
 
 class ZygoteIntake:
-    """An intake whose answers come from children of a process that has TVM loaded. Threads may share it."""
+    """An intake that asks children of a process with TVM loaded. Threads may share it."""
 
     def __init__(self, settings: ApiSettings) -> None:
         self._settings = settings
@@ -96,15 +96,15 @@ class ZygoteIntake:
         return "ready" if zygote.ready(0) else "loading"
 
     def read(self, question: ModuleQuestion) -> ModuleAnswer:
-        """Workloads, a target, sketches and seed traces."""
+        """Read workloads, a target, sketches and seed traces."""
         return self._ask("read", question, ModuleAnswer, "module", self._settings.intake_timeout_s)
 
     def same(self, question: SameQuestion) -> SameAnswer:
-        """Which stored workloads may stand for others."""
+        """Find stored workloads that are equal to others."""
         return self._ask("same", question, SameAnswer, "module", self._settings.intake_timeout_s)
 
     def target(self, question: TargetText) -> TargetAnswer:
-        """A target in canonical form; from memory where it was asked for before, for TVM says the same each time."""
+        """Convert a target to canonical form; cached, because the result never changes."""
         known = self._targets.get(question)
         if known is None:
             known = self._ask("target", question, TargetAnswer, "target", self._settings.intake_timeout_s)
@@ -114,20 +114,20 @@ class ZygoteIntake:
         return known
 
     def knows_target(self, question: TargetText) -> bool:
-        """Whether it was asked for before."""
+        """Whether the result is cached."""
         return question in self._targets
 
     def read_database(
         self, workloads: Iterable[str], records: Iterable[str], callees: Sequence[str]
     ) -> Iterator[UnderstoodLines]:
-        """What is usable of the lines of a TVM database, a few hundred at a time."""
+        """Read the lines of a TVM database, a few hundred at a time; yields the valid ones."""
         settings = self._settings
         child = self._limits.model_copy(update={"cpu_s": settings.import_timeout_s * 2})
         limits = ReadingLimits(child, line_s=settings.intake_timeout_s, total_s=settings.import_timeout_s)
         return read_database(self._living, workloads, records, callees=callees, limits=limits)
 
     def write_database(self, question: DatabaseEntries) -> DatabaseText:
-        """Records as a TVM database."""
+        """Write records as a TVM database."""
         return self._ask("write_database", question, DatabaseText, "record_ids", self._settings.import_timeout_s)
 
     def close(self) -> None:
@@ -150,7 +150,7 @@ class ZygoteIntake:
         raise AssertionError("unreachable")
 
     def _living(self) -> ForkServer:
-        """The process, started anew where it has died."""
+        """The process, restarted if it died."""
         with self._starting:
             if self._zygote is None or not self._zygote.alive:
                 if self._zygote is not None:

@@ -1,6 +1,6 @@
-"""The intake child: the one place of the API where TVM reads what came from outside.
+"""The intake child: the only place in the API where TVM reads untrusted input.
 
-It runs confined, with limits on time and memory, in a process that is made for one question and may die over it.
+It runs confined, with limits on time and memory, in a process that handles one request and may die doing so.
 """
 
 from collections.abc import Sequence
@@ -36,34 +36,34 @@ from tunefarm_services.api.intake.target_presets import PRESETS
 from tunefarm_services.same_workload import SameQuestion, compared
 
 MAX_NAMED, LONGEST_NAME = 64, 200
-"""Functions that are not tuned are named up to here: the names become part of the job."""
+"""Maximum number of functions that are not tuned but named: the names become part of the job."""
 
 
 def read(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
-    """Entry of a child: a ``ModuleQuestion`` in, a ``ModuleAnswer`` or a refusal out."""
+    """Entry of a child: reads a ``ModuleQuestion``, answers a ``ModuleAnswer`` or a refusal."""
     answer(channel, lambda: understand(ModuleQuestion.model_validate_json(payload)))
 
 
 def target(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
-    """Entry of a child: a ``TargetText`` in, a ``TargetAnswer`` or a refusal out."""
+    """Entry of a child: reads a ``TargetText``, answers a ``TargetAnswer`` or a refusal."""
     answer(channel, lambda: understand_target(TargetText.model_validate_json(payload)))
 
 
 def write_database(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
-    """Entry of a child: ``DatabaseEntries`` in, a ``DatabaseText`` out."""
+    """Entry of a child: reads ``DatabaseEntries``, answers a ``DatabaseText``."""
     answer(channel, lambda: _database_text(DatabaseEntries.model_validate_json(payload)))
 
 
 def same(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
-    """Entry of a child: a ``SameQuestion`` in, a ``SameAnswer`` out."""
+    """Entry of a child: reads a ``SameQuestion``, answers a ``SameAnswer``."""
     answer(channel, lambda: compared(SameQuestion.model_validate_json(payload)))
 
 
 def understand(question: ModuleQuestion) -> ModuleAnswer:
-    """Everything of a request that takes TVM to understand.
+    """Read all parts of a request that require TVM.
 
     Raises:
-        BadInput: any part of it cannot be used.
+        BadInput: a part of it is invalid.
     """
     chosen = understand_target(question.target) if isinstance(question.target, TargetText) else None
     known = question.target if isinstance(question.target, Target) else None
@@ -86,10 +86,10 @@ def understand(question: ModuleQuestion) -> ModuleAnswer:
 
 
 def understand_target(question: TargetText) -> TargetAnswer:
-    """The canonical target that a text names.
+    """Convert a text to a canonical target.
 
     Raises:
-        BadInput: TVM does not know it, or it is none that may be asked for.
+        BadInput: TVM does not know it, or it is not allowed in requests.
     """
     name, _, threads = question.text.strip().partition(":")
     cores = question.host_cores or usable_physical_cores()

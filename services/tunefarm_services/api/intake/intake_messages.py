@@ -1,4 +1,4 @@
-"""What the intake child is asked, and what it answers."""
+"""Messages to and from the intake child."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,7 +12,7 @@ from tunefarm_schemas.tuning.workload import Workload
 
 
 class ModuleText(Frozen):
-    """A module as it came in, and which of its functions are meant. ``name`` is for the workload."""
+    """A module of a request, and its functions to use. ``name`` is for the workload."""
 
     module_json: str = Field(repr=False)
     function: str | None = None
@@ -22,19 +22,19 @@ class ModuleText(Frozen):
 
 
 SHARED: Final = "threads share"
-"""In a note on a target with more threads than cores."""
+"""Part of the note on a target with more threads than cores."""
 
 
 class TargetText(Frozen):
-    """A target as it came in: ``host`` or ``host:THREADS``, a tag, or JSON text of an object."""
+    """A target of a request: ``host`` or ``host:THREADS``, a tag, or JSON text of an object."""
 
     text: str
     host_cores: int | None = None
-    """Threads of the host target; the host's physical cores when None."""
+    """Threads of the host target; the host's physical cores if None."""
 
 
 class ModuleQuestion(Frozen):
-    """Modules to understand, with the target and the schedules that came along. Traces are JSON text.
+    """Modules to read, with the target and the schedules of the request. Traces are JSON text.
 
     ``callees`` are functions outside of a module that it may call.
     """
@@ -54,7 +54,7 @@ class UnderstoodWorkload(Frozen):
 
 
 class ModuleAnswer(Frozen):
-    """Modules understood: workloads in their order. ``notes`` say what was filled in."""
+    """The modules' workloads in order. ``notes`` list what was filled in."""
 
     workloads: tuple[UnderstoodWorkload, ...]
     target: Target | None
@@ -96,7 +96,7 @@ class DatabaseEntries(Frozen):
     accepted: tuple[DatabaseEntry, ...]
 
     def whole(self) -> Iterator[tuple[DatabaseEntry, Workload, Target]]:
-        """Each usable record with its workload and its target."""
+        """Each valid record with its workload and its target."""
         workloads = {workload.workload_id: workload for workload in self.workloads}
         targets = {target.target_id: target for target in self.targets}
         for entry in self.accepted:

@@ -1,4 +1,4 @@
-"""The targets that the service lists by short names: those of everywhere, and its own host."""
+"""The targets that the service lists by short names: the common ones, and its own host."""
 
 from typing import Final
 

@@ -1,1 +1,1 @@
-"""What every request passes through, as plain ASGI: log, token and rate, body, repeat. In this order."""
+"""Middleware of every request, as plain ASGI, in this order: log, token and rate, body, idempotency."""

@@ -1,4 +1,4 @@
-"""Tokens and rates: who has no valid token learns nothing, and nobody asks without end."""
+"""Tokens and rates: callers without a valid token get no information, and no caller may send without limit."""
 
 import ipaddress
 import math
@@ -24,11 +24,11 @@ from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import StoreError
 
 METRICS: Final = "/metrics"
-_FOR_BROWSERS: Final = " TUNEFARM_PUBLIC_DOCS=true shows this page, which holds no data, without a token."
+_FOR_BROWSERS: Final = " With TUNEFARM_PUBLIC_DOCS=true this page, which contains no data, needs no token."
 
 
 class Authentication:
-    """Leaves the caller's token in the request's scope, or answers 401 or 429 itself."""
+    """Stores the caller's token in the request's scope, or answers 401 or 429 itself."""
 
     def __init__(self, app: ASGIApp, tokens: KnownTokens, rates: RequestRates, settings: ApiSettings) -> None:
         self._app = app
@@ -47,7 +47,7 @@ class Authentication:
             token = await self._token(scope)
         except ApiProblem as problem:
             if ANNOUNCE_BODY.intersection(Headers(scope=scope)):
-                # Nobody reads it, and a connection in the middle of a body is one that never has to end.
+                # The body is not read, and a connection in the middle of a body may never end.
                 problem.headers["Connection"] = "close"
             await problem.send(scope, receive, send)
             return
@@ -80,21 +80,21 @@ class Authentication:
         for limit in self._of_tokens:
             if wait_s := self._rates.counted(limit, "token", token.token_id):
                 fields = self._fields(self._of_tokens, "token", token.token_id)
-                raise _too_many("This token asks too often.", wait_s, fields)
+                raise _too_many("Too many requests with this token.", wait_s, fields)
         return token
 
     def _require_patience(self, address: str) -> None:
-        """An address that has shown too many bad tokens waits, so that guessing costs the store nothing.
+        """Delay an address that sent too many invalid tokens, so that guessing does not load the store.
 
-        Tokens that were valid lately do not: many clients share the address of what stands before the service.
+        Recently valid tokens are exempt: many clients share the address of a proxy in front of the service.
         """
         for limit in self._of_strangers:
             if wait_s := self._rates.wait_s(limit, "stranger", address):
                 fields = self._fields(self._of_strangers, "stranger", address)
-                raise _too_many("Too many requests with tokens that are not valid.", wait_s, fields)
+                raise _too_many("Too many requests with invalid tokens.", wait_s, fields)
 
     def _fields(self, limits: Sequence[RateLimitItem], kind: str, name: str) -> dict[str, str]:
-        """What is left of each rate, as draft-ietf-httpapi-ratelimit-headers has it: quota, window, rest, seconds."""
+        """The remaining quota of each rate, by draft-ietf-httpapi-ratelimit-headers: quota, window, rest, seconds."""
         policies, rests = [], []
         for limit in limits:
             left, more_in_s = self._rates.left(limit, kind, name)
@@ -105,7 +105,7 @@ class Authentication:
 
 
 def _with_fields(send: Send, fields: Mapping[str, str]) -> Send:
-    """``send`` that adds header fields to the answer."""
+    """Wrap ``send`` to add header fields to the answer."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -117,7 +117,7 @@ def _with_fields(send: Send, fields: Mapping[str, str]) -> Send:
 
 def _too_many(detail: str, wait_s: float, fields: Mapping[str, str]) -> ApiProblem:
     after_s = max(1, math.ceil(wait_s))
-    fix = f"Ask again in {after_s} s."
+    fix = f"Retry after {after_s} s."
     headers = {"Retry-After": str(after_s), **fields}
     return ApiProblem(ProblemKind.RATE_LIMITED, f"{detail} {fix}", fix=fix, headers=headers)
 

@@ -1,4 +1,4 @@
-"""Repeats: a POST with an Idempotency-Key is carried out once, and answered the same every time."""
+"""Idempotency: a POST with an Idempotency-Key is executed once, and repeats return the same answer."""
 
 import asyncio
 import contextlib
@@ -24,10 +24,10 @@ from tunefarm_services.store.tenants.idempotency_key_repository import CLAIM_LAS
 from tunefarm_services.store.tenants.key_claim import Answered, Claimed, InProgress, KeyClaim, Mismatch
 
 KEY_STATE: Final = "tunefarm_idempotency_key"
-"""Where a claimed key is left in a request's scope, for routes that make something in one transaction with it."""
+"""Key of a request's scope for a claimed key, for routes that create something in one transaction with it."""
 
 SECRETS: Final = re.compile(r"/v1/tokens(/[^/]+:rotate)?")
-"""Routes whose answers hold a secret, which is told once and not kept."""
+"""Routes whose answers contain a secret, which is shown once and not stored."""
 
 RENEWED_EVERY_S: Final = CLAIM_LASTS_S / 4
 
@@ -36,7 +36,7 @@ _KEPT_HEADERS: Final = ("content-type", "location", "etag")
 
 
 class Idempotency:
-    """Answers a repeated POST from the store. Only what succeeded, or failed for good, is kept."""
+    """Answers a repeated POST from the store. Stores only successes and permanent failures."""
 
     def __init__(self, app: ASGIApp, keys: IdempotencyKeyRepository) -> None:
         self._app = app
@@ -63,7 +63,7 @@ class Idempotency:
         await self._carry_out(token, key, scope, receive, send)
 
     async def _claimed(self, token: Token, key: str, scope: Scope) -> Answered | None:
-        """The answer that was given before; None when the request is to be carried out now.
+        """The stored answer; None if the request is to be executed now.
 
         Raises:
             ApiProblem: the key cannot be used for this request, or not yet.
@@ -80,14 +80,14 @@ class Idempotency:
             case Answered():
                 return claim
             case InProgress():
-                detail = "The first request with this Idempotency-Key is still being carried out."
+                detail = "The first request with this Idempotency-Key is still being processed."
                 raise ApiProblem(ProblemKind.IN_PROGRESS, detail, headers={"Retry-After": "1"})
             case Mismatch():
                 detail = "This Idempotency-Key was used for another request. Use a new one for each."
                 raise ApiProblem(ProblemKind.KEY_REUSED, detail, field="Idempotency-Key")
 
     async def _carry_out(self, token: Token, key: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Carry the request out, and keep the answer before it is sent."""
+        """Execute the request, and store the answer before it is sent."""
         scope[KEY_STATE] = key
         start: Message = {}
         pieces: list[bytes] = []
@@ -117,7 +117,7 @@ class Idempotency:
             renewing.cancel()
 
     async def _renew(self, token: Token, key: str) -> None:
-        """Keep the claim while the request is carried out, so that it lapses soon where this process is killed."""
+        """Renew the claim while the request runs; it expires soon if this process is killed."""
         while True:
             await asyncio.sleep(RENEWED_EVERY_S)
             with contextlib.suppress(StoreError, PoolExhausted):
@@ -134,12 +134,12 @@ class Idempotency:
             told = _without_secret(body) if SECRETS.fullmatch(path) and status < 300 else body
             await to_thread.run_sync(self._keys.answer, token.tenant, key, status, kept, told)
         except (StoreError, PoolExhausted):
-            # What was asked for is done; a repeat within seconds is told to wait, and one later makes jobs only once.
+            # The request is done; a repeat within seconds must wait, and a later one still creates jobs only once.
             return
 
 
 def _is_final(status: int) -> bool:
-    """Whether asking again would be answered the same."""
+    """Whether a repeat would get the same answer."""
     return status < 500 and status not in {401, 403, 408, 409, 429}
 
 

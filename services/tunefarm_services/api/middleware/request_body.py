@@ -1,4 +1,4 @@
-"""Bodies: read whole, up to a size and within a deadline, and looked at before anything parses them."""
+"""Bodies: read whole, within limits of size and time, and checked before anything parses them."""
 
 import re
 from collections import Counter
@@ -17,14 +17,14 @@ from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.settings import ApiSettings
 
 BODY_KEY: Final = "tunefarm_body"
-"""Where the body is left in a request's scope, for those who need all of it."""
+"""Key of a request's scope for the whole body."""
 
 UPLOADS: Final = "/v1/uploads/"
 WITHOUT_BODY: Final = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 ANNOUNCE_BODY: Final = frozenset({"content-length", "transfer-encoding"})
 SMALL_BYTES: Final = 1 << 18
 HELD_BYTES: Final = 1 << 29
-"""Of all bodies that one process has at once."""
+"""Total size of all bodies that one process holds."""
 JSON_TYPES: Final = re.compile(r"application/([a-z0-9.+-]+\+)?json")
 
 
@@ -32,11 +32,11 @@ _SEND_JSON: Final = "Send JSON, with the header field Content-Type: application/
 
 
 class _Gone(Exception):
-    """The caller left while sending."""
+    """Raised when the caller disconnects while sending."""
 
 
 class RequestBody:
-    """Hands on a request with its body, or refuses it as too large, too slow or nested too deeply."""
+    """Passes on a request with its body, or rejects it as too large, too slow or nested too deeply."""
 
     def __init__(self, app: ASGIApp, settings: ApiSettings) -> None:
         self._app = app
@@ -65,7 +65,7 @@ class RequestBody:
 
     @contextmanager
     def _arriving(self, tenant: str, scope: Scope) -> Iterator[None]:
-        """Counts a body while it arrives. Raises ApiProblem when the tenant sends too many at the same time."""
+        """Count a body while it arrives. Raises ApiProblem if the tenant sends too many at the same time."""
         if not tenant or not ANNOUNCE_BODY.intersection(Headers(scope=scope)):
             yield
             return
@@ -79,7 +79,7 @@ class RequestBody:
 
     @contextmanager
     def _counting(self, tenant: str) -> Iterator[Callable[[int], None]]:
-        """Counts the bytes of one body until its request is answered. Raises ApiProblem when there are too many."""
+        """Count the bytes of one body until its request is answered. Raises ApiProblem if there are too many."""
         mine_bytes = 0
 
         def count(size_bytes: int) -> None:
@@ -120,7 +120,7 @@ class RequestBody:
 
     def _limit_bytes(self, scope: Scope) -> int:
         if STATE_KEY not in scope:
-            return 0  # what is shown to everybody takes nothing
+            return 0  # public paths take no body
         if scope["method"] in WITHOUT_BODY:
             return min(self._settings.body_bytes, SMALL_BYTES)
         is_piece = scope["path"].startswith(UPLOADS)
@@ -133,7 +133,7 @@ def _tenant(scope: Scope) -> str:
 
 
 def _lower(counter: Counter[str], name: str, amount: int) -> None:
-    """Subtract, and forget who has nothing left: names come and go."""
+    """Subtract, and remove names with a count of zero, so that the table does not grow."""
     counter[name] -= amount
     if counter[name] <= 0:
         del counter[name]
@@ -144,10 +144,10 @@ def _busy(detail: str) -> ApiProblem:
 
 
 def _require_readable(headers: Headers, *, is_json: bool) -> None:
-    """Refuse by its header fields a body that no route can read, before it is received.
+    """Reject a body by its header fields before it is received, if no route can read it.
 
     Raises:
-        ApiProblem: it is compressed, in another encoding than UTF-8, or says that it is not JSON.
+        ApiProblem: it is compressed, in another encoding than UTF-8, or declared as not JSON.
     """
     coding = headers.get("content-encoding", "identity").strip().lower()
     kind, _, parameters = headers.get("content-type", "").lower().partition(";")
@@ -158,7 +158,7 @@ def _require_readable(headers: Headers, *, is_json: bool) -> None:
     elif is_json and not kind.strip() and ANNOUNCE_BODY.intersection(headers):
         problem = f"It is missing. {_SEND_JSON}"
     elif is_json and kind.strip() and JSON_TYPES.fullmatch(kind.strip()) is None:
-        problem = f"{kind.strip()[:100]} is not read here. {_SEND_JSON}"
+        problem = f"{kind.strip()[:100]} is not supported. {_SEND_JSON}"
     elif is_json and charset is not None and charset[1] not in {"utf-8", "utf8"}:
         problem = "The body is in another encoding. Send it in UTF-8."
     if problem:
@@ -189,19 +189,19 @@ def _require_small(extent: JsonExtent, piece: bytes) -> None:
     for begin in range(0, len(piece), PIECE_BYTES):
         excess = extent.excess(piece[begin : begin + PIECE_BYTES])
         if excess:
-            fix = "Send a module as the text that tvm.ir.save_json gives, or upload it: POST /v1/uploads."
+            fix = "Send a module as the text that tvm.ir.save_json returns, or upload it: POST /v1/uploads."
             detail = f"The body cannot be read: {excess} {fix}"
             headers = {"Connection": "close"}
             raise ApiProblem(ProblemKind.BAD_INPUT, detail, field="body", fix=fix, headers=headers)
 
 
 def _too_large(limit_bytes: int) -> ApiProblem:
-    detail = f"The body may have {limit_bytes} bytes. Send larger content in pieces: POST /v1/uploads."
+    detail = f"A body may have at most {limit_bytes} bytes. Send larger content in pieces: POST /v1/uploads."
     return ApiProblem(ProblemKind.TOO_LARGE, detail, headers={"Connection": "close"})
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """What the application receives: the body once, then whatever the connection tells."""
+    """The application's ``receive``: the body once, then the events of the connection."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replayed() -> Message:

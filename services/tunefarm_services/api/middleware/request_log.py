@@ -1,4 +1,4 @@
-"""An id, a log line and figures for every request."""
+"""An id, a log line and metrics for every request."""
 
 import re
 import secrets
@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 _GIVEN_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 NOTHING_SENT: Final = 499
-"""In the log: the caller left before an answer began."""
+"""Status in the log if the caller disconnected before an answer began."""
 
 _STREAM: Final = "text/event-stream"
 _REFUSALS: Final = {401: "token", 403: "scope", 413: "size", 429: "rate"}
@@ -25,7 +25,7 @@ _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "O
 
 
 class RequestLog:
-    """Gives a request its id, which the answer carries as X-Request-ID and every log line on its way too."""
+    """Assigns each request an id, which X-Request-ID and every log line of the request contain."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -85,7 +85,7 @@ class RequestLog:
 
 
 class _Seen:
-    """What became of a request."""
+    """The outcome of a request."""
 
     def __init__(self) -> None:
         self.began_s = time.perf_counter()

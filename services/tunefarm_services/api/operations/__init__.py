@@ -1,1 +1,1 @@
-"""What requests ask for, carried out on the store and by the intake."""
+"""Operations of the API on the store and the intake."""

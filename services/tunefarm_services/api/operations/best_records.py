@@ -1,4 +1,4 @@
-"""The best records for a function, and what they are worth on the device that was asked for."""
+"""The best records for a function, and how well they match the requested device."""
 
 from collections.abc import Sequence
 
@@ -18,11 +18,11 @@ Question = TargetText | Target
 
 
 def best_records(parts: Parts, tenant: str, body: BestBody, question: Question) -> list[RecordMatch]:
-    """What is known for the function, the most trustworthy first. ``question`` is what the body says of its target.
+    """Find records for the function, the most trustworthy first. ``question`` is the request's target, as parsed.
 
     Raises:
         BadInput: the module or the target cannot be used.
-        NotFound: the workload or the upload is not there.
+        NotFound: the workload or the upload does not exist.
     """
     if body.workload_id is not None and isinstance(question, Target):
         workload_id, target = body.workload_id, question
@@ -42,7 +42,7 @@ def best_records(parts: Parts, tenant: str, body: BestBody, question: Question) 
 
 
 def needs_child(parts: Parts, body: BestBody, question: Question) -> bool:
-    """Whether it takes TVM to understand what is asked, and not only the store."""
+    """Whether answering requires TVM, and not only the store."""
     if body.workload_id is None:
         return True
     return not isinstance(question, Target) and not parts.intake.knows_target(question)
@@ -63,8 +63,8 @@ def _key(workload_id: str, target: Target, place: tuple[str, str], body: BestBod
 def _places(store: Store, tenant: str, workload_id: str, target: Target, body: BestBody) -> list[tuple[str, str]]:
     """Device classes with code generators for which an answer may be called exact.
 
-    A caller who names no class gets one only where there is no choice: where all lanes, or else all records of the
-    function for this target, are of one class.
+    If the caller names no class, there must be only one: the class of all lanes, or otherwise of all records of the
+    function for this target.
     """
     if body.device_class_id is not None and body.code_generator is not None:
         return [(body.device_class_id, body.code_generator)]
@@ -83,7 +83,7 @@ def _places(store: Store, tenant: str, workload_id: str, target: Target, body: B
 
 
 def _merged(answers: Sequence[Sequence[RecordMatch]], limit: int) -> list[RecordMatch]:
-    """Answers for several code generators of one class as one: each record once, under the best of its matches."""
+    """Merge the answers for several code generators of one class: each record once, with its best match."""
     found: dict[str, RecordMatch] = {}
     order = list(MatchKind)
     for match in sorted((m for each in answers for m in each), key=lambda m: order.index(m.match)):

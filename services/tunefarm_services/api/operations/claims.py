@@ -1,4 +1,4 @@
-"""Records that somebody else made: published by hand, imported from TVM, written for TVM."""
+"""Records from outside: published by users, imported from TVM, exported for TVM."""
 
 import io
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ PAGE: Final = 500
 
 
 def publish(parts: Parts, tenant: str, body: PublishBody) -> tuple[TuningRecord, bool]:
-    """Keep a claim, and whether it is new.
+    """Store a claim; also return whether it is new.
 
     Raises:
         BadInput: the module, the target or the trace cannot be used, or the trace does not apply.
@@ -44,7 +44,7 @@ def publish(parts: Parts, tenant: str, body: PublishBody) -> tuple[TuningRecord,
 
 
 def import_database(parts: Parts, tenant: str, body: DatabaseBody) -> ImportReport:
-    """Keep every usable line of a TVM database as a claim. Raises ForkFailed where there is no child to read it."""
+    """Store every valid line of a TVM database as a claim. Raises ForkFailed if no child could be forked."""
     callees = parts.settings.callees.get(tenant, ())
     read = parts.intake.read_database(_lines(body.workloads), _lines(body.records), callees)
     outcome = take_in(parts.store, tenant, read, parts.intake.same)
@@ -56,10 +56,10 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def export_database(parts: Parts, tenant: str, body: ExportBody) -> ExportedDatabase:
-    """Records in the form of a TVM database.
+    """Export records as a TVM database.
 
     Raises:
-        NotFound: a record that is named is not there.
+        NotFound: one of the named records does not exist.
         BadInput: one has an ABI that TVM's database cannot describe, or there are too many.
     """
     chosen = _named if body.record_ids else _all

@@ -1,4 +1,4 @@
-"""From the body of a request to a job in the store."""
+"""Creation of a job from the body of a request."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,13 +21,13 @@ RETRY_AFTER_S: Final = 30
 
 
 def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> tuple[Job, tuple[str, ...]]:
-    """Understand what is asked for and queue it. With ``key`` the same request makes one job, however often it comes.
+    """Read the request and queue the job. With ``key``, repeats of the request create only one job.
 
     Returns:
-        The job, and notes on what its target was taken for and what it waits for.
+        The job, and notes on how its target was interpreted and what it waits for.
 
     Raises:
-        BadInput, NotFound: the body names something that cannot be used.
+        BadInput, NotFound: the body refers to something that cannot be used.
         ApiProblem: the tenant has too many open jobs.
     """
     _require_plain(parts, body)
@@ -82,7 +82,7 @@ def _spec(body: JobBody, answer: ModuleAnswer, target: Target, callees: tuple[st
 
 
 def _tasks(answer: ModuleAnswer, target: Target, *, merged: bool) -> tuple[Task, ...]:
-    """A task for each workload. A function that comes several times is tuned once, with the weights added up."""
+    """Create a task for each workload. Tunes a repeated function once, with the sum of its weights."""
     tasks = [
         Task(
             workload_id=each.workload.workload_id,
@@ -116,19 +116,19 @@ def _require_plain(parts: Parts, body: JobBody) -> None:
     if body.strategy == "replay":
         raise BadInput("strategy", "replay has no recorded measurements here.", "Use evolutionary, random or tvm.")
     if body.kind == "measure" and (body.seed_traces or isinstance(body.space, SketchesBody)):
-        raise BadInput("kind", "a measure job searches nothing.", "Leave out space and seed_traces, or ask for tune.")
+        raise BadInput("kind", "a measure job searches nothing.", "Omit space and seed_traces, or use tune.")
     _require_no_examples(body.input_specs)
 
 
 def _require_no_examples(specs: Sequence[InputSpec]) -> None:
     if any(spec.kind == "example" for spec in specs):
         fix = "Use normal, positive, uniform or integers with a range."
-        raise BadInput("input_specs", "example arrays are taken by tunefarm tune only.", fix)
+        raise BadInput("input_specs", "only tunefarm tune accepts example arrays.", fix)
 
 
 def _require_room(parts: Parts, tenant: str) -> None:
     states = (JobState.QUEUED, JobState.RUNNING, JobState.PAUSED)
     unfinished = sum(parts.store.jobs.count(tenant, state) for state in states)
     if unfinished >= parts.settings.open_jobs_per_tenant:
-        detail = f"{unfinished} jobs are not finished, which is the most that this tenant may have."
+        detail = f"{unfinished} jobs are not finished, which is the maximum for this tenant."
         raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers={"Retry-After": str(RETRY_AFTER_S)})

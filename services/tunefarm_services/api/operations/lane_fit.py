@@ -1,4 +1,4 @@
-"""Whether any lane of the service could ever take a job."""
+"""Whether any lane of the service can run a job."""
 
 from collections.abc import Sequence
 
@@ -14,9 +14,9 @@ WAIT_FIX = "or set deadline_s to wait for one that long."
 
 
 def unfit(lanes: Sequence[Lane], target: Target, device_class_id: str | None) -> BadInput | None:
-    """Why no lane would take a job, whatever its state is; None where one would.
+    """Why no lane can run a job in any state; None if one can.
 
-    A service that knows no lane at all is still starting: nothing is said of it, but of a class that is named.
+    A service without any lane is still starting, so only a named device class is checked.
     """
     of_class = [lane for lane in lanes if device_class_id in (None, lane.device.device_class.device_class_id)]
     if device_class_id is not None and not of_class:
@@ -44,7 +44,7 @@ def unfit(lanes: Sequence[Lane], target: Target, device_class_id: str | None) ->
 
 
 def notes_on(job: Job, lanes: Sequence[Lane], target: Target, known: Sequence[str]) -> tuple[str, ...]:
-    """What a job's sender wants to know of its target beside ``known``: that threads share cores, or that it waits."""
+    """Notes for the job's creator besides ``known``: that threads share cores, or that the job waits."""
     reason = unfit(lanes, target, job.spec.device_class_id)
     if reason is not None:
         return (f"{reason.field}: {reason.problem.rstrip('.')}; {waiting_until(job)}",)
@@ -58,13 +58,13 @@ def notes_on(job: Job, lanes: Sequence[Lane], target: Target, known: Sequence[st
 
 
 def waiting_until(job: Job) -> str:
-    """Until when a job waits for a device."""
+    """How long a job waits for a device."""
     deadline = deadline_text(job)
     return "the job waits for one" if deadline is None else f"the job waits for one until {deadline}"
 
 
 def _most_cores(lanes: Sequence[Lane]) -> int | None:
-    """The cores of the largest processor; None where a lane does not tell its cores, or there is none."""
+    """The cores of the largest processor; None if a lane does not report its cores, or there is none."""
     if not lanes or not all(lane.kind == "cpu" and lane.cores for lane in lanes):
         return None
     return max(len(lane.cores) for lane in lanes)

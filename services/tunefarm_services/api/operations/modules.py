@@ -1,4 +1,4 @@
-"""From what a request names as its module and target to questions for the intake."""
+"""Conversion of a request's module and target to requests for the intake."""
 
 import json
 import re
@@ -25,15 +25,15 @@ _TARGET_ID: Final = re.compile(r"[0-9a-f]{64}")
 _SCRIPT: Final = re.compile(r"^[ \t]*(#|@|import\b|from\b|def\b|class\b)", re.MULTILINE)
 LONGEST_TARGET: Final = 10_000
 MAX_FUNCTIONS: Final = 1024
-"""Of all modules of one request."""
+"""Limit for all modules of one request."""
 
 
 def module_text(parts: Parts, tenant: str, body: ModuleBody) -> ModuleText:
-    """The module of a request as text, wherever it comes from.
+    """The module of a request as text, from any source.
 
     Raises:
-        BadInput: it is plainly no TVM JSON.
-        NotFound: there is no such upload or workload.
+        BadInput: it cannot be TVM JSON.
+        NotFound: the upload or workload does not exist.
         UploadIncomplete: not all of it has arrived.
     """
     name = body.name
@@ -57,11 +57,11 @@ def module_text(parts: Parts, tenant: str, body: ModuleBody) -> ModuleText:
 
 
 def target_question(parts: Parts, tenant: str, given: str | dict[str, object] | None) -> TargetText | Target:
-    """What the intake has to find out about a target: nothing when it is one that is stored.
+    """The request to the intake for a target; None for a stored target.
 
     Raises:
-        NotFound: it looks like the id of a target, and there is none.
-        BadInput: it is far too long.
+        NotFound: it is the id of a target that does not exist.
+        BadInput: it is too long.
     """
     if given is None:
         given = parts.settings.default_target
@@ -87,14 +87,14 @@ def understood(
     sketches: Sequence[str] = (),
     seed_traces: Sequence[str] = (),
 ) -> ModuleAnswer:
-    """What the intake makes of the modules of a request, with their target and schedules.
+    """Read the modules of a request with their target and schedules.
 
-    A function that the tenant has stored under other names of variables is that stored one.
+    A function that the tenant has stored with other variable names resolves to the stored one.
 
     Raises:
-        BadInput: any part of it cannot be used.
-        NotFound: an upload or a workload is not there.
-        ForkFailed: there is no child to read it.
+        BadInput: a part of it is invalid.
+        NotFound: an upload or a workload does not exist.
+        ForkFailed: no child could be forked to read it.
     """
     for field, texts in (("space.sketches", sketches), ("seed_traces", seed_traces)):
         for text in texts:
@@ -115,7 +115,7 @@ def understood(
 
 
 def trace_text(value: str | list[object]) -> str:
-    """A trace of a request as JSON text. Raises BadInput for numbers that JSON has no form for."""
+    """A trace of a request as JSON text. Raises BadInput for numbers without a JSON form."""
     return value if isinstance(value, str) else _json_text("trace", value)
 
 
@@ -127,10 +127,10 @@ def _json_text(field: str, value: object) -> str:
 
 
 def _require_small(field: str, text: str, settings: ApiSettings) -> None:
-    """Raises BadInput for JSON text that costs too much to decode, such as text within a body that was counted once."""
+    """Raises BadInput for JSON text that is too expensive to decode, such as text inside a checked body."""
     excess = excess_of(text, settings.json_depth, settings.json_values)
     if excess:
-        raise BadInput(field, excess, "Send what TVM writes, unchanged.")
+        raise BadInput(field, excess, "Send TVM's output unchanged.")
 
 
 def _recognised(parts: Parts, tenant: str, answer: ModuleAnswer) -> ModuleAnswer:
@@ -145,7 +145,7 @@ def _recognised(parts: Parts, tenant: str, answer: ModuleAnswer) -> ModuleAnswer
 
 
 def _module_texts(parts: Parts, tenant: str, bodies: Sequence[ModuleBody]) -> tuple[ModuleText, ...]:
-    """All modules of a request. One after the other, for each may stand for an upload as large as any."""
+    """All modules of a request, one after the other, because each may be as large as an upload."""
     modules: list[ModuleText] = []
     size = 0
     for body in bodies:
@@ -161,7 +161,7 @@ def _decoded(content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        fix = "Upload the text that tvm.ir.save_json gives; pickles, libraries and models are not read."
+        fix = "Upload the text that tvm.ir.save_json returns; pickles, libraries and models are not read."
         raise BadInput("upload_id", "its content is not text.", fix) from error
 
 
@@ -173,4 +173,4 @@ def _require_json(text: str, depth: int, values: int) -> None:
         raise BadInput("module", problem, fix)
     excess = excess_of(text, depth, values)
     if excess:
-        raise BadInput("module", excess, "Send what tvm.ir.save_json writes, or fewer functions in one module.")
+        raise BadInput("module", excess, "Send the output of tvm.ir.save_json, or fewer functions in one module.")

@@ -1,1 +1,1 @@
-"""Pages that the API shows to browsers: HTML of this folder, with scripts and styles of installed packages."""
+"""Pages for browsers: HTML in this folder, with scripts and styles of installed packages."""

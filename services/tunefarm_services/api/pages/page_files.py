@@ -1,4 +1,4 @@
-"""The files that the API page is made of, read from this package and from the installed Swagger UI."""
+"""The files of the API page, from this package and the installed Swagger UI."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ SWAGGER_UI: Final = "fastapi_swagger.resources"
 
 @dataclass(frozen=True)
 class PageFile:
-    """One file of the page. It is read when it is first asked for."""
+    """One file of the page. It is read on first use."""
 
     package: str
     name: str
@@ -22,7 +22,7 @@ class PageFile:
 
     @cached_property
     def content(self) -> bytes:
-        """All of it."""
+        """The content."""
         return (files(self.package) / self.name).read_bytes()
 
     @cached_property
@@ -38,8 +38,8 @@ PAGE_FILES: Final[Mapping[str, PageFile]] = {
     "/docs/swagger-ui.css": PageFile(SWAGGER_UI, "swagger-ui.css", "text/css"),
     "/docs/favicon-32x32.png": PageFile(SWAGGER_UI, "favicon-32x32.png", "image/png"),
 }
-"""By the paths under which they are served. Nothing of a request becomes part of a file's name."""
+"""By their URL paths. No part of a request becomes part of a file name."""
 
 DOCUMENT: Final = "/openapi.json"
 DOCUMENTS: Final = frozenset({DOCUMENT, *PAGE_FILES})
-"""Paths that ``public_docs`` shows without a token."""
+"""Paths that ``public_docs`` serves without a token."""

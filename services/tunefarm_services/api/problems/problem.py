@@ -14,11 +14,11 @@ TYPE_PREFIX: Final = "urn:tunefarm:problem:"
 
 
 RETRY_AFTER_S: Final = "5"
-"""Where nothing better is known of a request that may be answered later."""
+"""Default for requests that may be retried later."""
 
 
 class ProblemKind(StrEnum):
-    """Every kind of problem; the value ends its ``type``, which never changes its meaning."""
+    """Kinds of problems; the value is the end of its ``type``, whose meaning never changes."""
 
     MALFORMED = "malformed"
     UNAUTHENTICATED = "unauthenticated"
@@ -89,7 +89,7 @@ class FieldProblem(BaseModel):
 
 
 class Problem(BaseModel):
-    """RFC 9457 problem details. ``type`` is stable; ``field`` and ``fix`` say what to change where that is known."""
+    """RFC 9457 problem details. ``type`` is stable; ``field`` and ``fix``, if present, state what to change."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -115,11 +115,11 @@ class Problem(BaseModel):
     fix: str | None = None
     errors: tuple[FieldProblem, ...] | None = None
     offset: int | None = None
-    """Where an upload goes on, in bytes, when a piece came with another offset."""
+    """Offset in bytes at which an upload continues, if a piece had another offset."""
 
 
 class ApiProblem(Exception):
-    """Raised wherever a request has to be refused; answered as a ``Problem``."""
+    """Raised to reject a request; answered as a ``Problem``."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class ApiProblem(Exception):
             type=TYPE_PREFIX + kind.value,
             title=form.title,
             status=form.status,
-            # A lone half of a surrogate pair, which JSON can carry, has no place in UTF-8.
+            # JSON can contain a lone half of a surrogate pair, but UTF-8 cannot.
             detail=_encodable(detail)[:4000],
             field=None if field is None else _encodable(field)[:200],
             fix=None if fix is None else _encodable(fix)[:4000],
@@ -151,7 +151,7 @@ class ApiProblem(Exception):
         )
 
     def response(self) -> Response:
-        """The answer to send."""
+        """The response to send."""
         return Response(
             self.problem.model_dump_json(exclude_none=True),
             status_code=self.problem.status,
@@ -160,12 +160,12 @@ class ApiProblem(Exception):
         )
 
     async def send(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request with it, from a middleware."""
+        """Send it as the response, from a middleware."""
         await self.response()(scope, receive, send)
 
 
 def unauthenticated(more: str = "") -> ApiProblem:
-    """The one answer to everybody without a valid token, whatever was asked. ``more`` is added to it."""
+    """The response to all requests without a valid token, whatever they ask for. ``more`` is appended."""
     return ApiProblem(
         ProblemKind.UNAUTHENTICATED,
         f"Send a valid token: Authorization: Bearer tfk_... The first one comes from: tunefarm token create.{more}",
@@ -174,7 +174,7 @@ def unauthenticated(more: str = "") -> ApiProblem:
 
 
 def unavailable(detail: str, retry_after_s: int = 5) -> ApiProblem:
-    """The service cannot answer now, and may in ``retry_after_s`` seconds."""
+    """The service cannot answer now; the caller may retry in ``retry_after_s`` seconds."""
     return ApiProblem(ProblemKind.UNAVAILABLE, detail, headers={"Retry-After": str(retry_after_s)})
 
 

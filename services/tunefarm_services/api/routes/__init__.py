@@ -1,1 +1,1 @@
-"""Routes, a file for each noun."""
+"""Routes, one file per resource."""

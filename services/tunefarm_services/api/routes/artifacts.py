@@ -31,7 +31,7 @@ def list_artifacts(
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Manifests of all artifacts, or of those of a record."""
+    """List the manifests of all artifacts, or of those of a record."""
     paging = Paging("artifacts", page_size, page_token, {"record_id": record_id})
     found = parts.store.artifacts.page(caller.tenant, record_id=record_id, after=paging.after, limit=page_size + 1)
     return answer(paging.page(found, lambda manifest: manifest.artifact_id, lambda manifest: manifest))
@@ -54,7 +54,7 @@ def get(request: Request, artifact_id: Id, caller: ArtifactsReader, parts: Parts
         ProblemKind.NOT_FOUND,
         ProblemKind.RANGE,
         s200={"description": "The whole library.", **LIBRARY},
-        s206={"description": "The range that was asked for.", **LIBRARY},
+        s206={"description": "The requested range.", **LIBRARY},
         s304=NOT_MODIFIED,
     ),
 )
@@ -86,7 +86,7 @@ def get_library(
 
 
 def _range(text: str | None, size_bytes: int) -> tuple[int, int]:
-    """First byte and the one behind the last. A range that is not understood is left aside, as RFC 9110 asks."""
+    """First byte and the one after the last. Ignores a range that is not understood, as RFC 9110 requires."""
     match = _RANGE.fullmatch(text.strip()) if text else None
     if match is None or not (match[1] or match[2]):
         return 0, size_bytes

@@ -27,7 +27,7 @@ def list_devices(
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Devices of the farm with the state of their lanes."""
+    """List devices of the farm with the state of their lanes."""
     paging = Paging("devices", page_size, page_token, {"device_class_id": device_class_id})
     found = [
         DeviceView.of(lanes, with_names=_sees_names(caller))
@@ -51,7 +51,7 @@ def list_workers(
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Lanes of workers with their health; names of hosts are shown to ``devices:admin`` only."""
+    """List lanes of workers with their health; only ``devices:admin`` sees host names."""
     paging = Paging("workers", page_size, page_token, {"device_class_id": device_class_id})
     requests = parts.store.lanes.requests()
     found = sorted(
@@ -75,19 +75,19 @@ def get_worker(worker_id: Id, caller: DevicesReader, parts: PartsOf) -> Response
 
 @router.post("/devices/{device_id}:drain", response_model=DeviceView, responses=responses(ProblemKind.NOT_FOUND))
 def drain_device(device_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
-    """Let the device's lanes finish what they have and take nothing new."""
+    """Drain the device: its lanes finish their work and accept no more."""
     return _ask_device(parts, caller, device_id, LaneRequest.DRAIN)
 
 
 @router.post("/devices/{device_id}:resume", response_model=DeviceView, responses=responses(ProblemKind.NOT_FOUND))
 def resume_device(device_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
-    """Let the device's lanes take work again."""
+    """Return the device's lanes to service."""
     return _ask_device(parts, caller, device_id, LaneRequest.RESUME)
 
 
 @router.post("/devices/{device_id}:maintenance", response_model=DeviceView, responses=responses(ProblemKind.NOT_FOUND))
 def maintain_device(device_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
-    """Drain the device and say that it is being worked on."""
+    """Drain the device and mark it as under maintenance."""
     return _ask_device(parts, caller, device_id, LaneRequest.MAINTENANCE)
 
 
@@ -98,7 +98,7 @@ def maintain_device(device_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Resp
     responses=responses(ProblemKind.NOT_FOUND),
 )
 def drain_worker(worker_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
-    """Let the lane finish what it has and take nothing new."""
+    """Drain the lane: it finishes its work and accepts no more."""
     return _ask_worker(parts, caller, worker_id, LaneRequest.DRAIN)
 
 
@@ -109,7 +109,7 @@ def drain_worker(worker_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Respons
     responses=responses(ProblemKind.NOT_FOUND),
 )
 def resume_worker(worker_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
-    """Let the lane take work again."""
+    """Return the lane to service."""
     return _ask_worker(parts, caller, worker_id, LaneRequest.RESUME)
 
 
@@ -120,7 +120,7 @@ def resume_worker(worker_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Respon
     responses=responses(ProblemKind.NOT_FOUND),
 )
 def maintain_worker(worker_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
-    """Drain the lane and say that it is being worked on."""
+    """Drain the lane and mark it as under maintenance."""
     return _ask_worker(parts, caller, worker_id, LaneRequest.MAINTENANCE)
 
 

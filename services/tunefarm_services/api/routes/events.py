@@ -36,7 +36,7 @@ _DATA: Final = {
     "contentMediaType": "application/json",
     "contentSchema": {"$ref": "#/components/schemas/Event"},
 }
-# Of each event, as the OpenAPI of this version means it for a stream.
+# The schema of each event, in the form of this OpenAPI version for streams.
 _SENT: Final = {
     "type": "object",
     "properties": {"id": {"type": "string", "pattern": "^[0-9]+$"}, "event": {"type": "string"}, "data": _DATA},
@@ -61,10 +61,10 @@ async def stream(
     last_event_id: Annotated[str | None, Header(max_length=20)] = None,
     after: Annotated[int, Query(ge=0, lt=2**53, description="The same as Last-Event-ID.")] = 0,
 ) -> Response:
-    """Events of a job in order, as they are committed, after the one that Last-Event-ID names.
+    """Stream events of a job in order, as they are committed, after the event that Last-Event-ID names.
 
-    The stream ends when the job is finished and everything was told, or when the token works no longer. It may be taken
-    up again at any time, on any process of the service.
+    The stream ends when the job is finished and all its events were sent, or when the token becomes invalid. It can
+    be resumed at any time, on any process of the service.
     """
     begin = _number(last_event_id) if last_event_id else after
     await to_thread.run_sync(parts.store.jobs.get, caller.tenant, job_id)
@@ -80,7 +80,7 @@ def list_events(
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Events in order: of a job, or of the tenant, such as retractions."""
+    """List events in order: of a job, or of the tenant, such as retractions."""
     if job_id is not None:
         parts.store.jobs.get(caller.tenant, job_id)
     paging = Paging("events", page_size, page_token, {"job_id": job_id})
@@ -89,9 +89,9 @@ def list_events(
 
 
 class CountedStream(EventSourceResponse):
-    """A stream that counts for its tenant from before its first byte until it has ended, however it ends.
+    """A stream that counts for its tenant from before its first byte until it ends for any reason.
 
-    The count is looked at and raised without giving way to another request in between, so the limit is exact.
+    The check and the increment happen without a context switch in between, so the limit is exact.
     """
 
     def __init__(self, following: "JobStream", parts: Parts, tenant: str) -> None:
@@ -101,10 +101,10 @@ class CountedStream(EventSourceResponse):
         self._tenant = tenant
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events, or a problem when the tenant has too many streams open."""
+        """Send the events, or a problem if the tenant has too many open streams."""
         streams = self._parts.streams
         if streams[self._tenant] >= self._parts.settings.streams_per_tenant:
-            detail = f"The tenant has {streams[self._tenant]} event streams open, which is the most it may have."
+            detail = f"The tenant has {streams[self._tenant]} event streams open, which is the maximum."
             problem = ApiProblem(ProblemKind.RATE_LIMITED, detail, headers={"Retry-After": "5"})
             await problem.send(scope, receive, send)
             return
@@ -118,7 +118,7 @@ class CountedStream(EventSourceResponse):
 
 
 class JobStream:
-    """One reader's place in the events of a job."""
+    """The position of one reader in the events of a job."""
 
     def __init__(self, parts: Parts, tenant: str, job_id: str, after: int, token_text: str) -> None:
         self._token_text = token_text
@@ -131,7 +131,7 @@ class JobStream:
         self._is_summed_up = False
 
     async def events(self) -> AsyncIterator[ServerSentEvent]:
-        """Every event behind the place, in order, until the job has ended or the process does."""
+        """Every event after the position, in order, until the job or the process ends."""
         self._parts.metrics.event_streams.inc()
         try:
             async for event in self._until_end():
@@ -157,7 +157,7 @@ class JobStream:
             await asyncio.sleep(self._poll_s)
 
     async def _is_allowed(self) -> bool:
-        """Whether the token still works, looked at every few seconds."""
+        """Whether the token is still valid, checked every few seconds."""
         now_s = time.monotonic()
         if now_s - self._token_looked_at_s < TOKEN_LOOK_S:
             return True
@@ -168,7 +168,7 @@ class JobStream:
             return True
 
     async def _news(self) -> list[Event]:
-        """Events behind the place; none while the store cannot be asked."""
+        """Events after the position; none while the store is unreachable."""
 
         def ask() -> list[Event]:
             return self._parts.store.events.of_job(self._tenant, self._job_id, self._after, BATCH)

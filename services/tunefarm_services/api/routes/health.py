@@ -1,4 +1,4 @@
-"""How the process is."""
+"""Health of the process."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ PATIENCE_S: Final = 2.0
 
 @router.get("/healthz", response_model=Health, responses=problems(ProblemKind.BAD_INPUT))
 async def healthz() -> Response:
-    """Whether the process answers."""
+    """Check whether the process answers."""
     return answer(Health(status="ok"))
 
 
@@ -34,7 +34,7 @@ async def healthz() -> Response:
     responses=problems(ProblemKind.BAD_INPUT) | {503: {"description": "Not now.", "model": Readiness}},
 )
 async def readyz(parts: PartsOf) -> Response:
-    """Whether requests are answered now. Modules are read once ``intake`` is ready; earlier ones wait."""
+    """Check whether requests are accepted. Requests with modules wait until ``intake`` is ready."""
     store = "unavailable"
     with move_on_after(PATIENCE_S):
         try:
@@ -53,7 +53,7 @@ async def readyz(parts: PartsOf) -> Response:
     response_class=Response,
 )
 async def metrics(request: Request, parts: PartsOf) -> Response:
-    """Figures of this process for Prometheus: with an operator's token of the scope ``usage:read``."""
+    """Metrics of this process for Prometheus. Requires an operator's token with the scope ``usage:read``."""
     token = request.scope.get(STATE_KEY)
     if isinstance(token, Token):
         is_operator = token.tenant in parts.settings.operator_tenants

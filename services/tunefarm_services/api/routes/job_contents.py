@@ -1,4 +1,4 @@
-"""What belongs to a job: its tasks, trials, measurements and records."""
+"""Parts of a job: its tasks, trials, measurements and records."""
 
 from collections.abc import Callable, Iterator
 from typing import Annotated, TypeVar
@@ -22,7 +22,7 @@ from tunefarm_services.store.stored import StoredTrial
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 
-FailedOnly = Annotated[bool, Query(description="Only those that gave no time; each says why.")]
+FailedOnly = Annotated[bool, Query(description="Only trials without a timing; each has its reason.")]
 View = TypeVar("View", bound=BaseModel)
 
 
@@ -30,7 +30,7 @@ View = TypeVar("View", bound=BaseModel)
 def list_tasks(
     job_id: Id, caller: JobsReader, parts: PartsOf, page_size: PageSize = LARGEST_PAGE, page_token: PageToken = None
 ) -> Response:
-    """Tasks of a job in its order, with what has been spent on each and its best latency."""
+    """List the tasks of a job in order, each with its effort so far and its best latency."""
     paging = Paging("job-tasks", page_size, page_token, {"job_id": job_id})
     job = parts.store.jobs.get(caller.tenant, job_id)
     by_task = {(e.key.workload_id, e.key.target_id): e for e in _explorations(parts, caller.tenant, job_id)}
@@ -50,7 +50,7 @@ def list_job_trials(
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Trials of all explorations that a job stands on, with what came of each."""
+    """List the trials of all explorations of a job, each with its result."""
     paging = Paging("job-trials", page_size, page_token, {"job_id": job_id, "failed_only": failed_only})
     trials = _trials_of_job(parts, caller.tenant, job_id, paging, failed_only=failed_only)
     return answer(_trial_page(paging, trials, _trial_view))
@@ -66,7 +66,7 @@ def list_measurements(
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """What was measured for a job, with the workload it belongs to: the answer to a job of the kind ``measure``."""
+    """List the measurements of a job with their workloads: the result of a job of the kind ``measure``."""
     paging = Paging("job-measurements", page_size, page_token, {"job_id": job_id})
     explorations = {e.exploration_id: e for e in _explorations(parts, caller.tenant, job_id)}
     trials = _trials_of_job(parts, caller.tenant, job_id, paging, failed_only=False, measured_only=True)
@@ -83,7 +83,7 @@ def list_measurements(
 def list_records(
     job_id: Id, caller: JobsReader, parts: PartsOf, page_size: PageSize = LARGEST_PAGE, page_token: PageToken = None
 ) -> Response:
-    """The best verified record of each task of a job, once there is one."""
+    """List the best verified record of each task of a job, if there is one."""
     paging = Paging("job-records", page_size, page_token, {"job_id": job_id})
     found: dict[str, TuningRecord] = {}
     for exploration in _explorations(parts, caller.tenant, job_id):
@@ -103,7 +103,7 @@ def list_trials(
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Trials of one exploration by number."""
+    """List the trials of one exploration by number."""
     filters = {"exploration_id": exploration_id, "failed_only": failed_only}
     paging = Paging("trials", page_size, page_token, filters)
     found = parts.store.trials.page(
@@ -126,7 +126,7 @@ def _explorations(parts: Parts, tenant: str, job_id: str) -> list[Exploration]:
 def _trials_of_job(
     parts: Parts, tenant: str, job_id: str, paging: Paging, *, failed_only: bool, measured_only: bool = False
 ) -> list[StoredTrial]:
-    """One trial more than a page of those that stand behind the paging's place, over all explorations of a job."""
+    """Trials after the paging position, one more than a page, over all explorations of a job."""
     exploration_after, _, number_text = (paging.after or "").partition(" ")
     number_after = int(number_text) if number_text.isascii() and number_text.isdigit() else None
     found: list[StoredTrial] = []

@@ -29,7 +29,7 @@ from tunefarm_services.api.routes.path import Id, IdPrefix
 
 log = structlog.get_logger()
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)
-
+list[str], Query(max_length=32, description="NAME=VALUE; jobs with all of these labels. Repeatable.", alias="label")
 Labels = Annotated[
     list[str], Query(max_length=32, description="NAME=VALUE; jobs that carry all of them. Repeatable.", alias="label")
 ]
@@ -44,10 +44,10 @@ _OF_A_REQUEST = responses(ProblemKind.NOT_FOUND, ProblemKind.CONFLICT)
     responses=responses(ProblemKind.NOT_FOUND, ProblemKind.CONFLICT, s202={"headers": LOCATION | ETAG}),
 )
 async def create(request: Request, body: JobBody, caller: JobsWriter, parts: PartsOf) -> Response:
-    """Ask for a job: ``kind: tune`` searches schedules, ``measure`` times scheduled modules as they are."""
+    """Create a job: ``kind: tune`` searches schedules, ``measure`` times scheduled modules as they are."""
     key = request.scope.get(KEY_STATE)
-    job, notes = await parts.understanding(caller.tenant, lambda: create_job(parts, caller.tenant, body, key))
-    # Where a request's trace and a job's, which its id stands for in every process, meet.
+    job, notes = await parts.run_intake(caller.tenant, lambda: create_job(parts, caller.tenant, body, key))
+    # Link the trace of the request to that of the job, which every process derives from its id.
     log.info("job created", job_id=job.job_id, job_trace_id=Traceparent.of_job(job.job_id).trace_id)
     headers = {"ETag": etag_of(digest(job.model_dump_json())), "Cache_Control": "private, no-cache"}
     told = NewJob(**dict(job), notes=notes)
@@ -68,7 +68,7 @@ def list_jobs(
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Jobs of the tenant, the newest first."""
+    """List jobs of the tenant, newest first."""
     labels = _labels(label)
     after_text = None if created_after is None else _instant(created_after)
     named = {"created_after": after_text, "id_prefix": id_prefix}
@@ -115,9 +115,9 @@ def resume(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
 
 @router.post("/{job_id}:finish", response_model=Job, responses=_OF_A_REQUEST)
 def finish(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
-    """End a job's search: its best is verified and shipped. A paused job is queued for that.
+    """End a job's search: its best candidates are verified and exported. A paused job is queued for that.
 
-    The job ends as failed where nothing was measured before.
+    The job ends as failed if nothing was measured before.
     """
     return answer(parts.store.job_requests.finish(caller.tenant, job_id))
 

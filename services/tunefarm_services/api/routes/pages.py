@@ -28,7 +28,7 @@ HEADERS: Final = {
 
 
 async def show(request: Request) -> Response:
-    """One file of the page."""
+    """Return one file of the page."""
     file = PAGE_FILES[request.scope["path"]]
     headers = HEADERS | {"ETag": etag_of(file.digest)}
     if has_already(request, headers["ETag"]):
@@ -38,7 +38,7 @@ async def show(request: Request) -> Response:
 
 @router.get(DOCUMENT)
 async def document(request: Request) -> Response:
-    """The OpenAPI document."""
+    """Return the OpenAPI document."""
     return JSONResponse(request.app.openapi())
 
 

@@ -5,12 +5,12 @@ from typing import Annotated, TypeAlias
 from fastapi import Path, Query
 
 Id: TypeAlias = Annotated[str, Path(max_length=200, pattern=r"^[A-Za-z0-9._@+=-]+$", description="Its id.")]
-"""Without a colon, which sets off a verb."""
+"""Without a colon, which introduces a verb."""
 
 IdPrefix: TypeAlias = Annotated[
-    str | None, Query(max_length=200, pattern=r"^[0-9a-f]+$", description="Only those whose ids begin so.")
+    str | None, Query(max_length=200, pattern=r"^[0-9a-f]+$", description="Only ids with this prefix.")
 ]
 
 IdFilter: TypeAlias = Annotated[
-    str | None, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$", description="Only those of this one.")
+    str | None, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$", description="Only those of this id.")
 ]

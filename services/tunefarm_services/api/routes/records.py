@@ -24,7 +24,7 @@ from tunefarm_services.api.operations.best_records import Question, best_records
 from tunefarm_services.api.operations.claims import export_database, import_database, publish
 from tunefarm_services.api.operations.modules import target_question
 from tunefarm_services.api.operations.parts import Parts, PartsOf
-from tunefarm_services.api.problems.plain_words import field_problems
+from tunefarm_services.api.problems.field_errors import field_problems
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id, IdFilter, IdPrefix
 
@@ -44,13 +44,13 @@ def list_records(
     exploration_id: IdFilter = None,
     status: RecordStatus | None = None,
     source: Annotated[
-        Literal["tuned", "imported", "published"] | None, Query(description="How it came into the store.")
+        Literal["tuned", "imported", "published"] | None, Query(description="The origin of the record.")
     ] = None,
     id_prefix: IdPrefix = None,
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Records by id."""
+    """List records by id."""
     filters = {
         "workload_id": workload_id,
         "target_id": target_id,
@@ -69,12 +69,12 @@ def list_records(
     response_model=TuningRecord,
     status_code=201,
     responses=responses(
-        *NEEDED, s201={"headers": LOCATION}, s200={"description": "It was there already.", "model": TuningRecord}
+        *NEEDED, s201={"headers": LOCATION}, s200={"description": "It already existed.", "model": TuningRecord}
     ),
 )
 async def create(body: PublishBody, caller: RecordsWriter, parts: PartsOf) -> Response:
-    """Publish a schedule with the latency that is claimed for it. Its trace must apply; it is not measured."""
-    record, is_new = await parts.understanding(caller.tenant, lambda: publish(parts, caller.tenant, body))
+    """Publish a schedule with a claimed latency. Its trace must apply; it is not measured."""
+    record, is_new = await parts.run_intake(caller.tenant, lambda: publish(parts, caller.tenant, body))
     return answer(record, 201 if is_new else 200, Location=f"/v1/records/{record.record_id}")
 
 
@@ -92,7 +92,7 @@ async def best(
     abi: Abi = "stable",
     limit: Annotated[int, Query(ge=1, le=100)] = 8,
 ) -> Response:
-    """The best records for a workload or an uploaded module, each with the kind of its match: see the POST form."""
+    """Find the best records for a workload or an uploaded module, with the kind of each match: see the POST form."""
     if (workload_id is None) == (upload_id is None):
         fix = "Give one of workload_id and upload_id, or POST a module."
         raise BadInput("workload_id", "It is missing, or given beside upload_id.", fix)
@@ -116,16 +116,16 @@ async def best(
 
 @router.post("/records:best", response_model=Page[RecordMatch], responses=responses(*NEEDED))
 async def best_of_module(body: BestBody, caller: RecordsReader, parts: PartsOf) -> Response:
-    """The best records for a module, the most trustworthy first.
+    """Find the best records for a module, the most trustworthy first.
 
-    ``exact``: verified, for this function, target, device class, code generator, protocol and ABI; safe to ship.
-    ``same_workload_other_device``: a start, not a promise. ``similar``: another shape, good for transfer.
+    ``exact``: verified, for this function, target, device class, code generator, protocol and ABI; safe to use.
+    ``same_workload_other_device``: a starting point without a guarantee. ``similar``: another shape, good for transfer.
     """
     return await _best(parts, caller.tenant, body)
 
 
 async def _best(parts: Parts, tenant: str, body: BestBody) -> Response:
-    """Only questions that need a child wait for one; the others, which are most, are answered meanwhile."""
+    """Wait for a child only if the query needs one; most do not."""
 
     def answered(question: Question) -> Response:
         return answer(Page[RecordMatch].model_construct(items=tuple(best_records(parts, tenant, body, question))))
@@ -135,19 +135,19 @@ async def _best(parts: Parts, tenant: str, body: BestBody) -> Response:
         return question if needs_child(parts, body, question) else answered(question)
 
     found = await to_thread.run_sync(unless_child_is_needed)
-    return found if isinstance(found, Response) else await parts.understanding(tenant, lambda: answered(found))
+    return found if isinstance(found, Response) else await parts.run_intake(tenant, lambda: answered(found))
 
 
 @router.post("/records:import", response_model=ImportReport, responses=responses(*NEEDED))
 async def import_records(body: DatabaseBody, caller: RecordsWriter, parts: PartsOf) -> Response:
-    """Take in a TVM JSON database as claims. Each line that cannot be used is reported with its reason."""
-    return answer(await parts.exchanging(caller.tenant, lambda: import_database(parts, caller.tenant, body)))
+    """Import a TVM JSON database as claims. Each rejected line is reported with its reason."""
+    return answer(await parts.run_exchange(caller.tenant, lambda: import_database(parts, caller.tenant, body)))
 
 
 @router.post("/records:export", response_model=ExportedDatabase, responses=responses(*NEEDED))
 async def export_records(body: ExportBody, caller: RecordsReader, parts: PartsOf) -> Response:
-    """Records as a TVM JSON database that stock TVM loads."""
-    return answer(await parts.exchanging(caller.tenant, lambda: export_database(parts, caller.tenant, body)))
+    """Export records as a TVM JSON database that unmodified TVM loads."""
+    return answer(await parts.run_exchange(caller.tenant, lambda: export_database(parts, caller.tenant, body)))
 
 
 @router.get(

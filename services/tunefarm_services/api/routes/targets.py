@@ -25,7 +25,7 @@ router = APIRouter(prefix="/v1", tags=["targets"], route_class=JsonRoute)
 def list_targets(
     caller: AnyCaller, parts: PartsOf, page_size: PageSize = DEFAULT_SIZE, page_token: PageToken = None
 ) -> Response:
-    """Targets that the tenant's jobs and records are for, by id."""
+    """List the targets of the tenant's jobs and records by id."""
     paging = Paging("targets", page_size, page_token)
     found = parts.store.targets.page(caller.tenant, paging.after, page_size + 1)
     return answer(paging.page(found, lambda target: target.target_id, TargetView.of))
@@ -33,14 +33,14 @@ def list_targets(
 
 @router.get("/targets:presets", response_model=PresetList, responses=responses())
 async def presets(_caller: AnyCaller) -> Response:
-    """Targets by short names."""
+    """List targets with short names."""
     return answer(PresetList(presets=PRESETS))
 
 
 @router.post("/targets:validate", response_model=CheckedTarget, responses=responses(ProblemKind.NOT_FOUND))
 async def validate(body: TargetBody, caller: AnyCaller, parts: PartsOf) -> Response:
-    """Whether TVM and LLVM accept a target, and its canonical form."""
-    return answer(await parts.understanding(caller.tenant, lambda: _checked(parts, caller, body)))
+    """Check whether TVM and LLVM accept a target, and return its canonical form."""
+    return answer(await parts.run_intake(caller.tenant, lambda: _checked(parts, caller, body)))
 
 
 @router.get(

@@ -29,7 +29,7 @@ router = APIRouter(prefix="/v1", tags=["tokens"], route_class=JsonRoute)
     responses=responses(ProblemKind.CONFLICT, s201={"headers": LOCATION}),
 )
 def create(body: TokenBody, caller: TokensAdmin, parts: PartsOf) -> Response:
-    """Make a token. Its text is told once. It cannot have a scope that the caller lacks."""
+    """Create a token. Its text is shown once. Its scopes must be a subset of the caller's."""
     _require_scopes(caller, body.scopes)
     expires_at = None if body.expires_at is None else body.expires_at.isoformat()
     token, text = parts.store.tokens.create(caller.tenant, body.name, tuple(body.scopes), expires_at)
@@ -40,7 +40,7 @@ def create(body: TokenBody, caller: TokensAdmin, parts: PartsOf) -> Response:
 def list_tokens(
     caller: TokensAdmin, parts: PartsOf, page_size: PageSize = DEFAULT_SIZE, page_token: PageToken = None
 ) -> Response:
-    """Tokens of the tenant, without their secrets."""
+    """List tokens of the tenant, without their secrets."""
     paging = Paging("tokens", page_size, page_token)
     found = sorted(parts.store.tokens.of_tenant(caller.tenant), key=lambda token: token.token_id)
     behind = [token for token in found if paging.after is None or token.token_id > paging.after]
@@ -49,7 +49,7 @@ def list_tokens(
 
 @router.get("/tokens:own", response_model=Token, responses=responses())
 async def get_own(caller: AnyCaller) -> Response:
-    """The token that this request came with: its tenant, its scopes and when it expires."""
+    """Return the token of this request: its tenant, its scopes and when it expires."""
     return answer(caller.token)
 
 
@@ -61,20 +61,20 @@ def get(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
 
 @router.post("/tokens/{token_id}:revoke", response_model=Token, responses=responses(ProblemKind.NOT_FOUND))
 def revoke(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
-    """Let a token work no longer, at once and for good."""
+    """Revoke a token permanently."""
     return answer(_revoked(parts, caller, token_id))
 
 
 @router.delete("/tokens/{token_id}", status_code=204, responses=responses(ProblemKind.NOT_FOUND))
 def delete(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
-    """The same as revoking it: what it did stays accounted for."""
+    """Revoke a token. Its usage stays recorded."""
     _revoked(parts, caller, token_id)
     return Response(status_code=204)
 
 
 @router.post("/tokens/{token_id}:rotate", response_model=NewToken, responses=responses(ProblemKind.NOT_FOUND))
 def rotate(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
-    """Give a token a new secret, told once; the old one stops working at once."""
+    """Give a token a new secret, shown once; the old one becomes invalid at once."""
     _require_scopes(caller, _token(parts, caller, token_id).scopes)
     token, text = parts.store.tokens.rotate(caller.tenant, token_id)
     parts.tokens.forget()
@@ -95,8 +95,8 @@ def _token(parts: Parts, caller: Caller, token_id: str) -> Token:
 
 
 def _require_scopes(caller: Caller, scopes: Iterable[Scope]) -> None:
-    """Whoever may make tokens cannot make itself one that may do more."""
+    """Prevent a caller from creating a token with more permissions than its own."""
     missing = sorted({scope.value for scope in scopes if not caller.may(scope)})
     if missing:
-        detail = f"The caller's own token lacks {', '.join(missing)}, so it cannot give that on."
+        detail = f"The caller's own token lacks {', '.join(missing)}, so it cannot grant it."
         raise ApiProblem(ProblemKind.FORBIDDEN, detail)

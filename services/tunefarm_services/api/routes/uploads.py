@@ -1,4 +1,4 @@
-"""Uploads: content in pieces, each of which may be sent again."""
+"""Uploads in pieces, each of which may be sent again."""
 
 from typing import Annotated, Final
 
@@ -21,7 +21,7 @@ from tunefarm_services.api.routes.path import Id
 router = APIRouter(prefix="/v1/uploads", tags=["uploads"], route_class=JsonRoute)
 
 PIECE: Final = "application/offset+octet-stream"
-OFFSET: Final = {"Upload-Offset": {"description": "Where the next piece begins.", "schema": {"type": "integer"}}}
+OFFSET: Final = {"Upload-Offset": {"description": "Offset of the next piece.", "schema": {"type": "integer"}}}
 _PIECES: Final = {
     "requestBody": {
         "required": True,
@@ -30,14 +30,14 @@ _PIECES: Final = {
 }
 _QUOTA_RETRY_S: Final = 60
 MAX_UPLOADS: Final = 2000
-"""Of a tenant at once, each of which is a row that every further one looks at."""
+"""Maximum uploads of a tenant, because each new one reads the rows of all others."""
 
 
 @router.post(
     "", response_model=Upload, status_code=201, responses=responses(ProblemKind.CONFLICT, s201={"headers": LOCATION})
 )
 def create(body: UploadBody, caller: JobsWriter, parts: PartsOf) -> Response:
-    """Begin an upload; then send its pieces with PATCH."""
+    """Create an upload; then send its pieces with PATCH."""
     if body.size_bytes > parts.settings.upload_bytes:
         detail = f"An upload may have {parts.settings.upload_bytes} bytes."
         raise ApiProblem(ProblemKind.TOO_LARGE, detail, field="size_bytes")
@@ -57,7 +57,7 @@ def create(body: UploadBody, caller: JobsWriter, parts: PartsOf) -> Response:
 def list_uploads(
     caller: JobsReader, parts: PartsOf, page_size: PageSize = DEFAULT_SIZE, page_token: PageToken = None
 ) -> Response:
-    """Uploads of the tenant."""
+    """List uploads of the tenant."""
     paging = Paging("uploads", page_size, page_token)
     found = sorted(parts.store.uploads.of_tenant(caller.tenant), key=lambda upload: upload.upload_id)
     behind = [upload for upload in found if paging.after is None or upload.upload_id > paging.after]
@@ -77,16 +77,16 @@ async def append(
     upload_id: Id,
     caller: JobsWriter,
     parts: PartsOf,
-    upload_offset: Annotated[int, Header(ge=0, lt=1 << 40, description="Where this piece begins, in bytes.")],
+    upload_offset: Annotated[int, Header(ge=0, lt=1 << 40, description="Offset of this piece, in bytes.")],
 ) -> Response:
-    """Add a piece. After a broken connection ask with HEAD where to go on.
+    """Append a piece. After a lost connection, get the offset to continue at with HEAD.
 
-    All pieces but the last have 64 KiB or more, unless the service is set otherwise.
+    All pieces but the last must have at least 64 KiB, unless the service is configured otherwise.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in {PIECE, "application/octet-stream"}:
         fix = f"Send pieces with the header field Content-Type: {PIECE}."
-        problem = f"{kind[:100]} is not read here." if kind else "It is missing."
+        problem = f"{kind[:100]} is not supported." if kind else "It is missing."
         detail = f"Content-Type: {problem} {fix}"
         raise ApiProblem(ProblemKind.UNSUPPORTED_MEDIA_TYPE, detail, field="Content-Type", fix=fix)
     data = await request.body()

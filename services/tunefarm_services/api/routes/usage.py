@@ -1,4 +1,4 @@
-"""Use of the farm."""
+"""Usage of the farm."""
 
 import re
 from datetime import date
@@ -23,7 +23,7 @@ _DAY: Final = "A date in UTC, such as 2027-01-31."
 
 
 def _dated(text: object) -> object:
-    """Refuse numbers, which pydantic would take for seconds since 1970."""
+    """Reject numbers, which pydantic reads as seconds since 1970."""
     if isinstance(text, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text, re.ASCII) is None:
         raise ValueError("It is not a date. Write one, such as 2027-01-31.")
     return text
@@ -38,7 +38,7 @@ def get(
     page_size: PageSize = LARGEST_PAGE,
     page_token: PageToken = None,
 ) -> Response:
-    """Device-seconds, trials and jobs by day and device class."""
+    """List device-seconds, trials and jobs by day and device class."""
     day = None if since_day is None else since_day.isoformat()
     paging = Paging("usage", page_size, page_token, {"since_day": day, "all_tenants": all_tenants})
     if not all_tenants:

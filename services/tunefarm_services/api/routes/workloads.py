@@ -32,8 +32,8 @@ VersionText = Annotated[str | None, Query(max_length=100, pattern=r"^[^\x00]*$",
     responses=responses(ProblemKind.NOT_FOUND, ProblemKind.CONFLICT),
 )
 async def create(body: ModuleBody, caller: RecordsWriter, parts: PartsOf) -> Response:
-    """Store the functions of a module, normalised, and tell their ids."""
-    found = await parts.understanding(caller.tenant, lambda: _stored(parts, caller, body))
+    """Store the functions of a module, normalised, and return their ids."""
+    found = await parts.run_intake(caller.tenant, lambda: _stored(parts, caller, body))
     return answer(WorkloadList(workloads=tuple(WorkloadView.of(each) for each in found)), 201)
 
 
@@ -46,7 +46,7 @@ def list_workloads(
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Workloads by id, or those with a structural hash; a hash alone does not make two the same."""
+    """List workloads by id, or those with a structural hash; equal hashes do not imply equal workloads."""
     paging = Paging("workloads", page_size, page_token, {"hash": structural_hash, "version": tvm_version})
     if structural_hash is not None:
         found = parts.store.workloads.with_hash(caller.tenant, structural_hash, tvm_version or "")

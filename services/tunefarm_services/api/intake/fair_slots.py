@@ -1,4 +1,4 @@
-"""Places for slow work that tenants take in turn, so that one with a long queue does not delay the others."""
+"""Slots for slow work that tenants use in turn, so that one with a long queue does not delay the others."""
 
 import asyncio
 import threading
@@ -16,11 +16,11 @@ T = TypeVar("T")
 RETRY_AFTER_S: Final = 2
 
 
-class FairTurns:
-    """``at_once`` places. A place that becomes free goes to the tenant that has waited longest for its turn.
+class FairSlots:
+    """``at_once`` slots. A free slot goes to the tenant that has waited longest for its turn.
 
-    A tenant has all places but one at most, however idle the others are: work takes seconds and cannot be interrupted,
-    so a place that is lent would not be back in time for the next tenant's first request.
+    A tenant gets at most all slots but one, even if the others are idle: work takes seconds and cannot be interrupted,
+    so the last slot must stay free for the next tenant's first request.
     """
 
     def __init__(self, at_once: int, waiting: int, waiting_per_tenant: int) -> None:
@@ -37,7 +37,7 @@ class FairTurns:
         """Run ``work`` in a thread when it is the tenant's turn.
 
         Raises:
-            ApiProblem: too many requests of the tenant wait (429), or too many of all (503).
+            ApiProblem: too many requests of the tenant wait (429), or too many of all tenants (503).
         """
         turn = self._queued(tenant)
         try:
@@ -55,7 +55,7 @@ class FairTurns:
         with self._lock:
             mine = self._waiting.get(tenant, ())
             if len(mine) >= self._most_of_tenant:
-                detail = f"{len(mine)} requests of the tenant wait to be read, which is the most that may."
+                detail = f"{len(mine)} requests of the tenant are waiting to be read, which is the maximum."
                 raise ApiProblem(ProblemKind.RATE_LIMITED, detail, headers={"Retry-After": str(RETRY_AFTER_S)})
             if sum(map(len, self._waiting.values())) >= self._most_waiting:
                 raise unavailable("Too many modules are waiting to be read.", RETRY_AFTER_S)
@@ -65,7 +65,7 @@ class FairTurns:
             return turn
 
     def _give_up(self, tenant: str, turn: Future[None]) -> None:
-        """The caller left: hand on the place, or leave the queue."""
+        """The caller disconnected: pass on the slot, or leave the queue."""
         with self._lock:
             if turn.done() and not turn.cancelled():
                 self._end(tenant)
@@ -88,7 +88,7 @@ class FairTurns:
             tenant = next((each for each in self._waiting if self._running[each] < self._per_tenant), None)
             if tenant is None:
                 return
-            # Popped and set again, the tenant stands behind all others that wait.
+            # Removing and adding the tenant moves it behind all others that wait.
             queue = self._waiting.pop(tenant)
             turn = queue.popleft()
             if queue:

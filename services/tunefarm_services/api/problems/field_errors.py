@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a request, in words for the person who sent it."""
+"""Conversion of pydantic's errors to messages for the sender."""
 
 import difflib
 import json
@@ -44,7 +44,7 @@ _PATTERNS: Final[Mapping[str, str]] = {
 
 
 class FieldError(ValueError):
-    """Raised by validators of a whole body: what is wrong with one of its fields, then the fix in a second sentence."""
+    """Raised by validators of a whole body: the error of one field, followed by the fix as a second sentence."""
 
     def __init__(self, field: str, text: str) -> None:
         super().__init__(text)
@@ -54,12 +54,12 @@ class FieldError(ValueError):
 def field_problems(
     errors: Sequence[Mapping[str, Any]], body: object = None, model: object = None
 ) -> tuple[FieldProblem, ...]:
-    """The errors of pydantic as problems of fields, unknown fields first: a misspelt one leaves another missing.
+    """Convert pydantic's errors to problems of fields, unknown fields first: a misspelt one makes another one missing.
 
     Args:
-        errors: as FastAPI tells them, each place beginning with where the value stood, such as ``query``.
-        body: the body as it was sent, so that fields are named as the sender wrote them.
-        model: the type of the body, so that the fields that are known can be named.
+        errors: as FastAPI reports them, each location beginning with the source of the value, such as ``query``.
+        body: the body as sent, so that fields are named as the sender wrote them.
+        model: the type of the body, whose fields are suggested.
     """
     ordered = sorted(errors, key=lambda error: error["type"] != "extra_forbidden")
     found: dict[str, FieldProblem] = {}
@@ -69,19 +69,19 @@ def field_problems(
         if known is None:
             found[problem.field] = problem
         elif known.fix and problem.fix and problem.fix not in known.fix:
-            # Each type that a value may have complains by itself.
+            # Each type that a value may have reports its own error.
             found[problem.field] = known.model_copy(update={"fix": f"{known.fix[:-1]}. Or: {problem.fix}"})
     return tuple(found.values())[:MAX_ERRORS]
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """``Did you mean ...?`` with the nearest of the known names; empty where none is near."""
+    """``Did you mean ...?`` with the closest of the known names; empty if none is close."""
     close = difflib.get_close_matches(name[:200], list(known), n=1)
     return f"Did you mean {close[0]}?" if close else ""
 
 
 def among(name: str, known: Iterable[str], what: str) -> str:
-    """The nearest of the known names, or else all of them, as a fix. ``what`` they are, such as ``fields``."""
+    """The closest of the known names, or else all of them, as a fix. ``what`` is their noun, such as ``fields``."""
     names = sorted(known)
     listed = ", ".join(names[:_MAX_NAMES]) or "none"
     return near(name, names) or f"The {what} here: {listed}."
@@ -105,7 +105,7 @@ def _field_problem(error: Mapping[str, Any], body: object, model: object) -> Fie
 
 
 def _written(steps: Sequence[int | str], body: object, *, is_missing: bool) -> list[str]:
-    """The steps that the sender wrote, without those by which pydantic tells apart the types that a value may have."""
+    """The path that the sender wrote, without the steps by which pydantic distinguishes the types of a union."""
     names: list[str] = []
     value = body
     for number, step in enumerate(steps):
@@ -120,7 +120,7 @@ def _written(steps: Sequence[int | str], body: object, *, is_missing: bool) -> l
 
 
 def _words(error: Mapping[str, Any], names: Sequence[str], model: object) -> tuple[str, str]:
-    """What is wrong, and what to do about it: a sentence each."""
+    """The problem and the fix, one sentence each."""
     kind, context = error["type"], error.get("ctx") or {}
     match kind:
         case "missing" if not names:
@@ -148,7 +148,7 @@ def _words(error: Mapping[str, Any], names: Sequence[str], model: object) -> tup
 
 
 def _fields_beside(model: object, names: Sequence[str]) -> set[str]:
-    """Names of all fields that may stand where ``names`` lead, their last one replaced."""
+    """Names of all fields at the location of ``names``, as alternatives to the last one."""
     types = [model]
     for name in names[:-1]:
         types = [inner for each in types for inner in _inside(each, name)]
@@ -157,26 +157,26 @@ def _fields_beside(model: object, names: Sequence[str]) -> set[str]:
 
 @cache
 def _field_names(model: type[BaseModel]) -> frozenset[str]:
-    """Fields of a model, with those that it takes besides."""
+    """Fields of a model, including the additional ones that it accepts."""
     return frozenset({*model.model_fields, *model.model_json_schema()["properties"]})
 
 
 def _inside(annotation: object, name: str) -> list[object]:
-    """Types of what a value of some type holds under a name or a number."""
+    """Types of the values that a type contains under a name or a number."""
     if name.isdigit():
         return [annotation]  # the models of a list are those of its items
     return [model.model_fields[name].annotation for model in _models(annotation) if name in model.model_fields]
 
 
 def _models(annotation: object) -> list[type[BaseModel]]:
-    """Models that a type is made of: itself, or members of its unions and lists."""
+    """Models in a type: itself, or members of its unions and lists."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in get_args(annotation) for model in _models(inner)]
 
 
 def _shown(value: object) -> str:
-    """A value as JSON, as far as a person looks at it."""
+    """A value as JSON, shortened for display."""
     match value:
         case dict():
             return "An object"
