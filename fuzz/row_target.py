@@ -13,7 +13,7 @@ from fuzz.mutation import SCALARS, mutated_bytes, mutated_json
 from fuzz.seeds import TARGET, seeds
 from tunefarm.intake.intake_request import IntakeRequest, SeedSource
 from tunefarm.intake.module_source import JsonSource
-from tunefarm.local.machine import Machine
+from tunefarm.local.machine import LocalMachine
 from tunefarm.records.database_exchange import export_records
 from tunefarm.records.record_queries import listed, published, schedule_view
 from tunefarm.startup.zygote import start_zygote
@@ -38,7 +38,7 @@ class RowTarget:
         self._folder = tempfile.TemporaryDirectory(prefix="tunefarm-fuzz-")
         self._good = Path(self._folder.name) / "good"
         self._home = Path(self._folder.name) / "home"
-        with Machine(Settings(home=self._good), start_zygote()) as machine:
+        with LocalMachine(Settings(home=self._good), start_zygote()) as machine:
             for seed in seeds():
                 published(machine, _request(seed.module_json, seed.traces[0]), 1e-5)
         self._values = self._stored()
@@ -75,7 +75,7 @@ class RowTarget:
         self._folder.cleanup()
 
     def _used(self) -> str | None:
-        machine = Machine(Settings(home=self._home), self._door.zygote)
+        machine = LocalMachine(Settings(home=self._home), self._door.zygote)
         try:
             records = listed(machine.store.records, None, 100)
             for record in records:

@@ -16,7 +16,7 @@ from tunefarm_schemas.tuning.job import StopReason
 from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.tuner.search.search_messages import (
-    Measured,
+    MeasuredMessage,
     Proposed,
     SearchEnded,
     StopSearching,
@@ -121,7 +121,7 @@ def main() -> None:
         if not under_way:
             break
         message = heard.get()
-        if isinstance(message, Measured):
+        if isinstance(message, MeasuredMessage):
             under_way -= len(message.measurements)
         else:
             goes_on = False

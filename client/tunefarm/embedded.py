@@ -7,7 +7,7 @@ from typing import Any
 from tunefarm.intake.python_input import PythonInput
 from tunefarm.intake.tvm_objects import TargetLike
 from tunefarm.intake.untuned_functions import warn_of_untuned
-from tunefarm.local.machine import Machine
+from tunefarm.local.machine import LocalMachine
 from tunefarm.options.input_option import inputs_of_python
 from tunefarm.options.job_options import JobOptions
 from tunefarm.tuning_result import TuningResult
@@ -66,7 +66,7 @@ def tune(
         trials=trials, seconds=seconds, strategy=strategy, seed=seed, fresh=fresh, abi=abi, protocol=protocol
     )
     options.require_usable()
-    with Machine(settings) as machine:
+    with LocalMachine(settings) as machine:
         machine.prepare_farm()
         given = PythonInput.of(module, target=target, function=function, space=space, seed_traces=seed_traces, abi=abi)
         request = given.request(usable_physical_cores()).model_copy(update={"inputs": inputs_of_python(inputs or {})})

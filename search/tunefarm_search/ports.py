@@ -8,7 +8,7 @@ from tunefarm_schemas.tuning.measurement import Candidate, Measurement, Result
 from tunefarm_schemas.tuning.trace import Trace
 
 
-class Farm(Protocol):
+class SearchFarm(Protocol):
     """Measures candidates."""
 
     def submit(self, candidates: Sequence[Candidate]) -> None:
@@ -37,7 +37,7 @@ class KnownTrial:
     build_s: float
 
 
-class Records(Protocol):
+class RecordSource(Protocol):
     """Knowledge from before the search starts."""
 
     def known_trials(self, exploration_id: str) -> Sequence[KnownTrial]:
@@ -55,7 +55,7 @@ class Records(Protocol):
 
 @dataclass(frozen=True)
 class RecordsInMemory:
-    """Records that were loaded in advance, by exploration id. Empty by default."""
+    """RecordSource that were loaded in advance, by exploration id. Empty by default."""
 
     trials: Mapping[str, Sequence[KnownTrial]] = field(default_factory=dict)
     claims: Mapping[str, Sequence[Trace]] = field(default_factory=dict)

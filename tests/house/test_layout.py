@@ -1,7 +1,8 @@
 """Files and folders stay small."""
 
+import ast
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -44,3 +45,12 @@ def test_no_folder_holds_more_modules_than_a_reader_takes_in_at_a_glance() -> No
     files = python_files(*DISTRIBUTIONS, "benchmarks", "fuzz", "tests")
     modules_by_folder = Counter(str(path.parent.relative_to(ROOT)) for path in files)
     assert not {folder: count for folder, count in modules_by_folder.items() if count > MAX_MODULES}
+
+
+def test_no_two_classes_share_a_name() -> None:
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for path in python_files(*DISTRIBUTIONS):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(str(path.relative_to(ROOT)))
+    assert not {name: files for name, files in places.items() if len(files) > 1}

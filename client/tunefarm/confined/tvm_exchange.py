@@ -15,7 +15,7 @@ from tunefarm_schemas.tuning.workload import Workload
 WRITE_ENTRY: Final = "tunefarm.confined.tvm_exchange:write"
 
 
-class DatabaseText(Frozen):
+class WrittenDatabase(Frozen):
     """Both files of a TVM database."""
 
     workloads: str = Field(repr=False)
@@ -38,13 +38,13 @@ class Entries(Frozen):
 
 
 def write(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry of the child: reads ``Entries``, answers with a ``DatabaseText``."""
+    """Entry of the child: reads ``Entries``, answers with a ``WrittenDatabase``."""
     del descriptors
     entries = Entries.model_validate_json(payload)
     answer(channel, lambda: printed(entries))
 
 
-def printed(entries: Entries) -> DatabaseText:
+def printed(entries: Entries) -> WrittenDatabase:
     """Write both files.
 
     Raises:
@@ -60,4 +60,4 @@ def printed(entries: Entries) -> DatabaseText:
     except TVM_ERRORS as error:
         fix = "Find it by naming records one at a time, and retract it: tunefarm records retract"
         raise BadInput("record", f"one of them cannot be written: {last_line(error)}.", fix) from error
-    return DatabaseText(workloads=database.workloads, records=database.records)
+    return WrittenDatabase(workloads=database.workloads, records=database.records)

@@ -176,11 +176,11 @@ def look_at_permissions() -> Finding:
 
 def look_at_store() -> Finding:
     """Check that the store opens."""
-    from tunefarm.local.machine import Machine
+    from tunefarm.local.machine import LocalMachine
     from tunefarm_services.store import StoreError
 
     try:
-        with Machine() as machine:
+        with LocalMachine() as machine:
             revision = machine.store.revision()
     except StoreError as error:
         return Finding(level="wrong", subject="store", text=str(error))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tunefarm_workers.lane.local_farm import LocalFarm
 
 
-class Machine(AbstractContextManager["Machine"]):
+class LocalMachine(AbstractContextManager["LocalMachine"]):
     """The parts of one machine, made when they are first needed and ended together."""
 
     def __init__(self, settings: Settings | None = None, zygote: ForkServer | None = None) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from tunefarm.confined.call import LIMITS, call
-from tunefarm.confined.tvm_exchange import WRITE_ENTRY, DatabaseText, Entries, Entry
+from tunefarm.confined.tvm_exchange import WRITE_ENTRY, Entries, Entry, WrittenDatabase
 from tunefarm.options.job_options import output_folder
 from tunefarm.records.record_place import Written
 from tunefarm.records.record_queries import listed, named_record
@@ -17,13 +17,13 @@ from tunefarm_services.exchange.database_reading import ReadingLimits, read_data
 from tunefarm_services.store import LOCAL_TENANT, Store
 
 if TYPE_CHECKING:
-    from tunefarm.local.machine import Machine
+    from tunefarm.local.machine import LocalMachine
 
 MAX_RECORDS: Final = 100_000
 TIMEOUT_S: Final = 300.0
 
 
-def export_records(machine: "Machine", folder_text: str, record_ids: Sequence[str]) -> Written:
+def export_records(machine: "LocalMachine", folder_text: str, record_ids: Sequence[str]) -> Written:
     """Write the named records, or all verified ones of the stable ABI, as a TVM database.
 
     Raises:
@@ -41,12 +41,12 @@ def export_records(machine: "Machine", folder_text: str, record_ids: Sequence[st
         others = [record for record in verified if not holds(record)]
         others += listed(store.records, RecordStatus.CLAIMED, MAX_RECORDS)
     entries = Entries(accepted=tuple(_entry(store, record) for record in records))
-    text = call(machine.zygote, WRITE_ENTRY, entries, DatabaseText, field="record", timeout_s=TIMEOUT_S)
+    text = call(machine.zygote, WRITE_ENTRY, entries, WrittenDatabase, field="record", timeout_s=TIMEOUT_S)
     write_database(folder_text, text.workloads, text.records)
     return Written(len(records), tuple((each.records, each.reason) for each in left_out(others)))
 
 
-def import_database(machine: "Machine", folder_text: str) -> ImportOutcome:
+def import_database(machine: "LocalMachine", folder_text: str) -> ImportOutcome:
     """Import every usable line of a TVM database as a claimed record.
 
     Raises:

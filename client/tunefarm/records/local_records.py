@@ -10,14 +10,14 @@ from tunefarm_schemas.tuning.record import RecordMatch, RecordStatus, TuningReco
 
 if TYPE_CHECKING:
     from tunefarm.confined.record_view import RecordView
-    from tunefarm.local.machine import Machine
+    from tunefarm.local.machine import LocalMachine
     from tunefarm_services.exchange.database_import import ImportOutcome
 
 
 class LocalRecords:
     """The records of this machine's store."""
 
-    def __init__(self, machine: "Machine") -> None:
+    def __init__(self, machine: "LocalMachine") -> None:
         self._machine = machine
 
     def listed(self, status: RecordStatus | None, limit: int) -> Sequence[TuningRecord]:

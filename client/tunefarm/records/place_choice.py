@@ -19,8 +19,8 @@ def record_place(api: str | None, *, remote: bool, needs_tvm: bool = False) -> I
         with Client(api, zygote=zygote) as client:
             yield RemoteRecords(client)
     else:
-        from tunefarm.local.machine import Machine
+        from tunefarm.local.machine import LocalMachine
         from tunefarm.records.local_records import LocalRecords
 
-        with Machine(zygote=zygote) as machine:
+        with LocalMachine(zygote=zygote) as machine:
             yield LocalRecords(machine)

@@ -18,7 +18,7 @@ from tunefarm_services.store.records.record_repository import RecordRepository
 
 if TYPE_CHECKING:
     from tunefarm.intake.intake_request import IntakeRequest
-    from tunefarm.local.machine import Machine
+    from tunefarm.local.machine import LocalMachine
     from tunefarm.records.record_place import ModuleQuery
 
 
@@ -51,7 +51,7 @@ def named_record(store: Store | None, record_id: str) -> TuningRecord:
     return found[0]
 
 
-def best_matches(machine: "Machine", query: "ModuleQuery") -> Sequence[RecordMatch]:
+def best_matches(machine: "LocalMachine", query: "ModuleQuery") -> Sequence[RecordMatch]:
     """The best records for a module. Exact ones are for this machine, unless the query names another device class.
 
     Raises:
@@ -71,7 +71,7 @@ def best_matches(machine: "Machine", query: "ModuleQuery") -> Sequence[RecordMat
     return machine.store.best_records.matches(LOCAL_TENANT, key)
 
 
-def published(machine: "Machine", request: "IntakeRequest", latency_s: float) -> TuningRecord:
+def published(machine: "LocalMachine", request: "IntakeRequest", latency_s: float) -> TuningRecord:
     """Store the schedule of a request as a claimed record.
 
     Raises:
@@ -85,7 +85,7 @@ def published(machine: "Machine", request: "IntakeRequest", latency_s: float) ->
     return record
 
 
-def schedule_view(machine: "Machine", record: TuningRecord) -> RecordView:
+def schedule_view(machine: "LocalMachine", record: TuningRecord) -> RecordView:
     """Apply a record's trace in a confined child, and return the scheduled function as text.
 
     Raises:

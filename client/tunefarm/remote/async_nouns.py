@@ -17,14 +17,14 @@ from tunefarm.remote.remote_job import AsyncRemoteJob
 from tunefarm_schemas.tuning.job import JobKind, JobState
 
 
-class Noun:
+class AsyncNoun:
     """A resource of a service."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self.transport = transport
 
 
-class AsyncJobs(Noun):
+class AsyncJobs(AsyncNoun):
     """Jobs of the service."""
 
     views = awaited(job_calls.job_views)
@@ -50,7 +50,7 @@ class AsyncJobs(Noun):
         return [AsyncRemoteJob(self.transport, view) for view in found]
 
 
-class AsyncRecords(Noun):
+class AsyncRecords(AsyncNoun):
     """Tuning records: schedules with their latencies."""
 
     get = awaited(record_calls.record)
@@ -62,7 +62,7 @@ class AsyncRecords(Noun):
     export = awaited(record_calls.database_export)
 
 
-class AsyncWorkloads(Noun):
+class AsyncWorkloads(AsyncNoun):
     """Workloads: the functions that are tuned."""
 
     get = awaited(workload_calls.workload)
@@ -73,7 +73,7 @@ class AsyncWorkloads(Noun):
     add = awaited(workload_calls.new_workloads)
 
 
-class AsyncTargets(Noun):
+class AsyncTargets(AsyncNoun):
     """Targets of code generation."""
 
     get = awaited(workload_calls.target)
@@ -82,7 +82,7 @@ class AsyncTargets(Noun):
     validate = awaited(workload_calls.target_validation)
 
 
-class AsyncDevices(Noun):
+class AsyncDevices(AsyncNoun):
     """Devices that measure."""
 
     get = awaited(device_calls.device)
@@ -90,7 +90,7 @@ class AsyncDevices(Noun):
     ask = awaited(device_calls.device_request)
 
 
-class AsyncWorkers(Noun):
+class AsyncWorkers(AsyncNoun):
     """Lanes of workers."""
 
     get = awaited(device_calls.worker)
@@ -98,7 +98,7 @@ class AsyncWorkers(Noun):
     ask = awaited(device_calls.worker_request)
 
 
-class AsyncArtifacts(Noun):
+class AsyncArtifacts(AsyncNoun):
     """Compiled libraries."""
 
     get = awaited(artifact_calls.artifact)
@@ -106,7 +106,7 @@ class AsyncArtifacts(Noun):
     list = awaited(artifact_calls.artifacts)
 
 
-class AsyncUploads(Noun):
+class AsyncUploads(AsyncNoun):
     """Resumable uploads. Clients upload large modules automatically."""
 
     send = awaited(upload_calls.upload)
@@ -115,7 +115,7 @@ class AsyncUploads(Noun):
     delete = awaited(upload_calls.upload_deletion)
 
 
-class AsyncTokens(Noun):
+class AsyncTokens(AsyncNoun):
     """Tokens of the caller's tenant."""
 
     list = awaited(token_calls.tokens)

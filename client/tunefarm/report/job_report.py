@@ -137,7 +137,7 @@ def last_summary(events: EventRepository, job: Job) -> JobSummary:
     raise BadInput("job", f"no run of job {job.job_id} has ended yet.", fix)
 
 
-class _Run(NamedTuple):
+class _ReportedRun(NamedTuple):
     """The steps of one run of a job for one task, and the duration of the run."""
 
     task: TaskSummary
@@ -148,12 +148,12 @@ class _Run(NamedTuple):
         return self.task.trials_in_store - self.task.trials_of_latest_run
 
 
-def _run_with_steps(summaries: Iterable[JobSummary], exploration_id: str) -> _Run | None:
+def _run_with_steps(summaries: Iterable[JobSummary], exploration_id: str) -> _ReportedRun | None:
     """The latest run that found a schedule for an exploration; ``summaries`` begin with this job's runs."""
     for summary in summaries:
         for task in summary.tasks:
             if task.improvements and task.exploration_id == exploration_id:
-                return _Run(task, summary.seconds.get("total", 0.0))
+                return _ReportedRun(task, summary.seconds.get("total", 0.0))
     return None
 
 
@@ -238,7 +238,7 @@ def _schedule(
         return None  # from another TVM version, or removed meanwhile: the report works without it
 
 
-def _steps(run: _Run) -> tuple[Step, ...]:
+def _steps(run: _ReportedRun) -> tuple[Step, ...]:
     """The improvements measured during the search. Excludes the final verified latency, which may be higher."""
     steps: list[Step] = []
     for step in run.task.improvements:
@@ -248,7 +248,7 @@ def _steps(run: _Run) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _known_before_s(run: _Run, timed: Sequence[tuple[int, float]]) -> float | None:
+def _known_before_s(run: _ReportedRun, timed: Sequence[tuple[int, float]]) -> float | None:
     """The best latency of the trials before a run; the run's first step is faster."""
     first_s = run.task.improvements[0].latency_s
     before = [latency_s for number, latency_s in timed if number <= run.trials_before and latency_s > first_s]

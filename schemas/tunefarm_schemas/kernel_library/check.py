@@ -3,7 +3,7 @@
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.kernel_library.dynamic import dynamic_of
 from tunefarm_schemas.kernel_library.image import image_of
-from tunefarm_schemas.kernel_library.refused import Refused, require
+from tunefarm_schemas.kernel_library.refused import LibraryRefused, require
 from tunefarm_schemas.kernel_library.relocations import require_relocations
 from tunefarm_schemas.kernel_library.rules import LibraryRules
 from tunefarm_schemas.kernel_library.sections import require_honest_sections
@@ -29,7 +29,7 @@ def refusal_of(library: bytes, rules: LibraryRules = KERNEL) -> str | None:
         require_allowed(image, symbols, rules)
         require_relocations(image, dynamic, symbols)
         require_honest_sections(image, dynamic)
-    except Refused as refused:
+    except LibraryRefused as refused:
         return str(refused)
     return None
 

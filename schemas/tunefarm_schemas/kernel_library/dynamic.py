@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tunefarm_schemas.kernel_library.image import Image
-from tunefarm_schemas.kernel_library.refused import Refused, require
+from tunefarm_schemas.kernel_library.refused import LibraryRefused, require
 from tunefarm_schemas.kernel_library.rules import NEEDED
 
 _NULL, _NEEDED = 0, 1
@@ -75,7 +75,7 @@ class Dynamic:
         return self.entries[tag]
 
     def text(self, at: int) -> str:
-        """The string at an offset. Raises ``Refused`` if there is none."""
+        """The string at an offset. Raises ``LibraryRefused`` if there is none."""
         end = self.strings.find(b"\0", at) if 0 <= at < len(self.strings) else -1
         require(end >= 0, "one of its names lies outside of its string table")
         require(end - at <= _MAX_NAME, "one of its names is too long")
@@ -83,7 +83,7 @@ class Dynamic:
 
 
 def dynamic_of(image: Image) -> Dynamic:
-    """Read the section; refuse entries that a kernel does not need. Raises ``Refused``."""
+    """Read the section; refuse entries that a kernel does not need. Raises ``LibraryRefused``."""
     entries, needed = _entries(image)
     for tag in entries:
         require(tag not in _RUNS, f"it has code that runs when it is loaded or unloaded ({_RUNS.get(tag)})")
@@ -121,7 +121,7 @@ def _entries(image: Image) -> tuple[dict[int, int], list[int]]:
             continue
         require(tag not in entries, f"its dynamic section has {_NAMES.get(tag, _RUNS.get(tag, hex(tag)))} twice")
         entries[tag] = value
-    raise Refused("its dynamic section has no end")
+    raise LibraryRefused("its dynamic section has no end")
 
 
 def _require_versions(image: Image, dynamic: Dynamic, libraries: list[str]) -> None:

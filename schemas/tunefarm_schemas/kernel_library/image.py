@@ -4,8 +4,8 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from tunefarm_schemas.kernel_library.refused import Refused, require
-from tunefarm_schemas.kernel_library.rules import MACHINES, MAX_BYTES, Machine
+from tunefarm_schemas.kernel_library.refused import LibraryRefused, require
+from tunefarm_schemas.kernel_library.rules import MACHINES, MAX_BYTES, ElfMachine
 
 _LOAD, _DYNAMIC, _PHDR = 1, 2, 6
 _EH_FRAME, _STACK, _RELRO = 0x6474E550, 0x6474E551, 0x6474E552
@@ -62,18 +62,18 @@ class Image:
     """
 
     content: bytes
-    machine: Machine
+    machine: ElfMachine
     loaded: tuple[Segment, ...]
     dynamic: Segment
     sealed: Segment | None
 
     def read(self, address: int, size: int, what: str) -> bytes:
-        """The ``size`` bytes of the file mapped at ``address``. Raises ``Refused`` with ``what`` if there are none."""
+        """The ``size`` bytes of the file mapped at ``address``; raises ``LibraryRefused`` with ``what`` without any."""
         for segment in self.loaded:
             if segment.address <= address and address + size <= segment.address + segment.file_bytes:
                 start = segment.offset + address - segment.address
                 return self.content[start : start + size]
-        raise Refused(f"its {what} lies outside of the segments that the file fills")
+        raise LibraryRefused(f"its {what} lies outside of the segments that the file fills")
 
     def read_constant(self, address: int, size: int, what: str) -> bytes:
         """Like ``read``, from memory that is never written, so that the loader finds the bytes that were checked."""
@@ -104,7 +104,7 @@ class Image:
 
 
 def image_of(content: bytes) -> Image:
-    """Read the header and the program headers. Raises ``Refused``."""
+    """Read the header and the program headers. Raises ``LibraryRefused``."""
     require(len(content) <= MAX_BYTES, f"it has more than {MAX_BYTES >> 20} MiB")
     require(content[:4] == b"\x7fELF", "it is not an ELF file")
     require(len(content) >= 64, "it is truncated within its header")
@@ -141,7 +141,7 @@ def _segment(content: bytes, at: int, is_64_bit: bool) -> Segment:
     return Segment(kind, flags, offset, address, file_bytes, memory_bytes, alignment)
 
 
-def _arranged(content: bytes, machine: Machine, segments: list[Segment], table: int, table_bytes: int) -> Image:
+def _arranged(content: bytes, machine: ElfMachine, segments: list[Segment], table: int, table_bytes: int) -> Image:
     by_kind: dict[int, list[Segment]] = {}
     for segment in segments:
         by_kind.setdefault(segment.kind, []).append(segment)

@@ -1,11 +1,11 @@
 """The exception by which the checks report what they find."""
 
 
-class Refused(Exception):
+class LibraryRefused(Exception):
     """Raised for a library that must not be loaded, with the reason in words."""
 
 
 def require(holds: bool, reason: str) -> None:
-    """Raise ``Refused`` with ``reason`` unless ``holds``."""
+    """Raise ``LibraryRefused`` with ``reason`` unless ``holds``."""
     if not holds:
-        raise Refused(reason)
+        raise LibraryRefused(reason)

@@ -67,7 +67,7 @@ LIBRARY_BINARY: Final = "__tvm_ffi__library_bin"
 
 
 @dataclass(frozen=True)
-class Machine:
+class ElfMachine:
     """The relocations that the linker writes into a kernel library for a processor, by their numbers in its ABI."""
 
     name: str
@@ -81,12 +81,12 @@ class Machine:
         return 8 if self.is_64_bit else 4
 
 
-MACHINES: Final[Mapping[int, Machine]] = MappingProxyType(
+MACHINES: Final[Mapping[int, ElfMachine]] = MappingProxyType(
     {
-        62: Machine("x86_64", is_64_bit=True, relative=8, of_symbols=frozenset({1, 6, 7})),
-        183: Machine("aarch64", is_64_bit=True, relative=1027, of_symbols=frozenset({257, 1025, 1026})),
-        243: Machine("riscv64", is_64_bit=True, relative=3, of_symbols=frozenset({2, 5})),
-        40: Machine("arm", is_64_bit=False, relative=23, of_symbols=frozenset({2, 21, 22})),
+        62: ElfMachine("x86_64", is_64_bit=True, relative=8, of_symbols=frozenset({1, 6, 7})),
+        183: ElfMachine("aarch64", is_64_bit=True, relative=1027, of_symbols=frozenset({257, 1025, 1026})),
+        243: ElfMachine("riscv64", is_64_bit=True, relative=3, of_symbols=frozenset({2, 5})),
+        40: ElfMachine("arm", is_64_bit=False, relative=23, of_symbols=frozenset({2, 21, 22})),
     }
 )
 """By ``e_machine``. Others are refused until a board needs them."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tunefarm_search.features.footprint import LINE_BYTES, elements, lines, vectors
 from tunefarm_search.features.innermost_body import InnermostBody, innermost_body
 from tunefarm_search.features.loop_nest import FloatArray, LoopNest
-from tunefarm_search.features.machine import CycleCosts, Machine
+from tunefarm_search.features.machine import CycleCosts, ProcessorModel
 from tunefarm_search.features.movement_cost import movement
 from tunefarm_search.features.unrolling import unroll_steps, unrolled
 from tunefarm_search.space.access_pattern import BufferAccess
@@ -30,7 +30,7 @@ class NestCost:
     named: dict[str, FloatArray]
 
 
-def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine) -> NestCost:
+def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: ProcessorModel) -> NestCost:
     """Estimate the cost of a nest at points of one sketch."""
     if all(nest.pattern.spatial):
         return _movement_cost(nest, sketch, rows, machine)
@@ -61,7 +61,7 @@ def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine)
     return NestCost(cycles, named)
 
 
-def _movement_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Machine) -> NestCost:
+def _movement_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: ProcessorModel) -> NestCost:
     """The estimate for a block without a reduction."""
     extents = nest.extents(sketch, rows)
     lanes = max(1, machine.vector_bytes // nest.pattern.writes[0].element_bytes)
@@ -92,7 +92,7 @@ def _inner_tiles(nest: LoopNest, extents: FloatArray, wanted: set[int]) -> dict[
 
 
 def _arithmetic(
-    nest: LoopNest, body: InnermostBody, skipped: FloatArray, lanes: int, machine: Machine
+    nest: LoopNest, body: InnermostBody, skipped: FloatArray, lanes: int, machine: ProcessorModel
 ) -> dict[str, FloatArray]:
     """Cycles of arithmetic and loads, from what is kept in registers, less the steps that are skipped."""
     costs = machine.costs
@@ -181,7 +181,7 @@ def _box(tiles: dict[int, FloatArray], place: npt.NDArray[np.int64], read: Buffe
 
 
 def _traffic(
-    nest: LoopNest, extents: FloatArray, tiles: dict[int, FloatArray], machine: Machine
+    nest: LoopNest, extents: FloatArray, tiles: dict[int, FloatArray], machine: ProcessorModel
 ) -> dict[str, FloatArray]:
     """Cache lines moved into the first and the second cache, by the outermost tile that fits into each."""
     points = len(extents)
@@ -204,7 +204,7 @@ def _traffic(
     return {**named, **moved}
 
 
-def _parallel(nest: LoopNest, extents: FloatArray, shared_at: FloatArray, machine: Machine) -> FloatArray:
+def _parallel(nest: LoopNest, extents: FloatArray, shared_at: FloatArray, machine: ProcessorModel) -> FloatArray:
     """Number of iterations of the parallel loop.
 
     TVM fuses outer loops until it has 16 iterations per core, down to the first that contains more than the next one.

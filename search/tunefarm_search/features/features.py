@@ -9,7 +9,7 @@ import tvm
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.features.analytical_cost import NestCost, nest_cost
 from tunefarm_search.features.loop_nest import FloatArray, LoopNest, loop_nests
-from tunefarm_search.features.machine import Machine
+from tunefarm_search.features.machine import ProcessorModel
 from tunefarm_search.space.decisions import Rows, SketchSpace
 from tunefarm_search.space.space import SearchSpace
 from tunefarm_search.tvm.target import tvm_target
@@ -20,12 +20,12 @@ NESTS = 2
 """Number of tiled blocks with features of their own; the others count only in the total."""
 
 
-def machine_of(target: Target) -> Machine:
+def machine_of(target: Target) -> ProcessorModel:
     """The parameters of a target that the analytical model needs."""
     if target.kind != "llvm":
-        return Machine(cores=max(1, target.num_cores), vector_bytes=16)
+        return ProcessorModel(cores=max(1, target.num_cores), vector_bytes=16)
     bits = int(tvm.target.codegen.llvm_get_vector_width(tvm_target(target)))
-    return Machine(cores=max(1, target.num_cores), vector_bytes=max(8, bits // 8))
+    return ProcessorModel(cores=max(1, target.num_cores), vector_bytes=max(8, bits // 8))
 
 
 class FeatureExtractor:

@@ -49,7 +49,7 @@ class CycleCosts:
 
 
 @dataclass(frozen=True)
-class Machine:
+class ProcessorModel:
     """What the model must know of the processor. The caches are those of one core."""
 
     cores: int

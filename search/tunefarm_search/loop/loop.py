@@ -6,9 +6,9 @@ from tunefarm_schemas.tuning.job import Effort, StopReason
 from tunefarm_schemas.tuning.job import Strategy as StrategyName
 from tunefarm_schemas.tuning.measurement import Measurement
 from tunefarm_search.loop.budget import TaskBudget, next_task
-from tunefarm_search.loop.progress import LoopProgress, TaskSummary
+from tunefarm_search.loop.progress import LoopProgress, TaskProgress
 from tunefarm_search.loop.task_search import SearchTask, TaskSearch
-from tunefarm_search.ports import Clock, Farm, Records, RecordsInMemory
+from tunefarm_search.ports import Clock, RecordsInMemory, RecordSource, SearchFarm
 from tunefarm_search.strategy.protocol import StrategyReport
 from tunefarm_search.strategy.stopping import reason_to_stop_all, reason_to_stop_task
 
@@ -30,8 +30,8 @@ class SearchLoop:
     """
 
     def __init__(
-        self, tasks: Sequence[SearchTask], farm: Farm, clock: Clock, effort: Effort, *,
-        strategy: StrategyName = "evolutionary", seed: int = 0, records: Records | None = None,
+        self, tasks: Sequence[SearchTask], farm: SearchFarm, clock: Clock, effort: Effort, *,
+        strategy: StrategyName = "evolutionary", seed: int = 0, records: RecordSource | None = None,
         on_progress: Callable[[LoopProgress], None] | None = None, is_canceled: Callable[[], bool] | None = None,
     ) -> None:  # fmt: skip
         if not tasks:
@@ -48,7 +48,7 @@ class SearchLoop:
         self._propose_s = 0.0
         self._results = 0
 
-    def run(self) -> list[TaskSummary]:
+    def run(self) -> list[TaskProgress]:
         """Search until the effort is spent or nothing is left to try. One summary for each task."""
         while (reason := self._reason_to_return()) is None:
             has_more = self._fill()
@@ -144,11 +144,11 @@ class SearchLoop:
             )
         )
 
-    def _summary(self, number: int, reason: StopReason) -> TaskSummary:
+    def _summary(self, number: int, reason: StopReason) -> TaskProgress:
         search = self._searches.get(number)
         if search is None:
-            return TaskSummary(self._tasks[number].exploration_id, 0, float("inf"), reason, StrategyReport(), None)
-        return TaskSummary(
+            return TaskProgress(self._tasks[number].exploration_id, 0, float("inf"), reason, StrategyReport(), None)
+        return TaskProgress(
             exploration_id=search.task.exploration_id,
             trials=search.course.trials,
             best_latency_s=search.course.best_latency_s,

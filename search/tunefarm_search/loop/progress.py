@@ -30,7 +30,7 @@ class LoopProgress:
 
 
 @dataclass(frozen=True)
-class TaskSummary:
+class TaskProgress:
     """How the search of one task ended. ``model`` is the cost model's text, for other explorations."""
 
     exploration_id: str

@@ -16,7 +16,7 @@ from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_search.features.features import FeatureExtractor
 from tunefarm_search.model.cost_model import CostModel
 from tunefarm_search.model.population import Breeder, Population
-from tunefarm_search.ports import KnownTrial, Records
+from tunefarm_search.ports import KnownTrial, RecordSource
 from tunefarm_search.space.scheduling import Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
 from tunefarm_search.strategy.candidate_filter import CandidateFilter
@@ -54,7 +54,9 @@ class SearchTask:
 class TaskSearch:
     """Proposes numbered candidates for one task and takes their measurements in."""
 
-    def __init__(self, task: SearchTask, strategy: StrategyName, seed: int, most_trials: int, records: Records) -> None:
+    def __init__(
+        self, task: SearchTask, strategy: StrategyName, seed: int, most_trials: int, records: RecordSource
+    ) -> None:
         self.task = task
         space = search_space(tvm.ir.load_json(task.module_json), task.target, task.abi, task.space)
         claimed = records.claimed_traces(task.exploration_id) if strategy == "evolutionary" else ()
@@ -112,7 +114,7 @@ class TaskSearch:
             predicted_build_s=proposal.build_s,
         )
 
-    def _given(self, strategy: StrategyName, records: Records) -> list[Proposal]:
+    def _given(self, strategy: StrategyName, records: RecordSource) -> list[Proposal]:
         """What is tried before anything is sought: seeds in each search, what the store knows where it is to help."""
         if strategy == "replay":
             return []
@@ -167,7 +169,7 @@ def _pool(space: SearchSpace, scheduler: Scheduler, traces: Sequence[Trace]) -> 
 
 def _strategy(
     name: StrategyName, space: SearchSpace, selector: CandidateSelector, seed: int, most_trials: int, task: SearchTask,
-    records: Records, pool: Population | None,
+    records: RecordSource, pool: Population | None,
 ) -> Strategy:  # fmt: skip
     match name:
         case "random":

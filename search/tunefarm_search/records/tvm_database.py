@@ -49,7 +49,7 @@ class DatabaseRecord:
 
 
 @dataclass(frozen=True)
-class ExportedDatabase:
+class DatabaseFiles:
     """The text of the two files."""
 
     workloads: str
@@ -61,7 +61,7 @@ class LineRefused(Exception):
 
 
 @dataclass(frozen=True)
-class _Known:
+class _KnownWorkload:
     """The workload of a line, and whether the line is a form of it."""
 
     workload: Workload
@@ -83,7 +83,7 @@ class DatabaseReader:
         self.before_tvm = before_tvm
         self._callees = callees
         self._lines: dict[int, str] = {}
-        self._workloads: dict[int, _Known | LineRefused] = {}
+        self._workloads: dict[int, _KnownWorkload | LineRefused] = {}
         self._targets: dict[str, Target | LineRefused] = {}
         self._traces: dict[tuple[str, str, str], LineRefused | None] = {}
 
@@ -111,7 +111,7 @@ class DatabaseReader:
             known.workload, canonical, self._applied(known, canonical, steps), latency_s, known.is_form
         )
 
-    def _named(self, number: Any) -> _Known:
+    def _named(self, number: Any) -> _KnownWorkload:
         if type(number) is not int or number not in self._lines:
             raise LineRefused(f"there is no usable workload {str(number)[:20] if type(number) is int else ''}".rstrip())
         try:
@@ -119,7 +119,7 @@ class DatabaseReader:
         except LineRefused as reason:
             raise LineRefused(f"there is no usable workload {number}") from reason
 
-    def _known(self, number: int) -> _Known:
+    def _known(self, number: int) -> _KnownWorkload:
         if number not in self._workloads:
             self.before_tvm(number)
             try:
@@ -140,7 +140,7 @@ class DatabaseReader:
                 self._targets[text] = reason
         return _or_raised(self._targets[text])
 
-    def _applied(self, known: _Known, target: Target, steps: Any) -> Trace:
+    def _applied(self, known: _KnownWorkload, target: Target, steps: Any) -> Trace:
         try:
             trace = Trace.from_json(steps)
             trace_id = trace.trace_id  # of UTF-8, which halves of surrogate pairs have no form in
@@ -155,7 +155,7 @@ class DatabaseReader:
             raise LineRefused(str(reason))
         return trace
 
-    def _reason_against(self, known: _Known, target: Target, steps: Any) -> LineRefused | None:
+    def _reason_against(self, known: _KnownWorkload, target: Target, steps: Any) -> LineRefused | None:
         try:
             judged_schedule(known.module, steps, kind=target.kind, triple=triple_of(target), callees=self._callees)
         except NotPermitted as refused:
@@ -165,7 +165,7 @@ class DatabaseReader:
         return None
 
 
-def export_database(entries: Iterable[tuple[Workload, Target, Trace, Sequence[float]]]) -> ExportedDatabase:
+def export_database(entries: Iterable[tuple[Workload, Target, Trace, Sequence[float]]]) -> DatabaseFiles:
     """Write records, each with its run times in seconds, and each for all forms in which TVM looks up its workload."""
     written = list(entries)
     forms = forms_of({workload.workload_id: workload for workload, _, _, _ in written}.values())
@@ -178,7 +178,7 @@ def export_database(entries: Iterable[tuple[Workload, Target, Trace, Sequence[fl
         for body in [_body(workload, target, trace, latencies_s)]
         for number in numbers[workload.workload_id]
     ]
-    return ExportedDatabase(_text([_workload_line(form) for form in forms]), _text(record_lines))
+    return DatabaseFiles(_text([_workload_line(form) for form in forms]), _text(record_lines))
 
 
 def _body(workload: Workload, target: Target, trace: Trace, latencies_s: Sequence[float]) -> list[object]:
@@ -215,7 +215,7 @@ def _value(line: str) -> Any:
         raise LineRefused(reason) from error
 
 
-def _parsed_workload(value: Any, callees: Collection[str]) -> _Known:
+def _parsed_workload(value: Any, callees: Collection[str]) -> _KnownWorkload:
     if not (isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)):
         raise LineRefused("a workload is a hash and an encoded module")
     try:
@@ -237,7 +237,7 @@ def _parsed_workload(value: Any, callees: Collection[str]) -> _Known:
     if value[0] != hash_of(module):
         raise LineRefused("the hash is not that of the module")
     known = workload if meant is None else meant
-    return _Known(known, tvm.ir.load_json(known.module_json), is_form=meant is not None)
+    return _KnownWorkload(known, tvm.ir.load_json(known.module_json), is_form=meant is not None)
 
 
 def _parsed_target(value: dict[str, Any]) -> Target:

@@ -14,7 +14,7 @@ MAX_ATTEMPTS = 2
 
 
 @dataclass
-class _Known:
+class _KnownPoints:
     """Traces that share a hash, and how often each was handed out."""
 
     traces: list[Trace]
@@ -31,7 +31,7 @@ class CandidateFilter:
 
     def __init__(self, module_of: Callable[[Trace], Any]) -> None:
         self._module_of = module_of
-        self._known: dict[str, list[_Known]] = {}
+        self._known: dict[str, list[_KnownPoints]] = {}
         self._points: set[Point] = set()
 
     def is_new_point(self, point: Point) -> bool:
@@ -46,7 +46,7 @@ class CandidateFilter:
         """Whether to measure this; if so, it counts as tried from now on."""
         known = self._find(scheduled)
         if known is None:
-            self._known.setdefault(scheduled.module_hash, []).append(_Known([scheduled.trace]))
+            self._known.setdefault(scheduled.module_hash, []).append(_KnownPoints([scheduled.trace]))
             return True
         if known.is_open and known.attempts < MAX_ATTEMPTS:
             known.is_open, known.attempts = False, known.attempts + 1
@@ -59,7 +59,7 @@ class CandidateFilter:
         for trace in traces:
             known = self._find(Scheduled(None, trace, module_hash))
             if known is None:
-                self._known.setdefault(module_hash, []).append(_Known([trace]))
+                self._known.setdefault(module_hash, []).append(_KnownPoints([trace]))
             else:
                 known.traces.append(trace)
                 known.attempts += 1
@@ -72,7 +72,7 @@ class CandidateFilter:
             if scheduled.point is not None:
                 self._points.discard(scheduled.point)
 
-    def _find(self, scheduled: Scheduled) -> _Known | None:
+    def _find(self, scheduled: Scheduled) -> _KnownPoints | None:
         """What has the same hash and is the same function."""
         entries = self._known.get(scheduled.module_hash, [])
         for entry in entries:

@@ -12,8 +12,8 @@ from tunefarm_services.exchange.database_messages import (
     ReaderOrder,
     ReadLines,
     ReadRecord,
-    RefusedLine,
     UnderstoodLines,
+    UnreadLine,
     to_reader,
 )
 
@@ -49,7 +49,7 @@ class _Reading:
 
     def understood(self, asked: ReadLines) -> UnderstoodLines:
         records: list[ReadRecord] = []
-        refused: list[RefusedLine] = []
+        refused: list[UnreadLine] = []
         workloads: list[Workload] = []
         targets: list[Target] = []
         repeated = 0
@@ -61,7 +61,7 @@ class _Reading:
                     continue
                 found = self.reader.record(line.text)
             except LineRefused as reason:
-                refused.append(RefusedLine(file=asked.file, line=line.number, reason=str(reason)))
+                refused.append(UnreadLine(file=asked.file, line=line.number, reason=str(reason)))
                 continue
             workload_id, target_id = found.workload.workload_id, found.target.target_id
             key = (workload_id, target_id, found.trace.trace_id)

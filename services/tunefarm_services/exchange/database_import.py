@@ -7,7 +7,7 @@ from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_services.exchange.claims import claim, kept, key_without_place
-from tunefarm_services.exchange.database_messages import RefusedLine, UnderstoodLines
+from tunefarm_services.exchange.database_messages import UnderstoodLines, UnreadLine
 from tunefarm_services.known_workloads import recognised
 from tunefarm_services.same_workload import SameAnswer, SameQuestion
 from tunefarm_services.store import Store
@@ -23,7 +23,7 @@ class ImportOutcome(Frozen):
 
     record_ids: tuple[str, ...]
     already_there: int
-    refusals: tuple[RefusedLine, ...]
+    refusals: tuple[UnreadLine, ...]
     refused: int = 0
 
 
@@ -55,7 +55,7 @@ class _TakingIn:
         self._seen: set[str] = set()
         self.new: list[str] = []
         self.already_there = 0
-        self.refusals: list[RefusedLine] = []
+        self.refusals: list[UnreadLine] = []
         self.refused = 0
 
     def take(self, batch: UnderstoodLines) -> None:

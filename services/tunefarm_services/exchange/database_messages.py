@@ -55,7 +55,7 @@ class ReadRecord(Frozen):
     is_form: bool = False
 
 
-class RefusedLine(Frozen):
+class UnreadLine(Frozen):
     """A rejected line, counted from 1 in its file, and the reason."""
 
     file: str
@@ -72,5 +72,5 @@ class UnderstoodLines(Frozen):
     records: tuple[ReadRecord, ...] = ()
     workloads: tuple[Workload, ...] = ()
     targets: tuple[Target, ...] = ()
-    refused: tuple[RefusedLine, ...] = ()
+    refused: tuple[UnreadLine, ...] = ()
     repeated: int = 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.store.sample import TENANT, put_job, record
-from tunefarm.local.machine import Machine
+from tunefarm.local.machine import LocalMachine
 from tunefarm.records.record_queries import named_record
 from tunefarm.report.job_queries import named_job
 from tunefarm.report.job_report import latest_job
@@ -19,8 +19,8 @@ MODULE = "builtin:matmul:64x64x64"
 
 
 @pytest.fixture
-def machine(home: Path) -> Iterator[Machine]:
-    with Machine(Settings(home=home)) as opened:
+def machine(home: Path) -> Iterator[LocalMachine]:
+    with LocalMachine(Settings(home=home)) as opened:
         yield opened
 
 
@@ -29,7 +29,7 @@ def common(first: str, second: str) -> str:
     return first[:length]
 
 
-def test_job_is_found_by_unique_prefix(machine: Machine) -> None:
+def test_job_is_found_by_unique_prefix(machine: LocalMachine) -> None:
     first, second = put_job(machine.store, module=MODULE), put_job(machine.store, module=MODULE)
     alike = common(first.job_id, second.job_id)
     for job in (first, second):
@@ -40,7 +40,7 @@ def test_job_is_found_by_unique_prefix(machine: Machine) -> None:
         assert named_job(machine.store, job.job_id) == job
 
 
-def test_ambiguous_job_prefix_lists_the_jobs(machine: Machine) -> None:
+def test_ambiguous_job_prefix_lists_the_jobs(machine: LocalMachine) -> None:
     jobs = [put_job(machine.store).job_id for _ in range(2)]
     with pytest.raises(BadInput, match=f"several jobs begin with '{common(*jobs)}'") as refused:
         machine.unfinished_job(common(*jobs), {})
@@ -52,7 +52,7 @@ def test_ambiguous_job_prefix_lists_the_jobs(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "ffffff", "%", "_", "no job"])
-def test_unknown_job_prefix_is_rejected(machine: Machine, text: str) -> None:
+def test_unknown_job_prefix_is_rejected(machine: LocalMachine, text: str) -> None:
     put_job(machine.store)
     with pytest.raises(BadInput, match="there is no job"):
         named_job(machine.store, text)
@@ -60,7 +60,7 @@ def test_unknown_job_prefix_is_rejected(machine: Machine, text: str) -> None:
         named_record(machine.store, text)
 
 
-def test_ambiguous_record_prefix_lists_the_records(machine: Machine) -> None:
+def test_ambiguous_record_prefix_lists_the_records(machine: LocalMachine) -> None:
     put_job(machine.store)
     for record_id in ("ab1", "ab2", "ac"):
         machine.store.records.put(TENANT, None, record(record_id, 1e-3))
@@ -70,7 +70,7 @@ def test_ambiguous_record_prefix_lists_the_records(machine: Machine) -> None:
         named_record(machine.store, "a")
 
 
-def test_commands_accept_job_prefix(machine: Machine, tunefarm: Callable[..., Any]) -> None:
+def test_commands_accept_job_prefix(machine: LocalMachine, tunefarm: Callable[..., Any]) -> None:
     job_id = put_job(machine.store, module=MODULE).job_id
     refused = tunefarm("tune", "builtin:softmax:8x16", "--resume", job_id[:8])
     assert (refused.code, job_id in refused.err) == (2, True)

@@ -8,7 +8,7 @@ from tunefarm_schemas.tuning.job import Effort, StopReason
 from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Failed, Timing
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.loop.loop import SearchLoop
-from tunefarm_search.loop.progress import LoopProgress, TaskSummary
+from tunefarm_search.loop.progress import LoopProgress, TaskProgress
 from tunefarm_search.loop.task_search import SearchTask
 from tunefarm_search.ports import KnownTrial, RecordsInMemory
 from tunefarm_search.replay.replay_farm import ReplayFarm
@@ -38,7 +38,7 @@ def task_of(table: ReplayTable, exploration_id: str = "exploration") -> SearchTa
 
 def search(
     table: ReplayTable, strategy: str, trials: int, seed: int = 0, **settings: object
-) -> tuple[WatchedFarm, list[TaskSummary]]:
+) -> tuple[WatchedFarm, list[TaskProgress]]:
     farm = WatchedFarm(table, seed=seed, stop_ratio=1.6)
     loop = SearchLoop(
         [task_of(table)],

@@ -16,7 +16,7 @@ from tvm.script import tirx as T
 from tests.search.databases import parse_database
 from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.records.asked_forms import NO_ALIAS
-from tunefarm_search.records.tvm_database import ExportedDatabase, export_database
+from tunefarm_search.records.tvm_database import DatabaseFiles, export_database
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_search.tvm.workload import workload_of
@@ -61,7 +61,7 @@ def workload_called(name: str, function: Any = None) -> Workload:
     return workload_of(tvm.IRModule({name: Model[name] if function is None else function}), name=name)
 
 
-def exported(workloads: Iterable[Workload]) -> ExportedDatabase:
+def exported(workloads: Iterable[Workload]) -> DatabaseFiles:
     """One record for each, with its inner loop vectorised."""
     target = canonical_target(TARGET).target
     entries = []
@@ -74,7 +74,7 @@ def exported(workloads: Iterable[Workload]) -> ExportedDatabase:
     return export_database(entries)
 
 
-def stock(text: ExportedDatabase, folder: Path) -> Any:
+def stock(text: DatabaseFiles, folder: Path) -> Any:
     """TVM's own database over the export."""
     (folder / "workloads.json").write_text(text.workloads)
     (folder / "records.json").write_text(text.records)

@@ -10,7 +10,7 @@ from tests.search.conftest import te_workload
 from tests.search.databases import parse_database
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_search.records.tvm_database import ExportedDatabase, export_database
+from tunefarm_search.records.tvm_database import DatabaseFiles, export_database
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace
 
@@ -23,12 +23,12 @@ def trace(matmul_space: SearchSpace) -> Trace:
 
 
 @pytest.fixture
-def exported(trace: Trace, target: Target) -> ExportedDatabase:
+def exported(trace: Trace, target: Target) -> DatabaseFiles:
     workload = te_workload("GMM").model_copy(update={"name": "main"})
     return export_database([(workload, target, trace, [2e-5, 1e-5, 3e-5]), (workload, target, trace, [1e-3])])
 
 
-def test_export_and_import_round_trip(exported: ExportedDatabase, trace: Trace, target: Target) -> None:
+def test_export_and_import_round_trip(exported: DatabaseFiles, trace: Trace, target: Target) -> None:
     parsed = parse_database(exported.workloads, exported.records)
     assert parsed.refused == ()
     assert [record.latency_s for record in parsed.accepted] == [2e-5, 1e-3]
@@ -37,7 +37,7 @@ def test_export_and_import_round_trip(exported: ExportedDatabase, trace: Trace, 
     assert first.workload.structural_hash == te_workload("GMM").structural_hash
 
 
-def test_stock_tvm_loads_what_is_exported(exported: ExportedDatabase, tmp_path: Path) -> None:
+def test_stock_tvm_loads_what_is_exported(exported: DatabaseFiles, tmp_path: Path) -> None:
     (tmp_path / "workloads.json").write_text(exported.workloads)
     (tmp_path / "records.json").write_text(exported.records)
     database = meta_schedule.database.JSONDatabase(str(tmp_path / "workloads.json"), str(tmp_path / "records.json"))
@@ -63,7 +63,7 @@ def test_what_stock_tvm_writes_is_read(trace: Trace, target: Target, tmp_path: P
     assert parsed.accepted[0].target == target
 
 
-def test_a_line_that_was_cut_off_spares_the_others(exported: ExportedDatabase) -> None:
+def test_a_line_that_was_cut_off_spares_the_others(exported: DatabaseFiles) -> None:
     parsed = parse_database(exported.workloads, exported.records[:-40])
     assert len(parsed.accepted) == 1
     assert [refused[:2] for refused in parsed.refused] == [("records", 2)]
@@ -82,7 +82,7 @@ def test_a_line_that_was_cut_off_spares_the_others(exported: ExportedDatabase) -
     ],
 )
 def test_lines_that_cannot_be_trusted_are_refused_with_the_reason(
-    exported: ExportedDatabase, old: str, new: str, reason: str
+    exported: DatabaseFiles, old: str, new: str, reason: str
 ) -> None:
     line = exported.records.splitlines()[0]
     assert old in line
@@ -91,7 +91,7 @@ def test_lines_that_cannot_be_trusted_are_refused_with_the_reason(
     assert reason in parsed.refused[0][2]
 
 
-def test_a_workload_with_a_false_hash_or_of_another_tvm_is_refused(exported: ExportedDatabase) -> None:
+def test_a_workload_with_a_false_hash_or_of_another_tvm_is_refused(exported: DatabaseFiles) -> None:
     pair = json.loads(exported.workloads)
     parsed = parse_database(json.dumps(["1", pair[1]]), exported.records)
     assert "hash" in parsed.refused[0][2]

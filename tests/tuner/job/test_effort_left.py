@@ -8,7 +8,7 @@ from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.tuner.farm.dispatching import dispatch_of
 from tunefarm_services.tuner.job.effort_left import effort_left, only_seeds_are_left
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
-from tunefarm_services.tuner.search.search_messages import KnownTrial
+from tunefarm_services.tuner.search.search_messages import KnownTrialMessage
 
 SEED = Trace(text='[[["GetSBlock",[],["C","main"],["b0"]]],[]]')
 
@@ -58,7 +58,9 @@ def run_that_measured(trials: int, *, best_at: int, reason: StopReason) -> Explo
         proposed = candidate(run, number, SEED)
         dispatch = dispatch_of(proposed, fence=1, attempt=1)
         timing = Timing(latency_s=latency_s, samples_s=(latency_s,))
-        run.remember(KnownTrial(candidate=proposed, measurement=Measurement.answering(dispatch, timing, Stages())))
+        run.remember(
+            KnownTrialMessage(candidate=proposed, measurement=Measurement.answering(dispatch, timing, Stages()))
+        )
     return run
 
 

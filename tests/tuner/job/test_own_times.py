@@ -22,7 +22,7 @@ from tunefarm_services.tuner.farm.dispatching import dispatch_of
 from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.search.exploration_run import ROUGH_GRAIN_S
-from tunefarm_services.tuner.search.search_messages import KnownTrial
+from tunefarm_services.tuner.search.search_messages import KnownTrialMessage
 from tunefarm_services.tuner.service.zygotes import Zygotes
 from tunefarm_services.tuner.verify.verifying_steps import comparing, in_processes
 
@@ -73,7 +73,7 @@ def test_progress_counts_the_trials_of_earlier_runs(store: Store) -> None:
     for number in range(3):
         dispatch = dispatch_of(candidate(run, number, SEED), fence=1)
         measured = Measurement.answering(dispatch, timing(1e-5), Stages())
-        run.remember(KnownTrial(candidate=dispatch.candidate, measurement=measured), is_of_job=number > 0)
+        run.remember(KnownTrialMessage(candidate=dispatch.candidate, measurement=measured), is_of_job=number > 0)
     job = tune_job(store, matmul(16), 10)
     progress = JobRun(job, JobWatch(store, leased(store, job)), [run], time.time()).progress("searching")
     # Two of the three were this job's; the third was another's, and is spent as well.

@@ -5,7 +5,7 @@ from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.tuning.measurement import Measurement, Stages, Timing
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.tuner.search.search_child import PipeFarm
-from tunefarm_services.tuner.search.search_messages import Measured
+from tunefarm_services.tuner.search.search_messages import MeasuredMessage
 
 
 def test_a_candidate_that_was_measured_twice_makes_room_for_one() -> None:
@@ -17,6 +17,6 @@ def test_a_candidate_that_was_measured_twice_makes_room_for_one() -> None:
     timed = Measurement.answering(sent[0], Timing(latency_s=1e-3, samples_s=(1e-3,)), Stages())
     for attempt in (1, 2):
         again = timed.model_copy(update={"attempt": attempt})
-        supervisor.send(Measured(measurements=(again,)).model_dump_json().encode())
+        supervisor.send(MeasuredMessage(measurements=(again,)).model_dump_json().encode())
         assert len(farm.collect(10.0)) == 1
         assert farm.room() == 2

@@ -6,7 +6,7 @@ from tunefarm_schemas.bad_input import REFERENCE_IN_DOUBT, BadInput
 from tunefarm_workers.correctness.referee import Doubt
 
 
-class Unverifiable(BadInput):
+class UnverifiableFunction(BadInput):
     """Raised for an exploration that cannot be measured, by whoever noticed.
 
     Attributes:

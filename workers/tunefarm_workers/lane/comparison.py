@@ -59,7 +59,7 @@ class ComparisonOwner(Protocol):
         """Have the device checked as soon as it is free."""
 
 
-class _Run:
+class _ComparisonRun:
     """What one child was given, and what it has told so far. It is begun again where that child is lost."""
 
     def __init__(self, child: Child, entrants: list[int], layout: OutputLayout, drawn: OutputSamples) -> None:
@@ -116,11 +116,11 @@ class RunningComparison:
         self._kills = 0
         self._was_disturbed = False
         self._side_by_side = True
-        self._started: _Run | None = None
+        self._started: _ComparisonRun | None = None
         """None while there is no child."""
 
     @property
-    def _run(self) -> _Run:
+    def _run(self) -> _ComparisonRun:
         assert self._started is not None, "nothing is listened to without a child"
         return self._started
 
@@ -242,7 +242,7 @@ class RunningComparison:
                 self._results[index] = self._believed(timing) if error <= 1.0 else self.task.wrong_result(error)
         self._end()
 
-    def _forked(self) -> _Run:
+    def _forked(self) -> _ComparisonRun:
         """Raises ``ForkFailed``."""
         entrants = [index for index in range(len(self._order.traces)) if index not in self._results]
         # The limits are those of one schedule; each further one has tensors of its own.
@@ -265,7 +265,7 @@ class RunningComparison:
             limits=limits,
             confinement=Confinement.strict(may_pin_threads=True),
         )
-        return _Run(child, entrants, self.task.layout, drawn)
+        return _ComparisonRun(child, entrants, self.task.layout, drawn)
 
     def _take_compiled(self, said: Compiled) -> None:
         run = self._run
@@ -289,7 +289,7 @@ class RunningComparison:
         """Where the outputs of a schedule lie, each with the number of its set of inputs."""
         return [(place * INPUT_SETS + number, number) for number in range(INPUT_SETS)]
 
-    def _judge(self, run: _Run) -> None:
+    def _judge(self, run: _ComparisonRun) -> None:
         """Compare what is there, and let it go. The comparison may begin again meanwhile, with other inputs."""
         for place, index in enumerate(run.entrants[: run.compiled]):
             if index in self._results or index in run.errors:

@@ -24,7 +24,7 @@ from tunefarm_schemas.tuning.measurement import (
 from tunefarm_workers.conversation.event_loop import ChildConversation, EventLoop
 from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.correctness.referee import Doubt
-from tunefarm_workers.correctness.unverifiable import Unverifiable
+from tunefarm_workers.correctness.unverifiable import UnverifiableFunction
 from tunefarm_workers.device.device_watch import DeviceWatch
 from tunefarm_workers.device.quarantine import SLOWER, UNTRUSTED, Quarantine
 from tunefarm_workers.lane.attempt import Attempt
@@ -42,7 +42,7 @@ _CANCELED: Final = (FailureReason.CANCELED, "It was canceled.")
 log = structlog.get_logger()
 
 
-class Lane:
+class ProcessorLane:
     """Everything here runs on the thread of its event loop."""
 
     def __init__(
@@ -135,7 +135,7 @@ class Lane:
         for comparison in self._comparisons_of(task):
             comparison.fail(reason, message)
 
-    def refuse(self, task: OpenTask, error: Unverifiable) -> None:
+    def refuse(self, task: OpenTask, error: UnverifiableFunction) -> None:
         """Pass on that ``task`` cannot be verified; where its reference is in doubt, so is this device."""
         if task.referee.doubt is Doubt.UNTRUSTED:
             text = task.referee.doubt_text

@@ -26,7 +26,7 @@ from tunefarm_workers.correctness.tolerance import Array
 from tunefarm_workers.device.cpu_identity import own_processor
 from tunefarm_workers.device.device_watch import DeviceWatch
 from tunefarm_workers.device.environment import present_environment
-from tunefarm_workers.lane.lane import Lane
+from tunefarm_workers.lane.lane import ProcessorLane
 from tunefarm_workers.lane.lane_farm import LaneFarm
 from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.threads.shared_cache_wait import SharedCacheWait
@@ -39,7 +39,7 @@ _ENVIRONMENT_FRESH_S = 1.0
 _IDENTIFY_S = 10.0
 
 
-class LocalFarm(LaneFarm[Lane]):
+class LocalFarm(LaneFarm[ProcessorLane]):
     """Measures candidates on this machine. Its methods are called from one thread; a lane works in another."""
 
     def __init__(
@@ -70,7 +70,7 @@ class LocalFarm(LaneFarm[Lane]):
         self._shared_cache_wait = SharedCacheWait(cores_for(2))
         self._neighbours = Neighbours(lambda child: self._lane.loop.ask(lambda: self._lane.device_arbiter.hold(child)))
         self._bystanders = bystanders
-        self._lane = Lane(
+        self._lane = ProcessorLane(
             zygote, self._settings, self._others, self._deliver, self._outbox.put, self._outbox.wake, self._turn
         )
         self._turn.on_turn = self._lane.loop.wake

@@ -12,7 +12,7 @@ from tunefarm_workers.conversation.argument import Distribution
 from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.correctness.referee import Doubt, Referee
 from tunefarm_workers.correctness.reference_confirmation import Listener
-from tunefarm_workers.correctness.unverifiable import Unverifiable
+from tunefarm_workers.correctness.unverifiable import UnverifiableFunction
 from tunefarm_workers.lane.deadlines import Deadlines
 from tunefarm_workers.lane.open_task import HostLost, OpenTask
 
@@ -30,7 +30,7 @@ class TaskOwner(Protocol):
     def fail(self, task: OpenTask, reason: FailureReason, message: str) -> None:
         """End all that is under way for ``task``."""
 
-    def refuse(self, task: OpenTask, error: Unverifiable) -> None:
+    def refuse(self, task: OpenTask, error: UnverifiableFunction) -> None:
         """Pass on that ``task`` cannot be verified. All that was under way for it has ended."""
 
     def suspend(self, task: OpenTask) -> None:
@@ -85,10 +85,10 @@ class OpenTasks:
         self._tasks.clear()
 
     def trusted(self, exploration_id: str) -> OpenTask:
-        """The task of an exploration. Raises ``Unverifiable`` where nothing of it can be verified."""
+        """The task of an exploration. Raises ``UnverifiableFunction`` where nothing of it can be verified."""
         task = self._tasks[exploration_id]
         if task.referee.doubt is not None:
-            raise Unverifiable.because_of(exploration_id, task.referee.doubt, task.referee.doubt_text)
+            raise UnverifiableFunction.because_of(exploration_id, task.referee.doubt, task.referee.doubt_text)
         return task
 
     def judging(self, exploration_id: str, sets: int) -> OpenTask | None:
@@ -146,7 +146,9 @@ class OpenTasks:
         if referee.doubt is Doubt.NOT_FINITE and task.distribution == "normal":
             self._reopen(task, "positive")  # a function such as a square root
         elif referee.doubt is not None:
-            self._give_up(task, Unverifiable.because_of(task.order.exploration_id, referee.doubt, referee.doubt_text))
+            self._give_up(
+                task, UnverifiableFunction.because_of(task.order.exploration_id, referee.doubt, referee.doubt_text)
+            )
         else:
             self._owner.judge(task)
 
@@ -158,7 +160,7 @@ class OpenTasks:
             fresh = self._opened(task.order, distribution)
         except BadInput as problem:
             exploration_id = task.order.exploration_id
-            self._give_up(task, Unverifiable(exploration_id, problem.field, problem.problem, problem.fix))
+            self._give_up(task, UnverifiableFunction(exploration_id, problem.field, problem.problem, problem.fix))
             return
         fresh.hosts_lost = task.hosts_lost
         if distribution == task.distribution:
@@ -166,7 +168,7 @@ class OpenTasks:
         self._tasks[task.order.exploration_id] = fresh
         self._owner.resume(task, fresh)
 
-    def _give_up(self, task: OpenTask, error: Unverifiable) -> None:
+    def _give_up(self, task: OpenTask, error: UnverifiableFunction) -> None:
         self._owner.fail(task, FailureReason.CANCELED, UNVERIFIABLE)
         self._owner.refuse(task, error)
 

@@ -14,7 +14,7 @@ from tunefarm_schemas.tuning.measurement import Dispatch, Failed, Measurement, M
 from tunefarm_workers.conversation.event_loop import EventLoop
 from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.conversation.shared_memory import SharedMemory
-from tunefarm_workers.correctness.unverifiable import Unverifiable
+from tunefarm_workers.correctness.unverifiable import UnverifiableFunction
 from tunefarm_workers.lane.attempt import Stage
 from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.lane.open_tasks import UNVERIFIABLE, OpenTasks
@@ -130,7 +130,7 @@ class SessionLane:
         for attempt in self._attempts_of(task):
             attempt.fail(reason, message)
 
-    def refuse(self, task: OpenTask, error: Unverifiable) -> None:  # noqa: ARG002 - a lane of this host looks at it
+    def refuse(self, task: OpenTask, error: UnverifiableFunction) -> None:  # noqa: ARG002 - a lane of this host looks at it
         """Pass on that a task cannot be verified."""
         self._refuse(error)
 

@@ -33,7 +33,7 @@ from tunefarm_workers.broker.celery_intake import Taker
 from tunefarm_workers.broker.order_host import Send
 from tunefarm_workers.broker.order_keeper import OrderKeeper
 from tunefarm_workers.broker.task_blob import TaskNotThere
-from tunefarm_workers.correctness.unverifiable import Unverifiable
+from tunefarm_workers.correctness.unverifiable import UnverifiableFunction
 from tunefarm_workers.worker.hosted_farm import HostedFarm
 from tunefarm_workers.worker.open_explorations import OpenExplorations
 
@@ -232,7 +232,7 @@ class LaneHost(OrderKeeper):
             try:
                 for measurement in self._farm.collect(_COLLECT_S):
                     self.deliver(measurement)
-            except Unverifiable as problem:
+            except UnverifiableFunction as problem:
                 self._refuse(problem.exploration_id, problem)
             except BadInput as problem:  # it does not say of which exploration, so it is of all that are open
                 for exploration_id in {held.exploration_id for held in self._held.all()}:

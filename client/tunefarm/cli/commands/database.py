@@ -41,11 +41,11 @@ def upgrade(
 @database.command()
 def rehash(as_json: AsJson = False) -> int:
     """Recompute the hashes of workloads after an upgrade of TVM. Exits with 2 if one cannot be read."""
-    from tunefarm.local.machine import Machine
+    from tunefarm.local.machine import LocalMachine
     from tunefarm.local.store_care import rehash_workloads
     from tunefarm.startup.zygote import start_intake_zygote
 
-    with Machine(zygote=start_intake_zygote()) as machine:
+    with LocalMachine(zygote=start_intake_zygote()) as machine:
         done = rehash_workloads(machine.store.workloads, machine.zygote)
     if as_json:
         print_json(done.model_dump(mode="json"))
@@ -60,9 +60,9 @@ def rehash(as_json: AsJson = False) -> int:
 @database.command()
 def check(as_json: AsJson = False) -> int:
     """Check the database and every blob. Exits with 2 if anything is damaged."""
-    from tunefarm.local.machine import Machine
+    from tunefarm.local.machine import LocalMachine
 
-    with Machine() as machine:
+    with LocalMachine() as machine:
         found = machine.store.inspection.check()
     if as_json:
         print_json(found.model_dump(mode="json"))
@@ -77,9 +77,9 @@ def check(as_json: AsJson = False) -> int:
 @database.command()
 def gc(as_json: AsJson = False) -> int:
     """Remove blobs that nothing refers to."""
-    from tunefarm.local.machine import Machine
+    from tunefarm.local.machine import LocalMachine
 
-    with Machine() as machine:
+    with LocalMachine() as machine:
         done = machine.store.garbage.collect()
     if as_json:
         print_json(done.model_dump(mode="json"))
@@ -95,9 +95,9 @@ def stats(
     as_json: AsJson = False,
 ) -> int:
     """Count the rows and blobs of the store."""
-    from tunefarm.local.machine import Machine
+    from tunefarm.local.machine import LocalMachine
 
-    with Machine() as machine:
+    with LocalMachine() as machine:
         counts = machine.store.inspection.statistics(tenant)
     if as_json:
         print_json(counts.model_dump(mode="json"))

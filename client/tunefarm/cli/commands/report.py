@@ -24,7 +24,7 @@ def report(
 ) -> int:
     """Write an HTML page on a job: latencies, failures, the cost model, and the time of each stage."""
     from tunefarm.builtin.numpy_latency import numpy_latency_s
-    from tunefarm.local.machine import Machine
+    from tunefarm.local.machine import LocalMachine
     from tunefarm.records.record_queries import schedule_view
     from tunefarm.report.job_report import job_report, latest_job
     from tunefarm.report.page import render_page
@@ -32,7 +32,7 @@ def report(
     from tunefarm.startup.installation import private_folder
 
     require_named("output", output, "file")
-    with Machine() as machine:
+    with LocalMachine() as machine:
         job = latest_job(machine.known_store, job_id)
         figures = job_report(machine.store, job, partial(schedule_view, machine))
         if job.outcome is JobOutcome.SUCCEEDED:

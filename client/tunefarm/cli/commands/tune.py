@@ -22,7 +22,7 @@ from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.job import Job, JobOutcome
 
 if TYPE_CHECKING:
-    from tunefarm.local.machine import Machine
+    from tunefarm.local.machine import LocalMachine
     from tunefarm.terminal.progress_display import ProgressDisplay
     from tunefarm_services.settings import Settings
     from tunefarm_services.tuner.summary import JobSummary
@@ -126,10 +126,10 @@ def _tune(
     *,
     as_json: bool,
 ) -> int:
-    from tunefarm.local.machine import Machine
+    from tunefarm.local.machine import LocalMachine
     from tunefarm.terminal.progress_display import progress_display
 
-    with Machine(settings, zygote=take_zygote()) as machine:
+    with LocalMachine(settings, zygote=take_zygote()) as machine:
         with progress_display() as display:
             job = _job(machine, request, options, resume, display)
             summary = _work(machine, job, display)
@@ -139,7 +139,7 @@ def _tune(
 
 
 def _job(
-    machine: "Machine",
+    machine: "LocalMachine",
     request: IntakeRequest | None,
     options: JobOptions,
     resume: str | None,
@@ -161,7 +161,7 @@ def _job(
     return machine.create_job(answer, options)
 
 
-def _work(machine: "Machine", job: Job, display: "ProgressDisplay") -> "JobSummary":
+def _work(machine: "LocalMachine", job: Job, display: "ProgressDisplay") -> "JobSummary":
     from tunefarm.cli.interruption import Interruption
     from tunefarm.startup.process_start import process_started_at_s
     from tunefarm_sandbox.confinement.abilities import abilities
@@ -180,7 +180,7 @@ def _work(machine: "Machine", job: Job, display: "ProgressDisplay") -> "JobSumma
         raise BadInput("sandbox", f"{error.reason.rstrip('.')}.", fix) from error
 
 
-def _numpy_latency_s(machine: "Machine", job: Job, summary: "JobSummary") -> float | None:
+def _numpy_latency_s(machine: "LocalMachine", job: Job, summary: "JobSummary") -> float | None:
     from tunefarm.builtin.numpy_latency import numpy_latency_s
 
     if summary.outcome is not JobOutcome.SUCCEEDED:
@@ -191,7 +191,7 @@ def _numpy_latency_s(machine: "Machine", job: Job, summary: "JobSummary") -> flo
 
 
 def _write_outputs(
-    machine: "Machine", summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None
+    machine: "LocalMachine", summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None
 ) -> None:
     if folder is None or summary.outcome is not JobOutcome.SUCCEEDED:
         return

@@ -46,35 +46,35 @@ class ProblemKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _ProblemForm:
     status: int
     title: str
 
 
-FORMS: Final[Mapping[ProblemKind, _Form]] = {
-    ProblemKind.MALFORMED: _Form(400, "The request is malformed"),
-    ProblemKind.UNAUTHENTICATED: _Form(401, "A valid token is needed"),
-    ProblemKind.FORBIDDEN: _Form(403, "The token does not allow this"),
-    ProblemKind.NOT_FOUND: _Form(404, "There is no such thing"),
-    ProblemKind.METHOD_NOT_ALLOWED: _Form(405, "The method is not allowed here"),
-    ProblemKind.NOT_ACCEPTABLE: _Form(406, "No such form of it is offered"),
-    ProblemKind.TIMEOUT: _Form(408, "The request took too long to arrive"),
-    ProblemKind.CONFLICT: _Form(409, "It conflicts with the present state"),
-    ProblemKind.WRONG_OFFSET: _Form(409, "The upload goes on at another byte"),
-    ProblemKind.IN_PROGRESS: _Form(409, "The same request is being carried out"),
-    ProblemKind.TOO_LARGE: _Form(413, "The request is too large"),
-    ProblemKind.TARGET_TOO_LONG: _Form(414, "The request target is too long"),
-    ProblemKind.UNSUPPORTED_MEDIA_TYPE: _Form(415, "The content type is not supported"),
-    ProblemKind.RANGE: _Form(416, "The range lies outside of it"),
-    ProblemKind.BAD_INPUT: _Form(422, "The input cannot be used"),
-    ProblemKind.KEY_REUSED: _Form(422, "The idempotency key belongs to another request"),
-    ProblemKind.RATE_LIMITED: _Form(429, "Too many requests"),
-    ProblemKind.QUOTA_EXCEEDED: _Form(429, "A quota is used up"),
-    ProblemKind.HEAD_TOO_LARGE: _Form(431, "The header section is too large"),
-    ProblemKind.INTERNAL: _Form(500, "A bug of the service"),
-    ProblemKind.UNKNOWN_METHOD: _Form(501, "The method is not known"),
-    ProblemKind.UNAVAILABLE: _Form(503, "The service cannot answer now"),
-    ProblemKind.UNKNOWN_VERSION: _Form(505, "The version of HTTP is not supported"),
+FORMS: Final[Mapping[ProblemKind, _ProblemForm]] = {
+    ProblemKind.MALFORMED: _ProblemForm(400, "The request is malformed"),
+    ProblemKind.UNAUTHENTICATED: _ProblemForm(401, "A valid token is needed"),
+    ProblemKind.FORBIDDEN: _ProblemForm(403, "The token does not allow this"),
+    ProblemKind.NOT_FOUND: _ProblemForm(404, "There is no such thing"),
+    ProblemKind.METHOD_NOT_ALLOWED: _ProblemForm(405, "The method is not allowed here"),
+    ProblemKind.NOT_ACCEPTABLE: _ProblemForm(406, "No such form of it is offered"),
+    ProblemKind.TIMEOUT: _ProblemForm(408, "The request took too long to arrive"),
+    ProblemKind.CONFLICT: _ProblemForm(409, "It conflicts with the present state"),
+    ProblemKind.WRONG_OFFSET: _ProblemForm(409, "The upload goes on at another byte"),
+    ProblemKind.IN_PROGRESS: _ProblemForm(409, "The same request is being carried out"),
+    ProblemKind.TOO_LARGE: _ProblemForm(413, "The request is too large"),
+    ProblemKind.TARGET_TOO_LONG: _ProblemForm(414, "The request target is too long"),
+    ProblemKind.UNSUPPORTED_MEDIA_TYPE: _ProblemForm(415, "The content type is not supported"),
+    ProblemKind.RANGE: _ProblemForm(416, "The range lies outside of it"),
+    ProblemKind.BAD_INPUT: _ProblemForm(422, "The input cannot be used"),
+    ProblemKind.KEY_REUSED: _ProblemForm(422, "The idempotency key belongs to another request"),
+    ProblemKind.RATE_LIMITED: _ProblemForm(429, "Too many requests"),
+    ProblemKind.QUOTA_EXCEEDED: _ProblemForm(429, "A quota is used up"),
+    ProblemKind.HEAD_TOO_LARGE: _ProblemForm(431, "The header section is too large"),
+    ProblemKind.INTERNAL: _ProblemForm(500, "A bug of the service"),
+    ProblemKind.UNKNOWN_METHOD: _ProblemForm(501, "The method is not known"),
+    ProblemKind.UNAVAILABLE: _ProblemForm(503, "The service cannot answer now"),
+    ProblemKind.UNKNOWN_VERSION: _ProblemForm(505, "The version of HTTP is not supported"),
 }
 
 

@@ -20,7 +20,7 @@ from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.effort_left import only_seeds_are_left
 from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.search.exploration_run import AS_GIVEN, ExplorationRun
-from tunefarm_services.tuner.search.search_messages import KnownTrial, SearchOrder, SearchTask
+from tunefarm_services.tuner.search.search_messages import KnownTrialMessage, SearchOrder, SearchTaskMessage
 
 MAX_NEAR_RECORDS, MAX_CLAIMS = 8, 8
 
@@ -88,7 +88,7 @@ def load_trials(store: Store, lease: Lease, run: ExplorationRun) -> None:
     run.exploration = store.explorations.get(lease.tenant, run.exploration_id)
     for trial in store.trials.of_exploration(run.exploration_id, tenant=lease.tenant):
         if trial.measurement is not None:
-            known = KnownTrial(candidate=trial.candidate, measurement=trial.measurement)
+            known = KnownTrialMessage(candidate=trial.candidate, measurement=trial.measurement)
             run.remember(known, is_of_job=trial.job_id == lease.job_id)
         else:
             run.proposed(trial.candidate.number, trial.candidate.trace)
@@ -111,13 +111,13 @@ def search_order(store: Store, job_run: JobRun, effort: Effort, queue_depth: int
     )
 
 
-def _search_task(store: Store, job_run: JobRun, run: ExplorationRun, *, uses_store: bool) -> SearchTask:
+def _search_task(store: Store, job_run: JobRun, run: ExplorationRun, *, uses_store: bool) -> SearchTaskMessage:
     spec = job_run.job.spec
     key = run.exploration.key
     claimed = _claimed_traces(store, run) if uses_store else []
     near = _near_traces(store, job_run.lease.tenant, key) if uses_store else []
     model = _latest_model(store, key) if uses_store else None
-    return SearchTask(
+    return SearchTaskMessage(
         exploration_id=run.exploration_id,
         name=run.task.name,
         weight=run.task.weight,

@@ -13,7 +13,7 @@ from tunefarm_schemas.tuning.record import RecordKey
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Abi, Task, Workload
-from tunefarm_services.tuner.search.search_messages import KnownTrial
+from tunefarm_services.tuner.search.search_messages import KnownTrialMessage
 from tunefarm_services.tuner.summary import Improvement, ModelAccuracy
 
 ROUGH_GRAIN_S = 5e-5
@@ -36,7 +36,7 @@ class ExplorationRun:
     input_examples: tuple[InputExample, ...] = ()
     callees: tuple[str, ...] = ()
     traces: dict[int, Trace] = field(default_factory=dict)
-    known: list[KnownTrial] = field(default_factory=list)
+    known: list[KnownTrialMessage] = field(default_factory=list)
     latencies_s: dict[int, float] = field(default_factory=dict)
     best_latency_s: float | None = None
     improvements: list[Improvement] = field(default_factory=list)
@@ -112,7 +112,7 @@ class ExplorationRun:
             callees=self.callees,
         )
 
-    def remember(self, known: KnownTrial, *, is_of_job: bool = False) -> None:
+    def remember(self, known: KnownTrialMessage, *, is_of_job: bool = False) -> None:
         """Take in a trial of an earlier run, of this job or of another one."""
         self.known.append(known)
         if is_of_job:

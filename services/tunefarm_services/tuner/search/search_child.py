@@ -12,19 +12,19 @@ from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.features.least_work import least_work_of
 from tunefarm_search.loop.loop import SearchLoop
 from tunefarm_search.loop.progress import LoopProgress
-from tunefarm_search.loop.task_search import SearchTask as LoopTask
+from tunefarm_search.loop.task_search import SearchTask
 from tunefarm_search.model.rank_accuracy import RankAccuracy
 from tunefarm_search.ports import KnownTrial
 from tunefarm_search.strategy.protocol import StrategyReport
 from tunefarm_services.tuner.search.search_messages import (
     FromSearch,
-    Measured,
+    MeasuredMessage,
     ModelSnapshot,
     Proposed,
     SearchEnded,
     SearchOrder,
     SearchReport,
-    SearchTask,
+    SearchTaskMessage,
     StopSearching,
     Understood,
     to_search,
@@ -94,7 +94,7 @@ class PipeFarm:
             match message:
                 case StopSearching():
                     self.stopped = True
-                case Measured(measurements=measurements):
+                case MeasuredMessage(measurements=measurements):
                     results.extend(measurements)
                     for measurement in measurements:  # what a slow device gave comes a second time
                         self._outstanding.discard((measurement.exploration_id, measurement.candidate_number))
@@ -165,8 +165,8 @@ def _accuracy(found: RankAccuracy) -> ModelAccuracy:
     return ModelAccuracy(known=found.known, new=found.samples, pairs=found.pairs, share=found.pair_accuracy)
 
 
-def _loop_task(task: SearchTask) -> LoopTask:
-    return LoopTask(
+def _loop_task(task: SearchTaskMessage) -> SearchTask:
+    return SearchTask(
         exploration_id=task.exploration_id,
         module_json=task.module_json,
         target=task.target,

@@ -14,14 +14,14 @@ from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_services.tuner.summary import ModelAccuracy
 
 
-class KnownTrial(Frozen):
+class KnownTrialMessage(Frozen):
     """A trial of an earlier run that the search starts from."""
 
     candidate: Candidate
     measurement: Measurement
 
 
-class SearchTask(Frozen):
+class SearchTaskMessage(Frozen):
     """One exploration the search child works on, with all that the store knows of it."""
 
     exploration_id: str
@@ -31,7 +31,7 @@ class SearchTask(Frozen):
     target: Target
     abi: Abi
     space: Space
-    known: tuple[KnownTrial, ...]
+    known: tuple[KnownTrialMessage, ...]
     seed_traces: tuple[Trace, ...]
     claimed_traces: tuple[Trace, ...] = ()
     """Schedules of this very workload that were only claimed, or measured elsewhere."""
@@ -42,7 +42,7 @@ class SearchTask(Frozen):
 class SearchOrder(Frozen):
     """Everything a search child is told at its start. ``effort`` is what is left to spend."""
 
-    tasks: tuple[SearchTask, ...] = Field(min_length=1)
+    tasks: tuple[SearchTaskMessage, ...] = Field(min_length=1)
     strategy: Strategy
     effort: Effort
     seed: int
@@ -95,7 +95,7 @@ class SearchEnded(Frozen):
 FromSearch = Annotated[Understood | Proposed | SearchReport | ModelSnapshot | SearchEnded, Field(discriminator="kind")]
 
 
-class Measured(Frozen):
+class MeasuredMessage(Frozen):
     """Results, committed already."""
 
     kind: Literal["measured"] = "measured"
@@ -108,7 +108,7 @@ class StopSearching(Frozen):
     kind: Literal["stop"] = "stop"
 
 
-ToSearch = Annotated[Measured | StopSearching, Field(discriminator="kind")]
+ToSearch = Annotated[MeasuredMessage | StopSearching, Field(discriminator="kind")]
 
 from_search: TypeAdapter[FromSearch] = TypeAdapter(FromSearch)
 to_search: TypeAdapter[ToSearch] = TypeAdapter(ToSearch)

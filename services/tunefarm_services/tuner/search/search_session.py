@@ -17,7 +17,7 @@ from tunefarm_services.tuner.farm.dispatching import ATTEMPTS, dispatch_of
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 from tunefarm_services.tuner.search.search_messages import (
-    Measured,
+    MeasuredMessage,
     ModelSnapshot,
     Proposed,
     SearchEnded,
@@ -233,7 +233,7 @@ class SearchSession:
         took_s = time.monotonic() - began_s
         self._next_commit_s = began_s + min(max(COMMITS_APART_S, took_s / COMMIT_SHARE), MAX_APART_S)
         if fresh and self._ended is None and self._search is not None:
-            self._to_search.put(Measured(measurements=tuple(fresh)).model_dump_json().encode())
+            self._to_search.put(MeasuredMessage(measurements=tuple(fresh)).model_dump_json().encode())
 
     def _commit(self, measurements: list[Measurement]) -> list[Measurement]:
         if not measurements:
