@@ -13,7 +13,7 @@ import numpy as np
 import tvm
 import tunefarm
 import notes
-from tunefarm.local.machine import Machine
+from tunefarm.local.machine import LocalMachine
 
 def equal_to_numpy(library, *, relu=False):
     a, b = (np.random.default_rng(s).standard_normal((128, 128)).astype("float32") for s in (1, 2))
@@ -49,7 +49,7 @@ from tvm.s_tir import Schedule
 sch = Schedule(notes.MatmulRelu)
 notes.schedule_mm_relu(sch)
 result = tuned(notes.MatmulRelu, seed_traces=[sch.trace], trials=2)
-with Machine() as embedded:
+with LocalMachine() as embedded:
     trials = embedded.store.trials.of_exploration(result.task.exploration_id)
     by_hand = [trial for trial in trials if trial.candidate.origin.value == "seed"]
     assert len(by_hand) == 1
@@ -69,7 +69,7 @@ from tunefarm_services.store import LOCAL_TENANT
 
 sch = Schedule(notes.MatmulRelu)
 notes.schedule_mm_relu(sch)
-with Machine() as embedded:
+with LocalMachine() as embedded:
     kept = embedded.store.records.get(LOCAL_TENANT, sys.argv[2])
     workload = embedded.store.workloads.get(LOCAL_TENANT, kept.key.workload_id)
     target = embedded.store.targets.get(kept.key.target_id)

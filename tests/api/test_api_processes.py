@@ -19,14 +19,14 @@ from tunefarm_services.store import LOCAL_TENANT, Store
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
-RATE = 400
+RATE = 1200
 
 
 @pytest.fixture(scope="module")
 def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     home = tmp_path_factory.mktemp("processes") / "home"
     home.mkdir()
-    environment = environment_of(home, TUNEFARM_RATE_LIMIT=f"{RATE}/hour")
+    environment = environment_of(home, TUNEFARM_RATE_LIMIT=f"{RATE}/hour", TUNEFARM_REFUSED_RATE_LIMIT="10000/second")
     words = ("serve", "--port", "0", "--no-tuner", "--processes", "2")
     running = Service(home, environment, words)
     running.start()
@@ -64,8 +64,9 @@ def statuses(farm: Service, text: str, number: int = 24) -> list[int]:
 
 def counted(farm: Service) -> dict[str, float]:
     with farm.client() as client:
-        text = client.get("/metrics").text
-    families = text_string_to_metric_families(text)
+        answer = client.get("/metrics")
+    assert answer.is_success, answer.text
+    families = text_string_to_metric_families(answer.text)
     return {f"{s.name}{sorted(s.labels.items())}": s.value for family in families for s in family.samples}
 
 

@@ -22,7 +22,7 @@ from tunefarm_services.tuner.summary import JobSummary, TaskSummary
 
 TARGET = {"kind": "llvm", "num-cores": 1}
 MODULE_JSON = str(tvm.ir.save_json(Module))
-KINDS = [name for name in vars(nouns) if f"Async{name}" in vars(async_nouns)]
+KINDS = [name for name in vars(nouns) if name != "Noun" and f"Async{name}" in vars(async_nouns)]
 
 
 def methods_of(kind: type[Any]) -> dict[str, inspect.Signature]:

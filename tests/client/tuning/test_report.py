@@ -81,7 +81,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_the_page_shows_every_plot_and_needs_nothing_else(page: str) -> None:
-    for title in ("over time", "over trials", "Failures by reason", "cost model", "Where the seconds went"):
+    for title in ("over time", "over trials", "Failures by reason", "cost model", "Time per stage"):
         assert title in page
     assert page.count("<svg") == 10, "each for a wide and for a narrow screen"
     assert not re.search(r"<script|<link|<img|@import|src=", page)

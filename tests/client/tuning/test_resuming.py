@@ -35,7 +35,7 @@ def test_resume_rejects_job_of_another_module(machine: LocalMachine, labels: dic
         machine.unfinished_job(job.job_id, {"module": SOFTMAX})
     assert refused.value.field == "resume"
     assert SOFTMAX in refused.value.problem
-    assert labels.get("module", "no name") in refused.value.problem
+    assert labels.get("module", "an unnamed module") in refused.value.problem
 
 
 def test_resume_error_names_both_modules(machine: LocalMachine, tunefarm: Callable[..., Any]) -> None:

@@ -93,7 +93,7 @@ def test_a_rugged_space_has_no_traps(transposed_convolution_table: ReplayTable) 
 def test_a_candidate_outside_the_pool_is_an_error_and_never_made_up(pool_table: ReplayTable) -> None:
     farm = ReplayFarm(pool_table)
     without_pool = replace(task_of(pool_table), pool=())
-    with pytest.raises(MissingMeasurement, match="holds no measurement"):
+    with pytest.raises(MissingMeasurement, match="contains no measurement"):
         SearchLoop([without_pool], farm, farm, Effort(trials=64)).run()
 
 
