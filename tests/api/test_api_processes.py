@@ -2,6 +2,7 @@
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import version
@@ -62,19 +63,21 @@ def statuses(farm: Service, text: str, number: int = 24) -> list[int]:
     return [httpx.get(url, headers=headers, verify=False).status_code for _ in range(number)]
 
 
-def counted(farm: Service) -> dict[str, float]:
+def counted(farm: Service) -> Counter[str]:
+    """The metrics; what was never counted is 0."""
     with farm.client() as client:
         answer = client.get("/metrics")
     assert answer.is_success, answer.text
     families = text_string_to_metric_families(answer.text)
-    return {f"{s.name}{sorted(s.labels.items())}": s.value for family in families for s in family.samples}
+    return Counter({f"{s.name}{sorted(s.labels.items())}": s.value for family in families for s in family.samples})
 
 
-def settled(farm: Service) -> dict[str, float]:
+def settled(farm: Service) -> Counter[str]:
     """The metrics without other requests in progress: a request is counted after it is answered."""
     found = counted(farm)
 
     def is_settled() -> bool:
+        found.clear()
         found.update(counted(farm))
         return found["tunefarm_http_requests_in_flight[]"] == 1
 
