@@ -33,9 +33,9 @@ from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.tuner.farm.attempts import dispatch_of
 from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
-from tunefarm_services.tuner.farm.dispatching import dispatch_of
 from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
 from tunefarm_services.tuner.search.search_session import COMMITS_APART_S
 

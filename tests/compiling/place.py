@@ -10,7 +10,7 @@ from tests.gateway.board import KEY, Board
 from tests.servers.redis_server import RedisServer
 from tests.workers.workloads import TARGET
 from tunefarm_schemas.farm.lane import Lane
-from tunefarm_schemas.farm.order_ledger import RedeliveryPolicy
+from tunefarm_schemas.farm.redelivery import RedeliveryPolicy
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.farm.celery_farm import CeleryFarm

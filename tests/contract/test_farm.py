@@ -16,7 +16,7 @@ from tests.workers.workloads import matmul, not_a_number, slow, task, tiled
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.farm.order_ledger import RedeliveryPolicy
+from tunefarm_schemas.farm.redelivery import RedeliveryPolicy
 from tunefarm_schemas.tuning.measurement import (
     Candidate,
     CandidateOrigin,

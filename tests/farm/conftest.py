@@ -8,7 +8,7 @@ import pytest
 from benchmarks.farm.simulated_lane import CODE_GENERATOR, simulated_device
 from tests.farm.workers import Worker
 from tests.servers.redis_server import RedisServer
-from tunefarm_schemas.farm.order_ledger import RedeliveryPolicy
+from tunefarm_schemas.farm.redelivery import RedeliveryPolicy
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.farm.celery_farm import CeleryFarm

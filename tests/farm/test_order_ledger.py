@@ -2,7 +2,7 @@
 
 import pytest
 
-from tunefarm_schemas.farm.order_ledger import Lost, OrderLedger, RedeliveryPolicy
+from tunefarm_schemas.farm.redelivery import Lost, OrderLedger, RedeliveryPolicy
 from tunefarm_workers.compile.compile_orders import COMPILE_REDELIVERY
 
 MEASURE_REDELIVERY = RedeliveryPolicy()

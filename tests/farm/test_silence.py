@@ -12,7 +12,7 @@ from tunefarm_sandbox.channel.measurement_outbox import MeasurementOutbox
 from tunefarm_schemas.farm.broker import Broker
 from tunefarm_schemas.farm.farm_message import HEARTBEATS, Heartbeat, Holding
 from tunefarm_schemas.farm.lane import LaneState
-from tunefarm_schemas.farm.order_ledger import RedeliveryPolicy
+from tunefarm_schemas.farm.redelivery import RedeliveryPolicy
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.farm.celery_farm_state import FarmState

@@ -61,7 +61,7 @@ _UNLIKELY: Final = 1.5
 class TuningRecord(Frozen):
     """A trace with its measured latency.
 
-    ``interval_s`` is the spread of the exported artifact's latency over fresh processes; None until that was taken.
+    ``interval_s`` holds the fastest and the slowest fresh process of the exported artifact; None until that was taken.
     ``foreign_load`` is the share of the time for which other processes kept its threads from a core meanwhile; None
     where that is not known, as for claims and for what was recorded before it was looked at. ``untuned_is_estimate``:
     the untuned function takes so long that its latency follows from a part of its steps.

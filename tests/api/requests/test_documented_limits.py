@@ -7,7 +7,7 @@ from tunefarm_services.api.bodies.body import MAX_ITEMS
 from tunefarm_services.api.bodies.job import JobBody
 from tunefarm_services.api.http.paging import LARGEST_PAGE
 from tunefarm_services.api.operations.claims import MAX_EXPORTED
-from tunefarm_services.api.operations.modules import MAX_FUNCTIONS
+from tunefarm_services.api.operations.module_intake import MAX_FUNCTIONS
 from tunefarm_services.api.routes.uploads import MAX_UPLOADS
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.settings import Settings

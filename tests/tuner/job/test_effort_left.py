@@ -5,7 +5,7 @@ from tunefarm_schemas.tuning.job import Effort, EffortSpent, Exploration, Explor
 from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Measurement, Stages, Timing
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Task
-from tunefarm_services.tuner.farm.dispatching import dispatch_of
+from tunefarm_services.tuner.farm.attempts import dispatch_of
 from tunefarm_services.tuner.job.effort_left import effort_left, only_seeds_are_left
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 from tunefarm_services.tuner.search.search_messages import KnownTrialMessage

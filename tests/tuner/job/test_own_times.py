@@ -18,7 +18,7 @@ from tunefarm_schemas.tuning.job import JobState
 from tunefarm_schemas.tuning.measurement import Measurement, Stages
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.farm.dispatching import dispatch_of
+from tunefarm_services.tuner.farm.attempts import dispatch_of
 from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.search.exploration_run import ROUGH_GRAIN_S

@@ -13,7 +13,7 @@ from tunefarm_schemas.tuning.measurement import (
     Timing,
 )
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_services.tuner.farm.dispatching import dispatch_of
+from tunefarm_services.tuner.farm.attempts import dispatch_of
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 
 FIRST_S, OTHER_S = 1e-5, 2e-5

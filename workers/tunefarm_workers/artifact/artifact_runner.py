@@ -27,7 +27,7 @@ from tunefarm_workers.conversation.argument import Argument
 from tunefarm_workers.correctness.inputs import InputArray, make_inputs
 from tunefarm_workers.threads.shared_cache_wait import SharedCacheWait
 from tunefarm_workers.threads.thread_cores import cores_for
-from tunefarm_workers.timing.sampling import middle
+from tunefarm_workers.timing.calm_samples import middle
 
 MANIFEST_NAME = "manifest.json"
 _INDEX_TYPES = {"int32", "int64", "uint32", "uint64"}

@@ -12,7 +12,7 @@ from tunefarm_workers.threads.core_to_core_latency import CoreToCoreLatency
 from tunefarm_workers.threads.smt_detection import sleep_burst
 from tunefarm_workers.threads.thread_cores import place_on_cores
 from tunefarm_workers.timing.call_timer import EVALUATOR, CacheFlush, CallTimer
-from tunefarm_workers.timing.sampling import calm_samples, middle
+from tunefarm_workers.timing.calm_samples import calm_samples, middle
 
 ROUNDS = 6
 """Each burst of sleeps ends about half of the slow states of a processor: three rounds of a softmax were all slow in

@@ -8,7 +8,7 @@ from typing import Final
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm.farm_message import Holding, Returned, TaskMissing
-from tunefarm_schemas.farm.order_ledger import LedgerEntry, Lost, OrderLedger, RedeliveryPolicy
+from tunefarm_schemas.farm.redelivery import LedgerEntry, Lost, OrderLedger, RedeliveryPolicy
 from tunefarm_schemas.tuning.measurement import MeasureTask
 from tunefarm_workers.compile.compile_messages import (
     CompileBegan,

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Final, Protocol
 
 from tunefarm_schemas.tuning.measurement import Timing
-from tunefarm_workers.timing.sampling import is_calm
+from tunefarm_workers.timing.calm_samples import is_calm
 
 Rounds = Sequence[Sequence[float]]
 """Of one schedule: the samples of each round that it was in, in seconds."""

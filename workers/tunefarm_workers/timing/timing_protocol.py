@@ -3,7 +3,7 @@
 from statistics import median
 
 from tunefarm_schemas.tuning.measurement import Stopped, Timing
-from tunefarm_workers.timing.sampling import PROBE_S, SecondsPerCall, calls_for, calm_samples
+from tunefarm_workers.timing.calm_samples import PROBE_S, SecondsPerCall, calls_for, calm_samples
 
 _LOST = 1.6
 """Slower than the incumbent by this once it is warm: no repeat will bring it back."""

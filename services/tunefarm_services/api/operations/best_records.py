@@ -7,7 +7,7 @@ from tunefarm_schemas.tuning.record import MatchKind, RecordKey, RecordMatch
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.api.bodies.record import BestBody
 from tunefarm_services.api.intake.intake_messages import TargetText
-from tunefarm_services.api.operations.modules import understood
+from tunefarm_services.api.operations.module_intake import understood
 from tunefarm_services.api.operations.parts import Parts
 from tunefarm_services.store import Store
 

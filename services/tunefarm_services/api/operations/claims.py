@@ -11,7 +11,7 @@ from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_schemas.views.database import ExportedDatabase, ImportReport, LeftOutRecords
 from tunefarm_services.api.bodies.record import DatabaseBody, ExportBody, PublishBody
 from tunefarm_services.api.intake.intake_messages import DatabaseEntries, DatabaseEntry
-from tunefarm_services.api.operations.modules import target_question, trace_text, understood
+from tunefarm_services.api.operations.module_intake import target_question, trace_text, understood
 from tunefarm_services.api.operations.parts import Parts
 from tunefarm_services.exchange.claims import claim, kept
 from tunefarm_services.exchange.database_export import FIX, holds, left_out

@@ -13,7 +13,7 @@ from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.api.bodies.job import EffortBody, JobBody, SketchesBody
 from tunefarm_services.api.intake.intake_messages import ModuleAnswer
 from tunefarm_services.api.operations.lane_fit import notes_on, unfit
-from tunefarm_services.api.operations.modules import target_question, trace_text, understood
+from tunefarm_services.api.operations.module_intake import target_question, trace_text, understood
 from tunefarm_services.api.operations.parts import Parts
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 

@@ -22,7 +22,7 @@ from tunefarm_services.api.http.problem_handlers import unusable
 from tunefarm_services.api.http.responses import ETAG, LOCATION, NOT_MODIFIED, responses
 from tunefarm_services.api.operations.best_records import Question, best_records, needs_child
 from tunefarm_services.api.operations.claims import export_database, import_database, publish
-from tunefarm_services.api.operations.modules import target_question
+from tunefarm_services.api.operations.module_intake import target_question
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.field_errors import field_problems
 from tunefarm_services.api.problems.problem import ProblemKind

@@ -13,7 +13,7 @@ from tunefarm_services.api.http.json_route import JsonRoute
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import ETAG, NOT_MODIFIED, responses
 from tunefarm_services.api.intake.target_presets import PRESETS
-from tunefarm_services.api.operations.modules import target_question
+from tunefarm_services.api.operations.module_intake import target_question
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id

@@ -32,7 +32,7 @@ from tunefarm_schemas.farm.farm_message import (
     TaskMissing,
     Unverifiable,
 )
-from tunefarm_schemas.farm.order_ledger import LedgerEntry, Lost, OrderLedger, RedeliveryPolicy
+from tunefarm_schemas.farm.redelivery import LedgerEntry, Lost, OrderLedger, RedeliveryPolicy
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.measurement import (
     Comparison,
@@ -47,7 +47,7 @@ from tunefarm_schemas.tuning.measurement import (
 )
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing, StoreUnavailable
-from tunefarm_services.tuner.farm.dispatching import ATTEMPTS
+from tunefarm_services.tuner.farm.attempts import ATTEMPTS
 
 CANCEL_S: Final = 1.2
 """So long lanes have to answer for what was canceled, before it counts as canceled without them."""

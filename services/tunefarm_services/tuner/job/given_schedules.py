@@ -14,7 +14,7 @@ from tunefarm_schemas.tuning.measurement import (
     Timing,
 )
 from tunefarm_services.store.store import Store
-from tunefarm_services.tuner.farm.dispatching import ATTEMPTS, dispatch_of
+from tunefarm_services.tuner.farm.attempts import ATTEMPTS, dispatch_of
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.job.search_orders import load_trials, unfinished_attempts

@@ -15,7 +15,7 @@ from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing
 from tunefarm_services.store.stored import StoredModel
-from tunefarm_services.tuner.farm.dispatching import ATTEMPTS, dispatch_of
+from tunefarm_services.tuner.farm.attempts import ATTEMPTS, dispatch_of
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.effort_left import only_seeds_are_left
 from tunefarm_services.tuner.job.job_run import JobRun

@@ -13,7 +13,7 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import Candidate, Dispatch, Failed, Measurement
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
-from tunefarm_services.tuner.farm.dispatching import ATTEMPTS, dispatch_of
+from tunefarm_services.tuner.farm.attempts import ATTEMPTS, dispatch_of
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 from tunefarm_services.tuner.search.search_messages import (
