@@ -1,4 +1,4 @@
-"""Options of the commands that use a service."""
+"""Options that several commands share, most of them those that use a service."""
 
 from typing import Annotated
 

@@ -1,11 +1,10 @@
 """The description of a call, independent of the transport: a generator that yields requests and receives replies."""
 
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import JsonValue
@@ -69,22 +68,11 @@ class Reply:
         Raises:
             BadInput: the content does not match.
         """
-        with _parsing_a_response():
+        try:
             return model.model_validate_json(self.content, extra="ignore")
-
-    def read_as(self, adapter: TypeAdapter[T]) -> T:
-        """Parse the content with a type adapter. Raises BadInput like ``read``."""
-        with _parsing_a_response():
-            return adapter.validate_json(self.content)
-
-
-@contextmanager
-def _parsing_a_response() -> Iterator[None]:
-    try:
-        yield
-    except ValidationError as error:
-        problem = f"the server is not a tunefarm service, or has another version ({error.error_count()} errors)."
-        raise BadInput("api", problem, "Check TUNEFARM_API_URL, and any proxy in front of the service.") from error
+        except ValidationError as error:
+            problem = f"the server is not a tunefarm service, or has another version ({error.error_count()} errors)."
+            raise BadInput("api", problem, "Check TUNEFARM_API_URL, and any proxy in front of the service.") from error
 
 
 Flow: TypeAlias = Generator[Request, Reply, T]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tunefarm.cli.remote_options import Api, Remote
+from tunefarm.cli.remote_options import Api, AsJson, Remote
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import loading, tell_next, trying
@@ -21,7 +21,6 @@ Callees = Annotated[
     list[str],
     typer.Option("--callee", metavar="NAME", help="An external function that the library may call. Repeatable."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @artifact.command()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tunefarm.cli.remote_options import AsJson
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 
 database = typer.Typer(help="Maintain the store.", no_args_is_help=True)
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @database.command()

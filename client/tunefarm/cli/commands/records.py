@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tunefarm.cli.remote_options import Api, Remote
+from tunefarm.cli.remote_options import Api, AsJson, Remote
 from tunefarm.options.job_options import require_protocol
 from tunefarm.records.place_choice import record_place
 from tunefarm.records.record_place import ModuleQuery, RecordPlace
@@ -22,7 +22,6 @@ from tunefarm_schemas.visible_text import visible_line
 
 records = typer.Typer(help="Query, export, import, publish and retract tuning records.", no_args_is_help=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RecordId = Annotated[str, typer.Argument(metavar="RECORD", help="Id of a record, or a prefix of it.")]
 ModuleName = Annotated[str, typer.Argument(metavar="MODULE", help="A module as for tunefarm tune.")]
 TargetText = Annotated[

@@ -8,9 +8,8 @@ import typer
 from tunefarm.cli.remote_options import Api, AsJson
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import parse_module_source
-from tunefarm.intake.python_input import schedule_source, seed_source_of_text
 from tunefarm.intake.untuned_functions import untuned_text
-from tunefarm.options.input_option import inputs_of_texts
+from tunefarm.options.intake_options import request_of_texts
 from tunefarm.options.job_options import output_folder
 from tunefarm.options.label_option import labels_of_texts
 from tunefarm.remote.job_options import RemoteJobOptions
@@ -20,7 +19,6 @@ from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, trying, watching
 from tunefarm.terminal.tables import print_json
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.host_cores import usable_physical_cores
 
 if TYPE_CHECKING:
     from tunefarm.remote.remote_job import RemoteJob
@@ -93,16 +91,15 @@ def submit(
     )
     options.require_usable()
     folder = None if output is None else output_folder(output)
-    request = IntakeRequest(
-        module=parse_module_source(module),
+    request = request_of_texts(
+        parse_module_source(module),
         function=function,
         all_functions=all_functions,
         target=target,
         abi=abi,
-        space=None if space is None else schedule_source("space", space),
-        seeds=tuple(seed_source_of_text("seed_traces", text) for text in seed_trace or ()),
-        host_cores=usable_physical_cores(),
-        inputs=inputs_of_texts(inputs or ()),
+        space=space,
+        seed_traces=seed_trace,
+        inputs=inputs,
     )
     return _submit(request, options, api, folder, wait=wait, as_json=as_json)
 

@@ -8,9 +8,8 @@ import typer
 
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import ModuleSource, parse_module_source
-from tunefarm.intake.python_input import schedule_source, seed_source_of_text
 from tunefarm.intake.untuned_functions import untuned_text
-from tunefarm.options.input_option import inputs_of_texts
+from tunefarm.options.intake_options import request_of_texts
 from tunefarm.options.job_options import JobOptions, output_folder
 from tunefarm.startup.prestarted_fork_server import take_zygote
 from tunefarm.terminal.console import complain, say
@@ -18,7 +17,6 @@ from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import building, tell_next, trying
 from tunefarm.terminal.resume_option import LATEST
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.job import Job, JobOutcome
 
 if TYPE_CHECKING:
@@ -94,16 +92,15 @@ def tune(
     source = None if resume is not None else _module_source(module)
     request = None
     if source is not None:
-        request = IntakeRequest(
-            module=source,
+        request = request_of_texts(
+            source,
             function=function,
             all_functions=all_functions,
             target=target,
             abi=abi,
-            space=None if space is None else schedule_source("space", space),
-            seeds=tuple(seed_source_of_text("seed_traces", text) for text in seed_trace or ()),
-            host_cores=usable_physical_cores(),
-            inputs=inputs_of_texts(inputs or ()),
+            space=space,
+            seed_traces=seed_trace,
+            inputs=inputs,
         )
     settings = Settings()
     if require_confinement:

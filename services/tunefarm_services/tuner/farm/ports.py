@@ -67,16 +67,3 @@ class Farm(Protocol):
 
     def close(self) -> None:
         """Let everything go; harmless when repeated."""
-
-
-class SearchChannel(Protocol):
-    """One end of a framed pipe to the search child."""
-
-    def send(self, message: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Send one message whole."""
-
-    def receive(self, timeout_s: float | None = None) -> bytes:
-        """One message whole."""
-
-    def fileno(self) -> int:
-        """The descriptor to wait on."""
