@@ -1,4 +1,4 @@
-"""Takes orders for a compile lane, has libraries made, and replies."""
+"""Serves the orders of a compile lane: accepts them, compiles, and replies."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 
 class CompileHost(OrderKeeper):
-    """One lane. Orders come on Celery's thread, which ``compile`` holds up while the lane is full."""
+    """One lane. Orders arrive on Celery's thread, which ``compile`` blocks while the lane is full."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class CompileHost(OrderKeeper):
         is_alive: Callable[[], bool],
         show: Callable[[], None],
     ) -> None:
-        """``is_alive`` tells whether children can be forked; ``show`` is called each second while it takes work."""
+        """``is_alive`` tells whether children can be forked; ``show`` is called each second while it accepts work."""
         super().__init__(send, lane_id, room)
         self._compiler = compiler
         self._code_generator = code_generator
@@ -60,15 +60,15 @@ class CompileHost(OrderKeeper):
         self._builders = ThreadPoolExecutor(max_workers=room, thread_name_prefix="build")
 
     def start(self, on_crash: Callable[[], None]) -> None:
-        """``on_crash`` hears when nothing can be compiled here any more."""
+        """Set ``on_crash``, which is called when the lane can compile no more."""
         self._on_crash = on_crash
 
     def takers(self) -> Mapping[str, Taker[Any]]:
-        """Who takes which orders."""
+        """The handler of each kind of order."""
         return {COMPILE: Taker(CompileMessage, self.compile)}
 
     def compile(self, order: CompileMessage) -> None:
-        """Take an order; returns when there may be room for another."""
+        """Accept an order. Returns when there may be room for another."""
         wanted = order.wanted
         exploration_id = wanted.exploration_id if isinstance(wanted, CandidateWanted) else ""
         held = AcceptedOrder(order.order_id, order.farm_id, 0, "", exploration_id, None)
@@ -76,17 +76,17 @@ class CompileHost(OrderKeeper):
             self._builders.submit(self._carry_out, held, order)
 
     def cancel(self, cancellation: Cancellation) -> None:
-        """Note what a requester does not want any more; those who wait for it see so within half a second."""
+        """Mark orders as canceled. Their builds notice it within half a second."""
         self._held.cancel(cancellation)
 
     def take_work(self, wanted: bool) -> None:
-        """Whether orders may begin; while they may, requesters are shown that the pool lives."""
+        """Set whether orders may begin. While they may, requesters see the pool as alive."""
         super().take_work(wanted)
         if wanted:
             self._show()
 
     def close(self) -> None:
-        """End the threads; the compiler is its owner's to close."""
+        """End the threads. The compiler's owner closes it."""
         self._giving_back = True
         self._builders.shutdown(wait=False, cancel_futures=True)
 
@@ -94,13 +94,13 @@ class CompileHost(OrderKeeper):
         return len(self._held.begun())
 
     def _break_off(self) -> None:
-        """Whoever waits for a library asks whether it goes on, and sees that it does not."""
+        """Do nothing: the waiting builds notice that work is given back."""
 
     def _end_canceled(self, held: AcceptedOrder) -> None:
         self._held.end(held, None)
 
     def _carry_out(self, held: AcceptedOrder, order: CompileMessage) -> None:
-        """One order, on a thread of its own."""
+        """Execute one order, on a thread of the pool."""
         try:
             if not self._goes_on(held):
                 raise canceled()
@@ -119,11 +119,11 @@ class CompileHost(OrderKeeper):
                 self._answer(held, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
             else:
                 self._fail(error)
-        except Exception as error:  # noqa: BLE001 - it is of no use any more; its owner decides
+        except Exception as error:  # noqa: BLE001 - the lane cannot continue; its owner decides
             self._fail(error)
 
     def _compiled(self, held: AcceptedOrder, order: CompileMessage) -> CompileSucceeded:
-        """Make a library and store it. Raises ChildFailed, TaskNotThere, BlobsUnavailable, ForkFailed."""
+        """Compile a library and store it. Raises ChildFailed, TaskNotThere, BlobsUnavailable, ForkFailed."""
         build = self._begun(order.wanted)
         began_s = time.monotonic()
         try:
@@ -164,13 +164,13 @@ class CompileHost(OrderKeeper):
             self._held.end(held, None)
         elif self._giving_back:
             self._give_back(held)
-        elif failed.may_be_tried_again:  # somebody killed the child, and did not mean what it compiled
+        elif failed.may_be_tried_again:  # a killed child is no fault of what it compiled
             self._answer(held, FailureReason.DEVICE_LOST, failed.failure.message)
         else:
             self._held.end(held, CompileFailed(lane_id=self._lane_id, order_id=held.ident, failure=failed.failure))
 
     def _fail(self, error: Exception) -> None:
-        """Nothing can be compiled here any more; some order may have done it, so nobody is told to send it again."""
+        """End the lane after a crash. Orders are not given back: one of them may have caused it."""
         if not self._has_crashed(error):
             return
         for held in self._held.all():

@@ -1,7 +1,7 @@
-"""What a lane that has libraries made elsewhere and a lane that makes them say to each other through the broker.
+"""Messages through the broker between a lane that needs libraries (the requester) and compile lanes.
 
-Modules and libraries travel as blobs, by digest. Besides what stands here, a compile lane says what every lane says:
-what it holds, what it gives back, and which task is missing.
+Modules and libraries are blobs, named by digest. A compile lane also sends the replies of every lane: the orders that
+it holds or returns, and missing tasks.
 """
 
 from typing import Annotated, Final, Literal
@@ -16,22 +16,22 @@ from tunefarm_workers.session.device.session_messages import LibraryShape
 COMPILE: Final = "tunefarm.compile"
 
 POOL_PATTERN: Final = "[a-z0-9][a-z0-9-]{0,39}"
-"""What compile lanes of one toolchain are called together; it becomes part of keys."""
+"""The name of the compile lanes of one toolchain; it is part of keys."""
 BlobDigest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 def compile_queue(pool: str) -> str:
-    """The queue of all compile lanes of ``pool`` that speak this version."""
+    """The queue of all compile lanes of ``pool`` with this message version."""
     return f"compile.{MESSAGE_VERSION}.{pool}"
 
 
 def compilers_key(pool: str) -> str:
-    """Where compile lanes of ``pool`` show that one of them takes work."""
+    """The key of the pool's heartbeat."""
     return f"compilers.{pool}"
 
 
 class CandidateWanted(Frozen):
-    """One schedule. ``task_digest`` names the blob with the JSON of its ``MeasureTask``."""
+    """A request for one schedule. ``task_digest`` names the blob with the JSON of its ``MeasureTask``."""
 
     kind: Literal["candidate"] = "candidate"
     exploration_id: str
@@ -40,7 +40,7 @@ class CandidateWanted(Frozen):
 
 
 class ReferencesWanted(Frozen):
-    """The reference kernels. ``threads`` is how many of them a processor's kernels take."""
+    """A request for the reference kernels, with ``threads`` threads on a processor."""
 
     kind: Literal["references"] = "references"
     target: str
@@ -48,7 +48,7 @@ class ReferencesWanted(Frozen):
 
 
 class CompileMessage(Frozen):
-    """One order. To a compile lane, ``farm_id`` is whoever wants the library; ``worker`` is what people call it."""
+    """One order. ``farm_id`` identifies the requester; ``worker`` is its name."""
 
     farm_id: str
     order_id: str
@@ -65,7 +65,7 @@ class CompileBegan(Frozen):
 
 
 class CompileSucceeded(Frozen):
-    """A library in the blob store. ``shape`` is None for the reference kernels; ``build_s`` is time by the clock."""
+    """A library is in the blob store. ``shape`` is None for reference kernels; ``build_s`` is elapsed time."""
 
     kind: Literal["compiled"] = "compiled"
     lane_id: str
@@ -77,7 +77,7 @@ class CompileSucceeded(Frozen):
 
 
 class CompileFailed(Frozen):
-    """There is no library, and why."""
+    """Compiling failed."""
 
     kind: Literal["not_compiled"] = "not_compiled"
     lane_id: str

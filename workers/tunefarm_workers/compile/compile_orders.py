@@ -1,4 +1,4 @@
-"""Orders that other hosts compile: what lanes say of them, and what came of each."""
+"""Orders that are compiled on other hosts, from request to result."""
 
 import math
 import threading
@@ -22,18 +22,18 @@ from tunefarm_workers.compile.remote_build import RemoteBuild
 COMPILE_REDELIVERY: Final = RedeliveryPolicy(
     claim_s=10.0,
     lane_s=10.0,
-    max_hold_s=math.inf,  # the deadline of a build ends it
+    max_hold_s=math.inf,  # a build has its own deadline
     max_resends=1,
     max_resends_after_death=1,
     max_returns=20,
 )
 _ALONE_S: Final = 60.0
-"""An order that waits for so long while no lane takes work is given up."""
+"""An order fails if it waits for this long while no lane accepts work."""
 
 
 @dataclass(frozen=True)
 class CandidateBuild:
-    """A schedule of ``task``, to be compiled."""
+    """A request to compile a schedule of ``task``."""
 
     task: MeasureTask
     trace: str | None
@@ -41,7 +41,7 @@ class CandidateBuild:
 
 @dataclass(frozen=True)
 class CompileOrder:
-    """What is to be compiled, and who waits for it since ``asked_s``, by the monotonic clock."""
+    """A request, and the build that waits for its result since the monotonic time ``asked_s``."""
 
     build: RemoteBuild
     wanted: CandidateBuild | ReferencesWanted
@@ -50,11 +50,15 @@ class CompileOrder:
 
 CompileEntry = LedgerEntry[CompileOrder]
 Ended = tuple[CompileOrder, CompileSucceeded | CompileFailed | TrialFailure]
-"""An order that is under way no more, and what came of it."""
+"""An order that has ended, and its result."""
 
 
 class CompileOrders:
-    """Each ends once, whatever comes doubled or late. May be used from several threads. Times are given, not taken."""
+    """The ledger of compile orders. Thread-safe. Times are monotonic and passed by the caller.
+
+    An order ends once: duplicate and late replies are ignored. ``OrderLedger`` describes how a lost order is found and
+    sent again. Besides, an order that no lane accepted fails after a minute without any lane in the pool.
+    """
 
     def __init__(self, pool: str) -> None:
         self._pool = pool
@@ -63,17 +67,17 @@ class CompileOrders:
         self._lock = threading.Lock()
 
     def add(self, order: CompileOrder) -> None:
-        """Take it, to be sent."""
+        """Add an order, to be sent."""
         with self._lock:
             self._ledger.add(order.build.order_id, order)
 
     def drop(self, order_id: str) -> bool:
-        """Forget it; False when it has ended already."""
+        """Remove an order; False if it has ended already."""
         with self._lock:
             return self._ledger.end(order_id) is not None
 
     def drop_all(self) -> list[CompileOrder]:
-        """Forget all that are under way, and give them."""
+        """Remove and return all orders."""
         with self._lock:
             dropped = self._ledger.entries()
             for entry in dropped:
@@ -81,40 +85,40 @@ class CompileOrders:
             return [entry.order for entry in dropped]
 
     def ids(self) -> list[str]:
-        """Which are under way."""
+        """The ids of all orders."""
         with self._lock:
             return [entry.ident for entry in self._ledger.entries()]
 
     def unsent(self) -> list[CompileEntry]:
-        """Those to be sent now, the oldest first."""
+        """The orders to send now, oldest first."""
         with self._lock:
             return self._ledger.next_to_send()
 
     def were_sent(self, entries: Sequence[CompileEntry], now_s: float) -> None:
-        """Note that these are in the queue, unless they ended meanwhile."""
+        """Record that these are in the queue, unless they ended meanwhile."""
         with self._lock:
             for entry in entries:
                 if self._ledger.get(entry.ident) is entry:
                     self._ledger.was_sent(entry, now_s)
 
     def were_not_sent(self, entries: Sequence[CompileEntry]) -> None:
-        """They may or may not be in the queue: they are sent again, and a lane takes a repeat for what it is."""
+        """Send these again: they may not be in the queue. A lane recognizes a repeat by its id."""
         with self._lock:
             self._ledger.send_unaccepted(entries)
 
     def send_again(self) -> None:
-        """The broker lost its memory: what no lane has is in no queue either."""
+        """Send all orders that no lane holds again: the broker lost its queues."""
         with self._lock:
             self._ledger.send_unaccepted()
 
     def excuse(self, now_s: float) -> None:
-        """Nobody could be heard for a while: silence until now counts for nothing."""
+        """Restart all timers of silence: no lane could be heard until now."""
         with self._lock:
             self._ledger.excuse(now_s)
             self._alone_since_s = None
 
     def taken_s(self, order_id: str, now_s: float) -> float:
-        """For how long a lane is known to have compiled it; a lane that is silent counts no further."""
+        """How long a lane has compiled the order, up to that lane's last message."""
         with self._lock:
             entry = self._ledger.get(order_id)
             if entry is None or entry.began_s is None:
@@ -122,7 +126,7 @@ class CompileOrders:
             return max(min(entry.heard_s, now_s) - entry.began_s, 0.0)
 
     def hear(self, reply: CompileReply, now_s: float) -> list[Ended]:
-        """Take in what a lane said; what ended by it."""
+        """Record a lane's reply; returns the orders that it ends."""
         with self._lock:
             match reply:
                 case CompileBegan():
@@ -140,7 +144,7 @@ class CompileOrders:
                     return _given_up([lost for ident in reply.ids for lost in self._ledger.lose(ident, why)])
 
     def look(self, now_s: float, *, queue_is_empty: bool, somebody_compiles: bool) -> list[Ended]:
-        """Find what was lost: some is sent again, and what ended is given."""
+        """Find lost orders: sends them again, and returns those that ended instead."""
         with self._lock:
             if somebody_compiles:
                 self._alone_since_s = None
@@ -161,7 +165,7 @@ class CompileOrders:
 
 
 def no_lane(pool: str) -> str:
-    """What to say where nobody compiles."""
+    """The trouble of a pool without a lane."""
     return f"no compile lane of the pool {pool} is alive"
 
 

@@ -1,4 +1,4 @@
-"""What a compile worker is told."""
+"""Settings of a compile worker."""
 
 import shlex
 from typing import Literal
@@ -17,13 +17,12 @@ class CompileSettings(BaseSettings):
     """From the environment, each name with the prefix ``TUNEFARM_COMPILE_``.
 
     Attributes:
-        pool: whom it compiles for: those whose own ``COMPILE_POOL`` says the same. All lanes of a pool have the same
-            toolchain.
-        linker: the command that makes shared libraries, with options; empty takes this host's own compiler.
-        linker_flags: further arguments behind the objects.
-        build_lanes: how many libraries are compiled at once.
+        pool: name of the pool, which its requesters set as ``COMPILE_POOL``. Its lanes have the same toolchain.
+        linker: command that links shared libraries, with options; empty for this host's C compiler.
+        linker_flags: arguments after the objects.
+        build_lanes: maximum concurrent builds.
         cuda_compiler: ``nvrtc`` or ``nvcc`` for a pool that compiles for graphics processors; empty for none.
-        cuda_toolkit: the folder of the CUDA toolkit.
+        cuda_toolkit: folder of the CUDA toolkit.
     """
 
     model_config = SettingsConfigDict(env_prefix="TUNEFARM_COMPILE_", frozen=True)
@@ -36,10 +35,10 @@ class CompileSettings(BaseSettings):
     cuda_toolkit: str = "/usr/local/cuda"
 
     def toolchain(self) -> Toolchain:
-        """How libraries are made on this host. Raises BadInput when the compiler for CUDA is not installed."""
+        """How libraries are compiled on this host. Raises BadInput if the CUDA compiler is not installed."""
         base = Toolchain(linker=tuple(shlex.split(self.linker)), linker_flags=tuple(self.linker_flags.split()))
         return cuda_toolchain(self.cuda_compiler, self.cuda_toolkit, base) if self.cuda_compiler else base
 
     def farm_settings(self) -> FarmSettings:
-        """What a farm on any machine is told."""
+        """The settings that all farms share."""
         return FarmSettings(build_lanes=self.build_lanes)

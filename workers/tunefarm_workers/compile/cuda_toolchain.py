@@ -1,4 +1,4 @@
-"""What compiles CUDA source, and how a child is told."""
+"""The CUDA compiler, as a toolchain of build children."""
 
 import json
 from importlib.metadata import PackageNotFoundError, version
@@ -12,14 +12,14 @@ CudaCompiler = Literal["nvrtc", "nvcc"]
 
 
 def cuda_toolchain(compiler: CudaCompiler, toolkit: str, base: Toolchain | None = None) -> Toolchain:
-    """``base`` with a compiler for CUDA. ``toolkit`` is the folder of the CUDA toolkit.
+    """``base`` with a CUDA compiler. ``toolkit`` is the folder of the CUDA toolkit.
 
     Raises:
-        BadInput: the compiler is not installed, or does not tell its version.
+        BadInput: the compiler is not installed, or its version is unknown.
     """
     path = f"{toolkit}/bin:/usr/local/bin:/usr/bin:/bin"
     environment = {"TVM_CUDA_COMPILE_MODE": compiler, "CUDA_HOME": toolkit, "PATH": path}
-    environment["CUDA_PATH"] = toolkit  # which TVM reads
+    environment["CUDA_PATH"] = toolkit  # read by TVM
     update = {
         "environment": tuple(sorted(environment.items())),
         "programs": (toolkit,) if compiler == "nvcc" else (),
@@ -30,13 +30,13 @@ def cuda_toolchain(compiler: CudaCompiler, toolkit: str, base: Toolchain | None 
 
 
 def _compiler_version(compiler: CudaCompiler, toolkit: str) -> str:
-    """What compiles CUDA source, with its version, as it enters a record's key."""
+    """The CUDA compiler with its version, as in a record's key."""
     if compiler == "nvcc":
         release = Path(toolkit, "version.json")
         try:
             return f"nvcc-{json.loads(release.read_text())['cuda_nvcc']['version']}"
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BadInput("toolkit", f"{release} does not tell its version: {error}.", "Name the toolkit.") from error
+            raise BadInput("toolkit", f"{release} has no version: {error}.", "Name the toolkit.") from error
     try:
         return f"nvrtc-{version('cuda-bindings')}"
     except PackageNotFoundError as error:

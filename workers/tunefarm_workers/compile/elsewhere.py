@@ -1,4 +1,4 @@
-"""Whether a lane has its libraries made on other hosts."""
+"""Selects whether a lane's libraries are compiled on other hosts."""
 
 from tunefarm_workers.broker.blobs import Blobs
 from tunefarm_workers.compile.remote_compiler import RemoteCompiler
@@ -6,5 +6,5 @@ from tunefarm_workers.worker.settings import WorkerSettings
 
 
 def elsewhere(pool: str, settings: WorkerSettings, blobs: Blobs) -> RemoteCompiler | None:
-    """The compiler behind ``pool``; None where it is empty, and so libraries are made here. Raises BadInput."""
+    """The compiler of ``pool``; None if it is empty, so that this host compiles. Raises BadInput."""
     return RemoteCompiler(settings.broker(), pool, blobs, settings.name()) if pool else None

@@ -1,4 +1,4 @@
-"""The tasks whose candidates a lane compiles, fetched when the first of them arrives."""
+"""A cache of the tasks whose candidates a lane compiles."""
 
 import threading
 from collections import OrderedDict
@@ -12,7 +12,7 @@ MAX_KNOWN: Final = 12
 
 
 class KnownTasks:
-    """By digest, so one never changes. The least recently used are forgotten. May be used from several threads."""
+    """Fetches tasks by digest, and keeps the most recently used. Thread-safe."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
@@ -21,7 +21,7 @@ class KnownTasks:
 
     def task(self, task_digest: str, exploration_id: str) -> MeasureTask:
         """The task of an exploration. Raises TaskNotThere, BlobsUnavailable."""
-        key = (task_digest, exploration_id)  # a digest that is known is not the task of whoever names it
+        key = (task_digest, exploration_id)  # a cached digest must not grant access from another exploration
         with self._lock:
             if key in self._known:
                 self._known.move_to_end(key)

@@ -1,4 +1,4 @@
-"""A lane on which libraries for other hosts' devices are made."""
+"""A lane that compiles libraries for devices of other hosts."""
 
 import shutil
 from typing import Final
@@ -59,18 +59,18 @@ def open_lane(context: LaneContext) -> HostedLane:
 
 
 def compile_settings() -> CompileSettings:
-    """What the environment says of the pool. Raises BadInput for the first field that is wrong."""
+    """The pool's settings from the environment. Raises BadInput for the first invalid field."""
     return settings_of_environment(CompileSettings, "Set it to what describes the pool.")
 
 
 def _check_linker(toolchain: Toolchain) -> None:
     if toolchain.linker and shutil.which(toolchain.linker[0]) is None:
-        problem = f"{toolchain.linker[0]!r} is no program here."
-        raise BadInput("TUNEFARM_COMPILE_LINKER", problem, "Install the linker, or name the one that is installed.")
+        problem = f"the program {toolchain.linker[0]!r} is not installed."
+        raise BadInput("TUNEFARM_COMPILE_LINKER", problem, "Install the linker, or name one that is installed.")
 
 
 def _device() -> Device:
-    """This host as what compiles. Nothing is timed on it, so it has no times."""
+    """This host as a compile device, which has no kernel times."""
     identity = cpu_identity()
     times = ReferenceKernelTimes(compute_s=0.0, bandwidth_s=0.0, launch_s=0.0)
     return classified(KIND, identity, digest(f"{KIND}\n{host_fingerprint(identity)}"), host_name(), times, None)

@@ -1,4 +1,4 @@
-"""The sign in the broker that a pool of compile lanes takes work."""
+"""The heartbeat of a pool of compile lanes, a key in the broker."""
 
 from contextlib import suppress
 from typing import Final
@@ -10,21 +10,21 @@ from tunefarm_workers.broker.broker_client import BROKER_ERRORS
 from tunefarm_workers.compile.compile_messages import compilers_key
 
 SIGN_LIVES_S: Final = 10
-"""A pool of which no lane showed itself for so long has none that takes work."""
+"""After this long without a heartbeat, no lane of the pool accepts work."""
 
 
 class PoolSign:
-    """Set by the lanes of a pool, seen by those who have libraries made there. For one thread."""
+    """Set by the lanes of a pool, read by its requesters. For one thread."""
 
     def __init__(self, client: redis.Redis, broker: Broker, pool: str) -> None:
         self._client = client
         self._key = broker.key(compilers_key(pool))
 
     def show(self, lane_id: str) -> None:
-        """Show for a while that a lane takes work. While the broker is away nobody sees it anyway."""
+        """Set the heartbeat. Broker errors are ignored: requesters cannot read it then either."""
         with suppress(*BROKER_ERRORS):
             self._client.set(self._key, lane_id, ex=SIGN_LIVES_S)
 
     def is_shown(self) -> bool:
-        """Whether a lane of the pool takes work. Raises BROKER_ERRORS."""
+        """Whether a lane of the pool accepts work. Raises BROKER_ERRORS."""
         return self._client.get(self._key) is not None

@@ -1,4 +1,4 @@
-"""One library that is made on another host."""
+"""A library being compiled on another host."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -11,16 +11,16 @@ from tunefarm_workers.session.compiler.build_answer import built_library, built_
 from tunefarm_workers.session.device.session_messages import LibraryShape, ReferencesBuilt
 
 _WAIT_S = 900.0
-"""An order is lost, or given up, long before: this guards against hanging only."""
+"""A safety net only: an order is lost or given up long before."""
 _DELIVER_S = 600.0
-"""Whoever waits for several libraries fetches one after the other."""
+"""Long, because a caller that waits for several libraries reads them one after the other."""
 
 
 class RemoteBuild:
-    """What a child of this host would say comes through a channel whose other end is in this process."""
+    """A build whose messages come from ``answer``, through a channel within this process."""
 
     def __init__(self, order_id: str, taken_s: Callable[[str, float], float], withdraw: Callable[[str], bool]) -> None:
-        """``taken_s`` and ``withdraw`` are told the order's id; the latter tells whether it was still unanswered."""
+        """``taken_s`` and ``withdraw`` take the order's id; ``withdraw`` returns whether it was still unanswered."""
         self.order_id = order_id
         self.channel, far = Channel.pair()
         self._far = Channel(far)
@@ -28,11 +28,11 @@ class RemoteBuild:
         self._withdraw = withdraw
 
     def taken_s(self, now_s: float) -> float:
-        """Seconds from when its lane began it to when that lane was last heard of."""
+        """Seconds from when its lane began it to that lane's last message."""
         return self._taken_s(self.order_id, now_s)
 
     def used_s(self) -> float | None:
-        """Nobody tells."""
+        """None: lanes do not report it."""
         return None
 
     def children(self) -> Sequence[Child]:
@@ -40,27 +40,30 @@ class RemoteBuild:
         return ()
 
     def failure_of_end(self) -> TrialFailure:
-        """It was let go by this process."""
-        message = "Compiling on another host was broken off."
+        """The order was withdrawn by this process."""
+        message = "Compiling on another host was canceled."
         return TrialFailure(reason=FailureReason.DEVICE_LOST, message=message)
 
     def wait(self, on_wait: OnWait) -> tuple[LibraryShape, bytes]:
-        """The library, on the caller's thread. Raises ``ChildFailed`` with the reason why there is none."""
+        """Wait for the library. Raises ``ChildFailed`` with the reason if there is none."""
         return built_library(lambda: self._next(on_wait))
 
     def wait_for_references(self, on_wait: OnWait) -> tuple[ReferencesBuilt, bytes]:
-        """The reference kernels, on the caller's thread. Raises ``ChildFailed``."""
+        """Wait for the reference kernels. Raises ``ChildFailed``."""
         return built_references(lambda: self._next(on_wait))
 
     def answer(self, messages: Sequence[bytes]) -> None:
-        """Say all that will be said, and end; by whoever took the order off, and nobody else. Waits for the reader."""
+        """Send ``messages`` and close the channel; waits for the reader.
+
+        Only the caller that removed the order from the ledger may call it, so that an order is answered once.
+        """
         with suppress(ChannelClosed, TimeoutError):
             for message in messages:
                 self._far.send(message, timeout_s=_DELIVER_S)
         self._far.close()
 
     def close(self) -> None:
-        """Let the order be canceled, unless it is answered; harmless when repeated."""
+        """Cancel the order unless it is answered. Idempotent."""
         if self._withdraw(self.order_id):
             self._far.close()
         self.channel.close()

@@ -1,4 +1,4 @@
-"""Compiling on other hosts, by the lanes of a pool."""
+"""Compiles on other hosts, by the compile lanes of a pool."""
 
 import threading
 import time
@@ -42,9 +42,9 @@ from tunefarm_workers.session.device.session_messages import LibraryBuilt, Refer
 
 SHOW_S: Final = 1.0
 ABSENT_S: Final = 5.0
-"""A pool without a sign of life for so long is in trouble. The sign itself stays for ten seconds."""
+"""A pool without a heartbeat for this long is reported as trouble. The heartbeat itself expires after ten seconds."""
 LATE_S: Final = 3.0
-"""Where this process itself was held up for so long, nobody is blamed for having been silent."""
+"""If this process itself was delayed for this long, the silence of lanes does not count."""
 BLOB_REST_S: Final = 5.0
 LISTEN_S: Final = 1.0
 AGAIN_S: Final = 0.25
@@ -55,12 +55,12 @@ log = structlog.get_logger()
 
 
 class RemoteCompiler:
-    """One thread sends and looks after what is under way, another listens, whatever happens to the broker."""
+    """Sends orders and tracks them on one thread, and reads replies on another. Both survive a broker that is away."""
 
     is_here = False
 
     def __init__(self, broker: Broker, pool: str, blobs: Blobs, worker: str) -> None:
-        """``blobs`` are those that the lanes of ``pool`` use as well; ``worker`` is what people call this one."""
+        """``blobs`` is the store that the lanes of ``pool`` use as well; ``worker`` is this worker's name."""
         self._pool = pool
         self._blobs = blobs
         self._worker = worker
@@ -92,20 +92,20 @@ class RemoteCompiler:
             thread.start()
 
     def candidate(self, order: MeasureTask, trace: str | None) -> RemoteBuild:
-        """Have ``trace`` compiled for the task ``order``."""
+        """Begin to compile ``trace`` for the task ``order``."""
         return self._ask(CandidateBuild(order, trace))
 
     def references(self, target: str, threads: int) -> RemoteBuild:
-        """Have the reference kernels compiled. What compiles them has to compile all else."""
+        """Begin to compile the reference kernels. Their code generator is required of all later libraries."""
         return self._ask(ReferencesWanted(target=target, threads=threads))
 
     def trouble(self) -> str:
-        """Why nothing can be compiled now: no lane is there, or the blob store is away. Empty when it can."""
+        """Why nothing can be compiled now: no lane is alive, or the blob store is away. Empty if it can."""
         blobs_rest = time.monotonic() < self._blobs_away_until_s
         return self._fault or self._pool_trouble or (self._blobs_trouble if blobs_rest else "")
 
     def close(self) -> None:
-        """Call back what is under way and leave the broker; harmless when repeated."""
+        """Cancel all builds and disconnect from the broker. Idempotent."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -132,12 +132,12 @@ class RemoteCompiler:
         return was_open
 
     def _guard(self, work: Callable[[], None]) -> None:
-        """A fault of this software ends what is under way, and keeps the lane from taking more."""
+        """Run a thread. If it crashes, end all builds and accept no more."""
         try:
             work()
         except Exception as error:
             log.exception("a thread of compiling elsewhere ended")
-            self._fault = f"what has libraries made elsewhere ended: {error}"
+            self._fault = f"compiling elsewhere crashed: {error}"
             for order in self._orders.drop_all():
                 order.build.answer(())
 
@@ -174,13 +174,14 @@ class RemoteCompiler:
         self._link.cancel(Cancellation(farm_id=self._farm_id, order_ids=tuple(order_ids)))
 
     def _look_around(self) -> None:
-        """Show that this requester lives, and see how what it sent is doing."""
+        """Send this requester's heartbeat, and find orders that were lost or that no lane will compile."""
         began_s = time.monotonic()
         remembered = self._link.show()
         queue_is_empty = self._link.queue_length() == 0
         somebody_compiles = self._sign.is_shown()
         now_s = time.monotonic()
         self._next_show_s = now_s + SHOW_S
+        # Silence counts only while this process could have heard a lane.
         if self._was_away or now_s - began_s > LATE_S or began_s - self._looked_s > SHOW_S + LATE_S:
             self._was_away, self._somebody_seen_s = False, now_s
             self._orders.excuse(now_s)
@@ -203,7 +204,7 @@ class RemoteCompiler:
             log.warning("nothing is compiled elsewhere: the blob store is away", reason=str(away))
             self._blobs_trouble, self._blobs_away_until_s = str(away), time.monotonic() + BLOB_REST_S
             return
-        # Noted first, for an answer may come before this thread goes on.
+        # Recorded first: the listener may receive the answer before this thread continues.
         self._orders.were_sent(entries, time.monotonic())
         try:
             self._link.send([(COMPILE, message) for message in messages])
@@ -233,7 +234,7 @@ class RemoteCompiler:
                 continue
             for entry, reply in arrived:
                 if reply is None:
-                    log.warning("a reply is not understood", worker=self._worker)
+                    log.warning("a reply cannot be parsed", worker=self._worker)
                 else:
                     for ended in self._orders.hear(reply, time.monotonic()):
                         self._answer(*ended)
@@ -244,7 +245,7 @@ class RemoteCompiler:
 
     def _answer(self, order: CompileOrder, outcome: CompileSucceeded | CompileFailed | TrialFailure) -> None:
         if isinstance(outcome, CompileSucceeded):
-            # A library may be larger than what the channel takes before somebody reads, so a thread of its own waits.
+            # A library may exceed the channel's buffer: a thread of its own waits for the reader.
             threading.Thread(target=self._hand_over, args=(order, outcome), name="library", daemon=True).start()
             return
         failure = outcome.failure if isinstance(outcome, CompileFailed) else outcome
@@ -254,7 +255,7 @@ class RemoteCompiler:
         order.build.answer(self._messages(order, compiled))
 
     def _messages(self, order: CompileOrder, compiled: CompileSucceeded) -> Sequence[bytes]:
-        """What a child of this host would say."""
+        """The messages of a build: the description and the library, or the failure."""
         if isinstance(order.wanted, ReferencesWanted):
             self._code_generator = compiled.code_generator
         elif compiled.code_generator != self._code_generator:
@@ -269,7 +270,7 @@ class RemoteCompiler:
         if isinstance(order.wanted, ReferencesWanted):
             said = ReferencesBuilt(code_generator=compiled.code_generator).model_dump_json()
         elif compiled.shape is None:
-            return [_lost(f"The compile lane {compiled.lane_id} did not say what its library holds.")]
+            return [_lost(f"The compile lane {compiled.lane_id} did not describe its library.")]
         else:
             said = LibraryBuilt(shape=compiled.shape, build_s=compiled.build_s).model_dump_json()
         return [said.encode(), library]

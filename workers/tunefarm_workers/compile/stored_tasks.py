@@ -1,4 +1,4 @@
-"""The tasks whose candidates are compiled elsewhere, in the blob store."""
+"""Stores tasks in the blob store for compile lanes."""
 
 from collections import deque
 from typing import Final
@@ -10,15 +10,15 @@ _REMEMBERED: Final = 16
 
 
 class StoredTasks:
-    """Each is stored once. The tuner's own blob of a task is the same. For one thread."""
+    """Stores each task once, as the same blob that the tuner stores. For one thread."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
         self._stored: deque[tuple[MeasureTask, str]] = deque(maxlen=_REMEMBERED)
 
     def digest_of(self, task: MeasureTask, *, store_again: bool) -> str:
-        """The digest of its blob; ``store_again`` where somebody may not have found it. Raises BlobsUnavailable."""
-        # By identity: to compare two is as much work as to store one.
+        """The digest of the task's blob; ``store_again`` if a lane may not have found it. Raises BlobsUnavailable."""
+        # By identity: comparing two tasks is as much work as storing one.
         known = next((digest for other, digest in self._stored if other is task), None)
         if known is not None and not store_again:
             return known

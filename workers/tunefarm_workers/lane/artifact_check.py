@@ -1,4 +1,4 @@
-"""A shipped library on trial against the function that it was compiled from."""
+"""Checks a shipped library against the function that it was compiled from."""
 
 import time
 from collections.abc import Collection
@@ -34,7 +34,7 @@ _REBUILD: Final = "Build it again: tunefarm artifact build RECORD --output DIR"
 
 @dataclass(frozen=True)
 class ArtifactCheck:
-    """What came of it. ``worst_error`` is in units of what is allowed; at most 1 is correct."""
+    """The outcome. ``worst_error`` is in units of the tolerance: at most 1 is correct."""
 
     worst_error: float
     timing: Timing
@@ -49,17 +49,18 @@ def check_artifact(
     input_examples: tuple[InputExample, ...] = (),
     callees: Collection[str] = (),
 ) -> ArtifactCheck:
-    """Run ``library`` in a fresh process and the untuned function in another, compare, and time the library.
-
-    ``input_examples`` holds the content of every example that the manifest's input specs name; ``callees`` are
-    functions outside of the module that it may call.
+    """Run ``library`` and the untuned function in separate fresh processes, compare, and time the library.
 
     Everything that reads ``module_json`` or runs compiled code is a confined child of ``zygote``.
 
+    Args:
+        input_examples: the content of every example that the manifest's input specs name.
+        callees: functions outside of the module that it may call.
+
     Raises:
-        BadInput: the module or the manifest cannot be used, or the untuned function gives nothing to compare with.
+        BadInput: the module or the manifest is invalid, or the function's outputs cannot be verified.
         ChildFailed: the library does not load or run.
-        ForkFailed: there is no child.
+        ForkFailed: no child can be forked.
     """
     task = _task_with_reference(zygote, manifest, module_json, limits, input_examples, callees)
     try:
@@ -85,7 +86,7 @@ def _task_with_reference(
     input_examples: tuple[InputExample, ...],
     callees: Collection[str],
 ) -> OpenTask:
-    """The task of an artifact, whose referee knows what is right for the first set of inputs."""
+    """Open the artifact's task and compute the reference outputs of its first set of inputs."""
     if manifest.protocol_id not in PROTOCOLS:
         raise BadInput("folder", f"its manifest names the unknown protocol {manifest.protocol_id[:40]!r}.", _REBUILD)
     order = MeasureTask(
@@ -113,7 +114,7 @@ def _task_with_reference(
 
 
 def _settled(zygote: ForkServer, order: MeasureTask, limits: Limits, distribution: Distribution) -> OpenTask:
-    """An open task whose referee knows the first set of inputs or doubts."""
+    """Open the task and wait until its referee has the first reference outputs, or a doubt."""
     task = OpenTask(zygote, order, limits, Deadlines(), lambda _: None, distribution=distribution)
     referee = task.referee
     assert isinstance(referee, Referee), "an artifact's function is unscheduled"
@@ -129,6 +130,6 @@ def _settled(zygote: ForkServer, order: MeasureTask, limits: Limits, distributio
             why = "was killed" if referee.host_is_lost else f"took longer than {_REFERENCE_S:.0f} s"
             task.close()
             raise BadInput("folder", f"the function that it is compared with {why}.", "Try again.")
-    # Its child goes on to further inputs, and the threads of a kernel spin on: both would disturb what is timed next.
+    # Stop the child now: its further inputs and its spinning kernel threads would disturb the timing that follows.
     referee.close()
     return task

@@ -1,4 +1,4 @@
-"""One attempt at one candidate, as the lane sees it."""
+"""One attempt to measure one candidate, followed by its lane."""
 
 import time
 from contextlib import suppress
@@ -24,15 +24,13 @@ from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 from tunefarm_workers.timing.processor_clock import processor_time_s, queueing_time_s
 
 _MUCH = 0.25
-"""The share of its time for which a candidate queued for a core that makes a time-out its host's fault."""
-
-
+"""A candidate that waits for a core for more than this share of its time is timed out by load on the host."""
 _MAX_QUEUEING = 3
-"""Waiting for a core lengthens what a build may take to no more than so many times."""
+"""Waiting for a core extends a build's deadline to at most this multiple."""
 
 
 class Stage(Enum):
-    """Where an attempt is. On a device that is reached through a session, the session's child warms and checks."""
+    """The stage of an attempt. A device session runs its own warm-up and checks within RUNNING."""
 
     BUILDING = "building"
     WARMING = "running for the first time"
@@ -44,35 +42,42 @@ class Stage(Enum):
 
 
 class AttemptOwner(Protocol):
-    """What an attempt needs of its lane."""
+    """The lane of an attempt."""
 
     @property
     def device_arbiter(self) -> DeviceArbiter:
-        """Where to ask for the device."""
+        """Grants exclusive use of the device."""
 
     @property
     def tasks(self) -> OpenTasks:
-        """What replaces a host that died, and confirms a reference; ``Attempt.judge`` is called again afterwards."""
+        """Replaces dead hosts and confirms references, and then calls ``Attempt.judge`` again."""
 
     @property
     def thread_watch(self) -> ThreadWatch:
-        """What knows how threads have to be while they are timed."""
+        """Checks the placement and priority of timed threads."""
 
     def disturbed(self, attempt: "Attempt", fault: str) -> None:
-        """Measure again, or give up: another process did to the attempt's threads what ``fault`` tells."""
+        """Measure again or give up: another process interfered with the attempt's threads, as ``fault`` describes."""
 
     def finished(self, attempt: "Attempt", measurement: Measurement) -> None:
-        """Take the result. The attempt's child may still live; ``Attempt.dispose`` ends it."""
+        """Deliver the result. The attempt's child may still live; ``Attempt.dispose`` ends it."""
 
     def is_loaded(self) -> bool:
         """Whether other work slows this host down."""
 
     def look_at_device(self) -> None:
-        """Have the device checked as soon as it is free."""
+        """Check the device as soon as it is free."""
 
 
 class Attempt:
-    """Forks a candidate's child, follows it through its stages, and judges what comes out."""
+    """Measures one candidate in a child of its own.
+
+    1. The child builds the candidate (BUILDING) and calls it once (WARMING), beside other builds.
+    2. It stops and waits for exclusive use of the device (WAITING).
+    3. It is timed alone (RUNNING).
+    4. A candidate that may be the fastest runs on further inputs (CHECKING), with the device free for others.
+    5. Its outputs are compared with the reference, as soon as that is computed (JUDGED_LATER).
+    """
 
     def __init__(self, owner: AttemptOwner, task: OpenTask, dispatch: Dispatch, limits: Limits) -> None:
         """Fork the child. Raises ``ForkFailed``."""
@@ -94,34 +99,34 @@ class Attempt:
 
     @property
     def is_thorough(self) -> bool:
-        """Whether the whole protocol is wanted, whatever the incumbent."""
+        """Whether the whole protocol is run, even for a candidate slower than the incumbent."""
         return self.dispatch.purpose is not Purpose.SEARCH
 
     @property
     def computes(self) -> bool:
-        """Whether its child uses the processor outside of a quiet device."""
+        """Whether its child uses the processor without owning the device."""
         return self.stage in {Stage.BUILDING, Stage.WARMING, Stage.CHECKING}
 
     @property
     def channel(self) -> Channel:
-        """Where the child speaks."""
+        """The child's channel."""
         return self.child.channel
 
     def received(self, message: bytes) -> None:
-        """Go on with what the child said."""
+        """Handle a message of the child."""
         try:
             if self._outputs.take(message):
                 return
             said = from_candidate.validate_json(message)
         except ValueError:
-            self.fail(FailureReason.CRASH, "The child sent something that is no message.")
+            self.fail(FailureReason.CRASH, "The child sent an invalid message.")
             return
         if isinstance(said, Built) and self.stage is Stage.BUILDING:
             self._built(said.build_s)
             self._enter(Stage.WARMING)
         elif isinstance(said, Warm) and self.stage is Stage.WARMING:
             self._enter(Stage.WAITING)
-            # Its pool's threads would spin for a tenth of a second, on cores that others build or are timed on.
+            # TVM's pool threads spin for 0.1 s after a call, on cores where others build or are timed.
             self.child.stop()
             self._owner.device_arbiter.claim(self, self.task.turn_s)
         elif isinstance(said, Ran) and self.stage is (Stage.WARMING if said.hopeless else Stage.RUNNING):
@@ -132,10 +137,10 @@ class Attempt:
         elif isinstance(said, Broken):
             self.fail(said.reason, said.message)
         else:
-            self.fail(FailureReason.CRASH, f"The child said {said.kind} while it was {self.stage.value}.")
+            self.fail(FailureReason.CRASH, f"The child sent {said.kind!r} while it was {self.stage.value}.")
 
     def ended(self) -> None:
-        """The child died, unless all was said."""
+        """Fail the attempt unless its child had sent everything; replace the host if that died."""
         if self.stage in {Stage.OVER, Stage.JUDGED_LATER}:
             return
         if not self.task.server.alive:
@@ -145,7 +150,7 @@ class Attempt:
         self._result(Failed(failure=failure_of_death(death, self.stage.value, self.child.output())))
 
     def go(self) -> None:
-        """The device is quiet and ours."""
+        """Run the timed calls: the device is exclusive now."""
         now_s = time.monotonic()
         self._stages = self._stages.model_copy(update={"wait_s": now_s - self._entered_stage_s})
         self._enter(Stage.RUNNING)
@@ -156,7 +161,7 @@ class Attempt:
             self.child.channel.send(order.model_dump_json().encode(), timeout_s=1.0)
 
     def judge(self) -> None:
-        """Compare the outputs, as soon as it is known what is right."""
+        """Compare the outputs, once the reference is known."""
         ran = self._ran
         if self.stage is not Stage.JUDGED_LATER or ran is None:
             return
@@ -167,7 +172,7 @@ class Attempt:
         if error is None:
             self.fail(FailureReason.CRASH, "The child did not send all of its outputs.")
             return
-        if self._is_disposed:  # other inputs are tried instead, and this attempt is begun again
+        if self._is_disposed:  # judging made the referee doubt: the task was reopened and this attempt queued again
             return
         if error > 1.0 and not self.task.is_confirmed:
             self._owner.tasks.confirm(self.task)
@@ -176,15 +181,15 @@ class Attempt:
         self._result(result, worst_error=min(error, 1e300), inputs_checked=sets)
 
     def fail(self, reason: FailureReason, message: str, *, under_load: bool | None = None) -> None:
-        """End it now. ``under_load`` tells whether other work may be to blame; None looks at this host's load."""
+        """End the attempt. ``under_load``: whether other work may be the cause; None asks for the host's load."""
         loaded = self._owner.is_loaded() if under_load is None else under_load
         failure = TrialFailure(reason=reason, message=message[:4000], under_load=loaded)
         self._result(Failed(failure=failure))
 
     def check_deadline(self, now_s: float) -> None:
-        """End it when its stage took too long."""
+        """End the attempt if its stage took too long; time for which others held it still does not count."""
         still_s = self._owner.device_arbiter.still_until_now_s() - self._still_before_s
-        if self.stage is Stage.RUNNING:
+        if self.stage is Stage.RUNNING:  # the others are held still for it
             still_s = 0.0
         elapsed_s = now_s - self._entered_stage_s - still_s
         if self.stage is Stage.BUILDING:
@@ -208,7 +213,7 @@ class Attempt:
         )
 
     def _check_run(self, elapsed_s: float) -> None:
-        """Time for which others kept it from a core does not count, up to a bound for which it may be one of many."""
+        """Apply the run deadline to time on a core, and five times as much to time by the clock."""
         deadlines = self.task.deadlines
         input_sets = INPUT_SETS - 1 if self.stage is Stage.CHECKING else 0
         limit_s = deadlines.run_s(self.task.incumbent_s, input_sets)
@@ -221,7 +226,7 @@ class Attempt:
                 f"It was {self.stage.value} for more than {limit_s:.2f} s; it used {used_s:.2f} s of the processor "
                 f"and waited {queueing_s:.2f} s for a core."
             )
-            # What took too long without the time that others kept it waiting would do so on an idle host.
+            # Without its wait for a core it took too long as well, so it would on an idle host.
             is_proven = elapsed_s - queueing_s > limit_s
             self.fail(
                 FailureReason.RUN_TIMEOUT, message, under_load=not is_proven and self._is_loaded(elapsed_s, queueing_s)
@@ -234,7 +239,8 @@ class Attempt:
         deadlines = self.task.deadlines
         used_s = processor_time_s(self.child.pid) or 0.0
         queueing_s = min(queueing_time_s(self.child.pid), (_MAX_QUEUEING - 1) * deadlines.build_wall_s)
-        if used_s > deadlines.build_cpu_s and not self.channel.has_news:  # what is done uses the processor for more
+        # An unread message means that the build is done and the time was used by the stage after it.
+        if used_s > deadlines.build_cpu_s and not self.channel.has_news:
             message = f"Building used {used_s:.2f} s of the processor; {deadlines.build_cpu_s:.2f} s are allowed."
             is_proven = True
         elif wall_s - queueing_s > deadlines.build_wall_s:
@@ -243,7 +249,7 @@ class Attempt:
             is_proven = False
         else:
             return
-        # What was spent in vain is what the search must learn to avoid.
+        # Recorded although the build failed: the search learns to avoid such schedules.
         self._stages = Stages(build_s=max(used_s, wall_s))
         self.fail(FailureReason.BUILD_TIMEOUT, message, under_load=False if is_proven else None)
 
@@ -272,12 +278,12 @@ class Attempt:
             self.judge()
 
     def _leave_device(self) -> None:
-        """Whoever has it next is not to share it with what is left of this one: a kernel's threads, or all of it."""
+        """Stop the child first: its spinning threads would disturb the next measurement."""
         self.child.stop()
         self._owner.device_arbiter.release(self)
 
     def _built(self, wall_build_s: float) -> None:
-        """Take in how long building took, without the time for which others had the device and it was held still."""
+        """Record the build time, without the time for which the child was held still."""
         used_s = processor_time_s(self.child.pid)
         still_s = self._owner.device_arbiter.still_until_now_s() - self._still_before_s
         build_s = max(wall_build_s - still_s, min(used_s or 0.0, wall_build_s))

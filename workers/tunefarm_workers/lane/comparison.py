@@ -1,4 +1,4 @@
-"""Schedules timed side by side, as the lane sees it."""
+"""Schedules timed side by side in one child, followed by the lane."""
 
 import time
 from collections.abc import Callable
@@ -28,15 +28,15 @@ from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 from tunefarm_workers.timing.rounds import PATIENCE, contenders, suffice, timing_of
 
 _KILLS_BORNE = 2
-"""How many times a child that somebody killed is replaced before the schedule it was busy with is blamed."""
+"""How often a killed child is replaced before its current schedule fails."""
 
 
 class ComparisonOwner(Protocol):
-    """What a comparison needs of its lane."""
+    """The lane of a comparison."""
 
     @property
     def device_arbiter(self) -> DeviceArbiter:
-        """Where to ask for the device."""
+        """Grants exclusive use of the device."""
 
     def listen(self, conversation: ChildConversation) -> None:
         """Listen to the comparison's child."""
@@ -46,31 +46,31 @@ class ComparisonOwner(Protocol):
 
     @property
     def thread_watch(self) -> ThreadWatch:
-        """What knows how threads have to be while they are timed."""
+        """Checks the placement and priority of timed threads."""
 
     @property
     def tasks(self) -> OpenTasks:
-        """What replaces a host that died, and confirms a reference; ``conclude`` is called again afterwards."""
+        """Replaces dead hosts and confirms references, and then calls ``conclude`` again."""
 
     def put_threads_back(self, task: OpenTask) -> None:
-        """Undo what another process did to those that children are forked from."""
+        """Restore the placement and priority of the processes that children are forked from."""
 
     def look_at_device(self) -> None:
-        """Have the device checked as soon as it is free."""
+        """Check the device as soon as it is free."""
 
 
 class _ComparisonRun:
-    """What one child was given, and what it has told so far. It is begun again where that child is lost."""
+    """The requests to one child and its answers so far. A lost child costs all of them."""
 
     def __init__(self, child: Child, entrants: list[int], layout: OutputLayout, drawn: OutputSamples) -> None:
-        """``entrants`` are the schedules that it compiles, in this order; long ones at ``drawn``."""
+        """The child compiles the schedules ``entrants`` in this order, and computes long ones at ``drawn`` only."""
         self.child = child
         self.entrants = entrants
         self.compiled = 0
         self.outputs = OutputIntake([layout] * INPUT_SETS * len(entrants))
         self.drawn = drawn
         self.leading: dict[int, int] = {}
-        """Of schedules that were computed at samples only."""
+        """Of schedules computed at samples only: the number of leading dimensions that a sample fixes."""
         self.errors: dict[int, float] = {}
         self.rounds: dict[int, list[tuple[float, ...]]] = {index: [] for index in entrants}
         self.asked: list[int] = []
@@ -81,18 +81,23 @@ class _ComparisonRun:
 
     @property
     def is_compiling(self) -> bool:
-        """Whether a schedule is still to be compiled or checked."""
+        """Whether a schedule remains to be compiled or checked."""
         return self.compiled < len(self.entrants)
 
     def is_whole(self, said: Round) -> bool:
-        """Whether a round has samples of every schedule that it was asked for."""
+        """Whether a round has samples of every schedule it was requested for."""
         return bool(self.asked) and len(said.samples_s) == len(self.asked) and all(said.samples_s)
 
 
 class RunningComparison:
-    """Compiles all schedules in one child, checks each, and has them timed in rounds on a quiet device.
+    """Compares schedules in one child.
 
-    A schedule that takes the child down is found out, by compiling them one after the other, and left out.
+    1. The child compiles the schedules in parallel, and runs each on all sets of inputs.
+    2. It times them in rounds, with the device to itself. After the first rounds, clearly slower ones sit out.
+    3. Once the reference is known, schedules with wrong outputs fail, and the comparison ends.
+
+    If the child dies while it compiles, a new one compiles one schedule at a time: at its next death the current
+    schedule is at fault, fails, and the others begin again. A killed child is replaced without fault.
     """
 
     def __init__(
@@ -104,7 +109,7 @@ class RunningComparison:
         deadline_s: float,
         on_end: Callable[["RunningComparison", Comparison], None],
     ) -> None:
-        """``deadline_s`` bounds the wait for each message. Nothing happens before ``start``."""
+        """``deadline_s`` bounds the wait for each message. The comparison begins with ``start``."""
         self.task = task
         self._order = order
         self._owner = owner
@@ -121,7 +126,7 @@ class RunningComparison:
 
     @property
     def _run(self) -> _ComparisonRun:
-        assert self._started is not None, "nothing is listened to without a child"
+        assert self._started is not None, "only a running child sends messages"
         return self._started
 
     @property
@@ -131,11 +136,11 @@ class RunningComparison:
 
     @property
     def computes(self) -> bool:
-        """Whether its child, present or to come, uses the processor outside of a quiet device."""
+        """Whether its child, present or next, uses the processor without owning the device."""
         return self._started is None or self._started.is_compiling
 
     def start(self) -> None:
-        """Fork a child for the schedules of which nothing is known; end where there are none."""
+        """Fork a child for the schedules without a result; end if there are none."""
         if len(self._results) == len(self._order.traces):
             self._end()
             return
@@ -150,14 +155,14 @@ class RunningComparison:
         self._owner.listen(self)
 
     def begin_again(self, task: OpenTask) -> None:
-        """Go on with another host: what has not failed is compiled and timed anew."""
+        """Compile and time all schedules that have not failed again, on the host of ``task``."""
         self._device_arbiter.release(self)
         self._drop_child()
         self.task = task
         self.start()
 
     def fail(self, reason: FailureReason, message: str) -> None:
-        """End now with what is known, and with a failure for the rest."""
+        """End with the present results, and with a failure for the other schedules."""
         failed = Failed(failure=TrialFailure(reason=reason, message=message[:4000]))
         for index in range(len(self._order.traces)):
             self._results.setdefault(index, failed)
@@ -165,11 +170,11 @@ class RunningComparison:
 
     @property
     def channel(self) -> Channel:
-        """Where the child speaks."""
+        """The child's channel."""
         return self.child.channel
 
     def received(self, message: bytes) -> None:
-        """Take in a compiled schedule or a round of samples."""
+        """Handle a compiled schedule or a round of samples."""
         run = self._run
         silence_s = time.monotonic() - run.heard_s
         run.heard_s += silence_s
@@ -178,7 +183,7 @@ class RunningComparison:
                 return
             said = from_comparison.validate_json(message)
         except ValueError:
-            self._lose(TrialFailure(reason=FailureReason.CRASH, message="The child sent something that is no message."))
+            self._lose(TrialFailure(reason=FailureReason.CRASH, message="The child sent an invalid message."))
             return
         if isinstance(said, Compiled) and run.is_compiling:
             self._take_compiled(said)
@@ -190,11 +195,10 @@ class RunningComparison:
             run.spent_each_s += silence_s / len(run.asked)
             self._take_round(said)
         else:
-            text = f"The child said {said.kind} out of turn."
-            self._lose(TrialFailure(reason=FailureReason.CRASH, message=text))
+            self._lose(TrialFailure(reason=FailureReason.CRASH, message=f"The child sent an unexpected {said.kind!r}."))
 
     def ended(self) -> None:
-        """The child died: of the schedule it was working on, unless somebody killed it or its host."""
+        """Blame the child's current schedule for its death, unless the child or its host was killed."""
         if not self.task.server.alive:
             self._owner.tasks.replace_host(self.task)
             return
@@ -207,7 +211,7 @@ class RunningComparison:
         self._lose(failure_of_death(death, doing, self.child.output()))
 
     def go(self) -> None:
-        """The device is quiet and ours: one round."""
+        """Time one round: the device is exclusive now."""
         run = self._run
         run.heard_s = time.monotonic()
         run.threads = self._owner.thread_watch.look(run.child.pid)
@@ -218,19 +222,19 @@ class RunningComparison:
             run.child.channel.send(order.model_dump_json().encode(), timeout_s=1.0)
 
     def check_deadline(self, now_s: float) -> None:
-        """Give up the schedule that says nothing for too long."""
+        """Fail the current schedule if the child is silent for too long."""
         run = self._started
         if run is not None and now_s - run.heard_s > self._deadline_s and not run.is_timed:
-            message = f"Nothing came of it within {self._deadline_s:.0f} s."
+            message = f"It did not answer within {self._deadline_s:.0f} s."
             self._lose(TrialFailure(reason=FailureReason.RUN_TIMEOUT, message=message))
 
     def conclude(self) -> None:
-        """End with the results, as soon as it is known what is right."""
+        """End with the results, once all is timed and the reference is known."""
         run = self._started
         if run is None or not run.is_timed or not self.task.referee.knows(INPUT_SETS):
             return
         self._judge(run)
-        if self._started is not run:
+        if self._started is not run:  # judging reopened the task, which restarted the comparison
             return
         if max(run.errors.values(), default=0.0) > 1.0 and not self.task.is_confirmed:
             self._owner.tasks.confirm(self.task)
@@ -245,10 +249,10 @@ class RunningComparison:
     def _forked(self) -> _ComparisonRun:
         """Raises ``ForkFailed``."""
         entrants = [index for index in range(len(self._order.traces)) if index not in self._results]
-        # The limits are those of one schedule; each further one has tensors of its own.
+        # The limits are for one schedule; each further one has tensors of its own.
         tensors_bytes = sum(size_in_bytes(argument.tensor) for argument in self.task.arguments)
         limits = self._limits.with_more_memory((len(entrants) - 1) * tensors_bytes)
-        # Each may be silent until its deadline, at its checks and while it is timed, with every thread computing.
+        # Each may compute on all threads until the deadline of its message, twice, and while it is timed.
         each_s = 2 * self._deadline_s + PATIENCE * self._order.seconds_each
         limits = limits.with_processor_time(self.task.order.num_cores * each_s * len(entrants))
         traces = [self._order.traces[index] for index in entrants]
@@ -280,17 +284,17 @@ class RunningComparison:
         if said.leading is not None and self._order.traces[index] is None:
             run.leading[index] = said.leading
         if said.failure is None and self.task.referee.knows(INPUT_SETS):
-            self._judge(run)  # now, so that not all outputs of all schedules are kept
+            self._judge(run)  # now, which frees the memory of the outputs
         if self._started is run and not run.is_compiling:
             self._next_round()
 
     @staticmethod
     def _slots(place: int) -> list[tuple[int, int]]:
-        """Where the outputs of a schedule lie, each with the number of its set of inputs."""
+        """The slots of a schedule's outputs, each with the number of its set of inputs."""
         return [(place * INPUT_SETS + number, number) for number in range(INPUT_SETS)]
 
     def _judge(self, run: _ComparisonRun) -> None:
-        """Compare what is there, and let it go. The comparison may begin again meanwhile, with other inputs."""
+        """Compare the outputs that arrived, and drop them. This may restart the comparison, with other inputs."""
         for place, index in enumerate(run.entrants[: run.compiled]):
             if index in self._results or index in run.errors:
                 continue
@@ -306,7 +310,7 @@ class RunningComparison:
                 run.outputs.drop(slot)
 
     def _disturbed(self, fault: str) -> None:
-        """Begin again where another process interfered, once."""
+        """Begin again after another process interfered; fail the second time."""
         if self._was_disturbed:
             self.fail(FailureReason.DEVICE_LOST, f"Another process interferes with what is timed: {fault}.")
         else:
@@ -318,7 +322,7 @@ class RunningComparison:
         run = self._run
         for index, samples in zip(run.asked, said.samples_s, strict=True):
             run.rounds[index].append(samples)
-        run.child.stop()  # its kernels' threads would spin beside whoever has the device next
+        run.child.stop()  # its spinning threads would disturb the next measurement
         self._device_arbiter.release(self)
         self._next_round()
 
@@ -334,10 +338,10 @@ class RunningComparison:
             self._device_arbiter.claim(self, len(run.asked) * self.task.turn_s)
 
     def _lose(self, failure: TrialFailure) -> None:
-        """Leave out the schedule the child was busy with, and begin again with the rest."""
+        """Fail the schedule that ended the child, or all of them while they are timed, and begin again."""
         run = self._run
         if run.is_compiling and self._side_by_side:
-            self._side_by_side = False  # then it shows which one that is
+            self._side_by_side = False  # one at a time, to find the schedule at fault
             self.begin_again(self.task)
             return
         self._device_arbiter.release(self)
@@ -350,7 +354,7 @@ class RunningComparison:
         self.start()
 
     def _believed(self, timing: Timing) -> Timing | Failed:
-        """``timing``, or why no kernel of this function can have it."""
+        """``timing``, or a failure if no kernel of this function can be as fast."""
         doubt = self.task.disbelief(timing.latency_s)
         if doubt is None:
             return timing

@@ -1,11 +1,11 @@
-"""Where a farm's time goes."""
+"""How a farm's time divides into stages."""
 
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.measurement import Measurement
 
 
 class FarmStatistics(Frozen):
-    """Totals over all attempts so far, in seconds. Builds run side by side, so their total exceeds the clock's.
+    """Totals over all attempts, in seconds. Builds run in parallel, so their total may exceed the elapsed time.
 
     ``still_s`` is the time for which builds and bystanders were held still.
     """
@@ -18,7 +18,7 @@ class FarmStatistics(Frozen):
     still_s: float = 0.0
 
     def with_measurement(self, measurement: Measurement, still_s: float) -> "FarmStatistics":
-        """The totals with one more attempt."""
+        """The totals including one more attempt."""
         stages = measurement.stages
         return FarmStatistics(
             attempts=self.attempts + 1,

@@ -1,4 +1,4 @@
-"""The loop that keeps a device busy: builds in parallel, times alone, judges apart."""
+"""The lane of this host's processor: builds in parallel, times one candidate at a time."""
 
 import os
 from collections import deque
@@ -34,16 +34,15 @@ from tunefarm_workers.lane.open_tasks import UNVERIFIABLE, OpenTasks
 from tunefarm_workers.threads.thread_watch import ThreadWatch
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter, Turns
 
-_LOADED_PER_CORE = 2.5  # processes that want a core, per core: from here on a time-out may be the host's fault
-_MAX_WAITING = 4  # built candidates that may wait before no further build is begun
-
+_LOADED_PER_CORE = 2.5  # runnable processes per core above which a time-out may be the host's fault
+_MAX_WAITING = 4  # built candidates that may wait before builds pause
 _CANCELED: Final = (FailureReason.CANCELED, "It was canceled.")
 
 log = structlog.get_logger()
 
 
 class ProcessorLane:
-    """Everything here runs on the thread of its event loop."""
+    """Queues attempts, and drives attempts and comparisons. All methods run on the thread of its event loop."""
 
     def __init__(
         self,
@@ -55,7 +54,7 @@ class ProcessorLane:
         on_crash: Callable[[], None],
         turns: Turns | None = None,
     ) -> None:
-        """``deliver`` takes measurements; ``refuse`` takes the news that a task cannot be verified."""
+        """``deliver`` receives measurements, ``refuse`` the error of a task that cannot be verified."""
         self._settings = settings
         self._deliver = deliver
         self._refuse = refuse
@@ -73,11 +72,11 @@ class ProcessorLane:
         self._measured_again: set[str] = set()
 
     def open_task(self, order: MeasureTask) -> None:
-        """Start an exploration's host and referee; raises ``BadInput``. Opening it again changes nothing."""
+        """Start an exploration's host and referee, unless it is open. Raises ``BadInput``."""
         self.tasks.open(order)
 
     def close_task(self, exploration_id: str) -> None:
-        """End an exploration's host. Attempts of it must have ended."""
+        """End an exploration's host. Its attempts must have ended."""
         self.tasks.close(exploration_id)
 
     def submit(self, dispatch: Dispatch) -> None:
@@ -94,7 +93,7 @@ class ProcessorLane:
             comparison.fail(*_CANCELED)
 
     def cancel(self, dispatch_ids: Collection[str]) -> None:
-        """End some attempts; the others go on."""
+        """End the attempts of these dispatches."""
         for dispatch in [dispatch for dispatch in self._queue if dispatch.dispatch_id in dispatch_ids]:
             self._queue.remove(dispatch)
             self._fail_unbegun(dispatch, *_CANCELED)
@@ -103,12 +102,12 @@ class ProcessorLane:
                 attempt.fail(*_CANCELED)
 
     def cancel_comparison(self, comparison: RunningComparison) -> None:
-        """End one comparison; harmless when it ended already."""
+        """End one comparison. Idempotent."""
         if comparison in self._comparisons:
             comparison.fail(*_CANCELED)
 
     def compare(self, order: ComparisonOrder, on_end: Callable[[Comparison], None]) -> RunningComparison:
-        """Time schedules side by side; ``on_end`` is told the results. Raises ``BadInput`` if they cannot be judged."""
+        """Time schedules side by side, then call ``on_end``. Raises ``BadInput`` if they cannot be verified."""
 
         def ended(comparison: RunningComparison, results: Comparison) -> None:
             self._comparisons.remove(comparison)
@@ -122,7 +121,7 @@ class ProcessorLane:
         return comparison
 
     def judge(self, task: OpenTask) -> None:
-        """Judge what waits for the reference of ``task``."""
+        """Judge the attempts and comparisons that wait for the reference of ``task``."""
         for attempt in self._attempts_of(task):
             attempt.judge()
         for comparison in self._comparisons_of(task):
@@ -136,7 +135,7 @@ class ProcessorLane:
             comparison.fail(reason, message)
 
     def refuse(self, task: OpenTask, error: UnverifiableFunction) -> None:
-        """Pass on that ``task`` cannot be verified; where its reference is in doubt, so is this device."""
+        """Report that ``task`` cannot be verified. If its reference is not reproducible, distrust the device too."""
         if task.referee.doubt is Doubt.UNTRUSTED:
             text = task.referee.doubt_text
             log.error(UNTRUSTED, reason=text)
@@ -154,7 +153,7 @@ class ProcessorLane:
             comparison.begin_again(fresh)
 
     def disturbed(self, attempt: Attempt, fault: str) -> None:
-        """Begin an attempt again whose threads another process moved or reniced; not more than once."""
+        """Begin an attempt again once, after another process moved or reniced its threads."""
         log.warning("another process interferes with what is timed; it does not count", reason=fault)
         if attempt.dispatch.dispatch_id in self._measured_again:
             attempt.fail(FailureReason.DEVICE_LOST, f"Another process interferes with what is timed: {fault}.")
@@ -164,13 +163,13 @@ class ProcessorLane:
         self.put_threads_back(attempt.task)
 
     def put_threads_back(self, task: OpenTask) -> None:
-        """Undo what another process did to those that children are forked from; replace a host that stays so."""
+        """Restore the threads of the processes that children are forked from; replace a host that cannot be."""
         self.thread_watch = self.thread_watch.put_back(task.host.pid)
         if self.thread_watch.differs(task.host.pid):
             self.tasks.replace_host(task)
 
     def finished(self, attempt: Attempt, measurement: Measurement) -> None:
-        """Pass on an attempt's result. Its child ends when nobody is being timed."""
+        """Deliver an attempt's result. Its child is disposed of while nothing is timed."""
         self.loop.forget(attempt)
         self._attempts.remove(attempt)
         self._over.append(attempt)
@@ -181,36 +180,36 @@ class ProcessorLane:
         self._deliver(measurement)
 
     def is_loaded(self) -> bool:
-        """Whether so many processes want a core that a time-out proves nothing."""
+        """Whether so many processes are runnable that a time-out does not prove a slow kernel."""
         return os.getloadavg()[0] > _LOADED_PER_CORE * usable_processors()
 
     def look_at_device(self) -> None:
-        """Have the device checked as soon as it is free."""
+        """Check the device as soon as it is free."""
         if self._watch is not None:
             self._watch.look_now()
 
     def watch(self, watch: DeviceWatch) -> None:
-        """Have the device checked."""
+        """Check the device regularly with ``watch``."""
         self._watch = watch
         watch.join(self, self._device_checked)
         self.loop.listen(watch)
 
     def suspects(self) -> list[Measurement]:
-        """Measurements that were delivered since the device was last seen in order, while it is quarantined."""
+        """While the device is quarantined: the measurements since its last good check."""
         return self._quarantine.suspects
 
     def trouble(self) -> str:
-        """Why the device is in quarantine; empty while it is not."""
+        """Why the device is in quarantine; empty if it is not."""
         return self._quarantine.trouble
 
     def listen(self, conversation: ChildConversation) -> None:
-        """Listen to a child that computes beside the attempts and is held still like them."""
+        """Listen to a child that computes beside the attempts and is held still with them."""
         self._others.append(conversation)
         self.loop.listen(conversation)
-        self.device_arbiter.hold(conversation.child)  # it may have begun while others are timed
+        self.device_arbiter.hold(conversation.child)  # it may have started within an exclusive window
 
     def forget(self, conversation: ChildConversation) -> None:
-        """Stop listening to such a child."""
+        """Stop listening to the child."""
         self._others = [other for other in self._others if other is not conversation]
         self.loop.forget(conversation)
 
@@ -223,7 +222,7 @@ class ProcessorLane:
             self._watch.close()
 
     def _device_checked(self, is_in_order: bool) -> None:
-        """A device out of order measures nothing: what was under way is repeated, what waits is held back."""
+        """End or begin the quarantine: attempts under way fail to be repeated, queued ones wait."""
         if is_in_order:
             self._quarantine.end()
         elif not self._quarantine.is_on:
@@ -233,8 +232,8 @@ class ProcessorLane:
         self._quarantine.begin(trouble)
         for attempt in list(self._attempts):
             attempt.fail(FailureReason.DEVICE_LOST, f"{trouble[0].upper()}{trouble[1:]}.")
-        for comparison in list(self._comparisons):  # its rounds until now are as doubtful
-            if comparison in self._comparisons:  # one that ended because another could not begin again
+        for comparison in list(self._comparisons):
+            if comparison in self._comparisons:  # another one's restart may have replaced the host and ended this one
                 comparison.begin_again(comparison.task)
 
     def _begin_again(self, again: list[Attempt]) -> None:

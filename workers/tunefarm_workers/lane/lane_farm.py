@@ -1,4 +1,4 @@
-"""What every farm in this process passes on to its lane, which works on a thread of its own."""
+"""The common part of farms in this process: calls to a lane on another thread."""
 
 import time
 from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ _REFERENCE_POLL_S = 0.02
 
 
 class FarmLane(Protocol):
-    """A lane, called on the thread of its loop."""
+    """A lane. Its methods are called on the thread of its loop."""
 
     loop: EventLoop
     tasks: OpenTasks
@@ -38,10 +38,10 @@ class FarmLane(Protocol):
         """End some attempts."""
 
     def suspects(self) -> list[Measurement]:
-        """What was delivered since the device was last seen in order, while it is not. Called on any thread."""
+        """While the device is quarantined: the measurements since its last good check. Called on any thread."""
 
     def trouble(self) -> str:
-        """Why the device is in quarantine; empty while it is not. Called on any thread."""
+        """Why the device is in quarantine; empty if it is not. Called on any thread."""
 
     def close(self) -> None:
         """End every child."""
@@ -51,7 +51,7 @@ LaneT = TypeVar("LaneT", bound=FarmLane)
 
 
 class LaneFarm(Generic[LaneT]):
-    """Its methods are called from one thread. Subclasses make ``_lane``, and start its loop."""
+    """A farm with one lane. Methods are called from one thread. Subclasses create ``_lane`` and start its loop."""
 
     _lane: LaneT
 
@@ -61,68 +61,68 @@ class LaneFarm(Generic[LaneT]):
         self.statistics = FarmStatistics()
 
     def open_task(self, task: MeasureTask) -> None:
-        """Announce an exploration. Raises ``BadInput`` when its module cannot be read or is not for this device.
+        """Open an exploration. Raises ``BadInput`` if its module cannot be read or is not for this device.
 
-        Whether its results can be verified may show only while the first candidates are built: ``collect`` raises then.
+        The reference is computed in the background: ``collect`` raises if the outputs cannot be verified.
         """
         self._lane.loop.ask(lambda: self._lane.open_task(task))
 
     def close_task(self, exploration_id: str) -> None:
-        """Let an exploration go whose attempts have all ended, with the memory that its inputs take."""
+        """Close an exploration whose attempts have all ended, and free its inputs."""
         self._lane.loop.ask(lambda: self._lane.close_task(exploration_id))
 
     def submit(self, dispatch: Dispatch) -> None:
-        """Queue one attempt; its measurement comes out of ``collect``, whatever happens to it."""
+        """Queue one attempt. ``collect`` returns its measurement, also if it fails or is canceled."""
         self._lane.loop.post(lambda: self._lane.submit(dispatch))
 
     def set_incumbent(self, exploration_id: str, latency_s: float) -> None:
-        """Tell the latency against which losers are stopped early."""
+        """Set the latency against which slower candidates are stopped early."""
         self._lane.loop.post(lambda: self._lane.tasks[exploration_id].improve(latency_s))
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
-        """Measurements that are ready; waits up to ``timeout_s`` for the first, for ever when None.
+        """Measurements that are ready. Waits up to ``timeout_s`` for the first, without limit if None.
 
         Raises:
-            BadInput: when a task turned out to be unverifiable.
+            BadInput: a task cannot be verified.
         """
         return self._outbox.take(timeout_s, self._lane.loop.raise_crash)
 
     def acknowledge(self, measurements: Sequence[Measurement]) -> None:
-        """Nothing is kept for a tuner in the same process: what it collected is its own."""
+        """Do nothing: a tuner in the same process cannot lose what it collected."""
 
     def wakeup_fileno(self) -> int:
-        """A descriptor that is readable when ``collect`` would return something."""
+        """A descriptor that is readable when ``collect`` would return measurements."""
         return self._outbox.fileno()
 
     def cancel_all(self) -> None:
-        """End all that is queued or running; each attempt comes back as canceled."""
+        """End all queued and running attempts; ``collect`` returns each as canceled."""
         self._lane.loop.ask(self._lane.cancel_all)
 
     def cancel(self, dispatch_ids: Collection[str]) -> None:
-        """End those attempts, queued or running; each comes back as canceled. Others go on."""
+        """End the attempts of these dispatches; ``collect`` returns each as canceled."""
         wanted = frozenset(dispatch_ids)
         self._lane.loop.ask(lambda: self._lane.cancel(wanted))
 
     def suspects(self) -> list[Measurement]:
-        """While the device is in quarantine: what was delivered since it was last seen in order, to be repeated."""
+        """While the device is quarantined: the measurements since its last good check, to be repeated."""
         self._lane.loop.raise_crash()
         return self._lane.suspects()
 
     def trouble(self) -> str:
-        """Why the device is in quarantine, for people; empty while it is not."""
+        """Why the device is in quarantine, as text to show; empty if it is not."""
         self._lane.loop.raise_crash()
         return self._lane.trouble()
 
     def room(self) -> int:
-        """How many attempts it wants queued or running at once, to be kept busy."""
+        """How many attempts to keep queued or running so that the device is busy."""
         return 3 * self._settings.build_lanes + 4
 
     def _judging_task(self, exploration_id: str, sets: int, on_wait: OnWait) -> OpenTask:
-        """The task of an exploration, once it is known what is right on its first ``sets`` sets of inputs.
+        """Wait for the reference outputs of the first ``sets`` sets of inputs, and return the task.
 
         Raises:
-            BadInput: nothing of it can be verified.
-            ChildFailed: ``on_wait`` said that it is not wanted any more.
+            BadInput: its outputs cannot be verified.
+            ChildFailed: ``on_wait`` canceled it.
         """
         while (task := self._lane.loop.ask(lambda: self._lane.tasks.judging(exploration_id, sets))) is None:
             if not on_wait():
@@ -135,7 +135,7 @@ class LaneFarm(Generic[LaneT]):
         return self._outbox.fileno() < 0
 
     def close(self) -> None:
-        """End every child and the lane's thread; harmless when repeated."""
+        """End every child and the lane's thread. Idempotent."""
         if self._is_closed:
             return
         self._lane.loop.close()

@@ -1,4 +1,4 @@
-"""One machine's device, offered to a tuner in the same process."""
+"""A farm of this host's processor, for a tuner in the same process."""
 
 import os
 import time
@@ -40,7 +40,7 @@ _IDENTIFY_S = 10.0
 
 
 class LocalFarm(LaneFarm[ProcessorLane]):
-    """Measures candidates on this machine. Its methods are called from one thread; a lane works in another."""
+    """Measures candidates on this host. Methods are called from one thread; the lane runs on another."""
 
     def __init__(
         self,
@@ -51,10 +51,12 @@ class LocalFarm(LaneFarm[ProcessorLane]):
         bystanders: Callable[[], Sequence[Child]] = tuple,
         settings: FarmSettings | None = None,
     ) -> None:
-        """Start the lane and identify the device.
+        """Identify the device and start the lane.
 
-        ``scratch`` is a folder for this farm alone. ``known`` is the device as an earlier run saw it: it keeps its
-        class. ``bystanders`` gives children, such as a search, to be held still while the clock runs.
+        Args:
+            scratch: a folder for this farm alone.
+            known: the device as identified by an earlier run, whose class it keeps.
+            bystanders: returns children of others, such as a search, to hold still while kernels are timed.
         """
         super().__init__(settings or FarmSettings())
         self._zygote = zygote
@@ -78,9 +80,9 @@ class LocalFarm(LaneFarm[ProcessorLane]):
         self._lane.loop.ask(lambda: self._lane.watch(watch))
 
     def compare(self, order: ComparisonOrder, on_wait: OnWait = lambda: True) -> Comparison:
-        """Time schedules side by side on a quiet device.
+        """Time schedules side by side.
 
-        ``on_wait`` is called on this thread a few times a second; once it gives False, all comes back as canceled.
+        ``on_wait`` is called on this thread a few times a second; False cancels the comparison.
         """
         answer: Future[Comparison] = Future()
         comparison = self._lane.loop.ask(lambda: self._lane.compare(order, answer.set_result))
@@ -93,7 +95,7 @@ class LocalFarm(LaneFarm[ProcessorLane]):
 
     def export(self, order: ExportOrder, on_wait: OnWait = lambda: True) -> ExportResult:
         """Compile a schedule to a library, check it, and time it in fresh processes. ``on_wait`` as in ``compare``."""
-        try:  # what the inputs are is settled only when they are known to give finite numbers
+        try:  # the first reference output decides the distribution of the inputs
             task = self._judging_task(order.exploration_id, 1, on_wait)
         except ChildFailed as failed:
             return Failed(failure=failed.failure)
@@ -112,18 +114,18 @@ class LocalFarm(LaneFarm[ProcessorLane]):
 
     @property
     def waits_for(self) -> str:
-        """What the device waits for, for people; empty while it works."""
+        """What the device waits for, as text to show; empty if nothing."""
         return "another process that measures on this host" if self._turn.waits else ""
 
     def close(self) -> None:
-        """End every child and the lane's thread, and take no more turns; harmless when repeated."""
+        """End every child and the lane's thread, and take no more turns. Idempotent."""
         if not self._is_closed:
             self._lane.loop.post(self._turn.close)  # on the thread that takes turns
         super().close()
         self._turn.close()
 
     def _others(self) -> tuple[Child, ...]:
-        """All children that are not the lane's and may be held still."""
+        """Children outside the lane that may be held still."""
         return (*self._bystanders(), *self._neighbours.children)
 
     def _error_of(self, exploration_id: str, outputs: list[Array], on_wait: OnWait) -> float:

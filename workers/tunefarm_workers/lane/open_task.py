@@ -1,4 +1,4 @@
-"""An exploration that candidates can be measured for."""
+"""An open exploration: the host of its children, its reference, and its state so far."""
 
 from collections.abc import Callable
 
@@ -30,22 +30,22 @@ from tunefarm_workers.timing.device_arbiter import TURN_S
 
 _HOST_READY_S = 60.0
 _TURN_CALLS = 15
-"""More calls than it takes to time a slow kernel, also one whose samples scatter at first."""
+"""More calls than timing a slow kernel takes, even one with scattered samples at first."""
 _REFERENCE_CPU_S = 3600.0
-"""For each thread."""
+"""Per thread."""
 SEED = 20_240_601
-"""Of all inputs: the same numbers on every host and in every run."""
+"""Inputs are the same on every host and in every run."""
 
 
 class HostLost(ForkFailed):
-    """Raised when somebody killed a task's host while it started; another one may fare better."""
+    """Raised when a task's host was killed while it started. A retry may succeed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__("server_lost", reason)
 
 
 class OpenTask:
-    """The host of one exploration's children, its referee, and what its candidates have taught so far."""
+    """The host of one exploration's children, its referee, its deadlines and its incumbent."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class OpenTask:
     ) -> None:
         """Start the host and the referee.
 
-        ``order`` is for the device; ``here`` is the same for this host's processor where that is another one.
+        ``here`` is the equivalent of ``order`` for this host's processor, if that is not the device.
 
         Raises:
-            BadInput: when the module cannot be read or fed.
-            HostLost: when the host was killed meanwhile.
-            ForkFailed: when ``zygote`` forks no host.
+            BadInput: the module cannot be read, or no inputs can be generated for it.
+            HostLost: the host was killed while it started.
+            ForkFailed: ``zygote`` cannot fork the host.
         """
         self.order = order
         self._here = here or order
@@ -76,7 +76,7 @@ class OpenTask:
         self.hosts_lost = 0
         self.confirmation: ReferenceConfirmation | None = None
         self._is_confirmed = False
-        free_bytes = int(psutil.virtual_memory().available)  # a comparison needs more than one schedule does
+        free_bytes = int(psutil.virtual_memory().available)  # a comparison needs more memory than one schedule
         self.host: Child = zygote.fork(
             "tunefarm_workers.child.task_host:host",
             self.host_order().model_dump_json().encode(),
@@ -99,7 +99,7 @@ class OpenTask:
         if self.order.is_scheduled:
             may_doubt = self.distribution == "normal" and not self.order.input_specs
             return FiniteReferee(lambda: on_progress(self), may_doubt=may_doubt)
-        # Far more than the function may take before it is given up; the kernel ends what nobody is there to end.
+        # Far above the reference's deadline: RLIMIT_CPU ends it only if this process died.
         limits = limits.with_processor_time(self._here.num_cores * _REFERENCE_CPU_S)
         return Referee(
             self.server,
@@ -110,7 +110,7 @@ class OpenTask:
         )
 
     def host_order(self) -> HostOrder:
-        """What the host holds ready."""
+        """What the host loads for its children."""
         return HostOrder(
             module_json=self.order.module_json,
             target=self._here.target,
@@ -124,20 +124,20 @@ class OpenTask:
         )
 
     def conversations(self) -> list[ChildConversation]:
-        """Its children that are listened to, but for those of candidates."""
+        """The children that compute and confirm the reference."""
         referee = [self.referee] if isinstance(self.referee, Referee) else []
         return [*referee, *(self.confirmation.conversations if self.confirmation is not None else ())]
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether outputs may be found wrong: the reference was confirmed, or there is none."""
+        """Whether a candidate may fail by its outputs: the reference is confirmed, or there is none."""
         return self._is_confirmed or not isinstance(self.referee, Referee)
 
     def confirm(self, limits: Limits, listener: Listener, on_confirmed: Callable[["OpenTask"], None]) -> None:
-        """Begin to confirm the reference, once. Where it cannot be trusted, the referee doubts.
+        """Begin to confirm the reference, once. If it is not confirmed, the referee doubts.
 
         Raises:
-            ForkFailed: there is no child.
+            ForkFailed: no child can be forked.
         """
         if self.confirmation is not None or not isinstance(self.referee, Referee):
             return
@@ -153,18 +153,18 @@ class OpenTask:
         self.confirmation = ReferenceConfirmation(self.server, self.arguments, referee, limits, listener, ended)
 
     def improve(self, latency_s: float) -> None:
-        """Take in the latency of a correct candidate."""
+        """Record the latency of a correct candidate."""
         if self.incumbent_s is None or latency_s < self.incumbent_s:
             self.incumbent_s = latency_s
 
     def disbelief(self, latency_s: float) -> TrialFailure | None:
-        """Why a time cannot be one of this function on the processor of the task; None where it may be."""
+        """Why no kernel of this function can be as fast on the task's processor; None if one can."""
         return disbelief(latency_s, least_latency_s(self.least_work, self.order.target, self.order.num_cores))
 
     def judge(self, outputs: OutputIntake, sets: int) -> float | None:
-        """The worst error of a candidate's outputs on its first ``sets`` sets of inputs, which the referee knows.
+        """The worst error of a candidate's outputs on the first ``sets`` sets of inputs, in units of the tolerance.
 
-        It is in units of what is allowed; None where the candidate did not send all of its outputs.
+        The referee must know these sets. None if the candidate did not send all of its outputs.
         """
         slots = slots_to_judge(sets, self.referee)
         if not all(outputs.holds(slot) for slot, _ in slots):
@@ -172,17 +172,17 @@ class OpenTask:
         return self.referee.judge((number, outputs.arrays(slot)) for slot, number in slots)
 
     def wrong_result(self, error: float) -> Failed:
-        """The result of a candidate whose outputs have an error of more than 1."""
+        """The result of a candidate with an error above 1."""
         message = self.referee.complaint(error)
         return Failed(failure=TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
 
     @property
     def turn_s(self) -> float:
-        """How long others are held still for a kernel that may be the best so far."""
+        """How long others are held still while a kernel as fast as the incumbent is timed."""
         return max(TURN_S, _TURN_CALLS * (self.incumbent_s or 0.0))
 
     def close(self) -> None:
-        """End the host with all its children."""
+        """End the host and all its children."""
         if self.confirmation is not None:
             self.confirmation.close()
         self.referee.close()
@@ -197,9 +197,9 @@ class OpenTask:
             death = self.host.exit(timeout_s=1.0)
             self.host.close()
             if was_killed(death):
-                raise HostLost(f"a task's host was {tail or 'killed'}") from error
+                raise HostLost(f"a task's host ended: {tail or 'killed'}") from error
             raise BadInput(
-                "module", f"reading it ended a process: {tail or error}.", "Save it again with this version of TVM."
+                "module", f"reading it crashed a process: {tail or error}.", "Save it again with this version of TVM."
             ) from error
         if isinstance(said, HostReady):
             self.deadlines.fed(said.input_set_s)

@@ -1,4 +1,4 @@
-"""The tasks of a lane: their hosts and referees are opened, replaced and closed here."""
+"""Opens, replaces and closes the hosts and referees of a lane's tasks."""
 
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -17,31 +17,39 @@ from tunefarm_workers.lane.deadlines import Deadlines
 from tunefarm_workers.lane.open_task import HostLost, OpenTask
 
 _MAX_HOSTS_LOST: Final = 3
-"""How many times a host that somebody killed is replaced."""
+"""How often a killed host is replaced before its task's attempts fail."""
 UNVERIFIABLE: Final = "Its function cannot be verified."
 
 
 class TaskOwner(Protocol):
-    """What the tasks need of their lane."""
+    """The lane of the tasks."""
 
     def judge(self, task: OpenTask) -> None:
-        """Judge what waits for the reference of ``task``."""
+        """Judge the attempts and comparisons that wait for the reference of ``task``."""
 
     def fail(self, task: OpenTask, reason: FailureReason, message: str) -> None:
-        """End all that is under way for ``task``."""
+        """Fail all attempts and comparisons of ``task``."""
 
     def refuse(self, task: OpenTask, error: UnverifiableFunction) -> None:
-        """Pass on that ``task`` cannot be verified. All that was under way for it has ended."""
+        """Report that ``task`` cannot be verified. Its attempts and comparisons have ended."""
 
     def suspend(self, task: OpenTask) -> None:
-        """End the children of ``task``, whose host is about to end, and queue what they were at."""
+        """End the children of ``task`` before its host ends, and queue their attempts again."""
 
     def resume(self, task: OpenTask, fresh: OpenTask) -> None:
-        """Go on with ``fresh``, which took the place of ``task``."""
+        """Continue the comparisons of ``task`` on ``fresh``, which replaces it."""
 
 
 class OpenTasks:
-    """Everything here runs on the thread of the lane's event loop."""
+    """The open tasks, by exploration. All methods run on the thread of the lane's event loop.
+
+    A task is replaced when its host dies, and when its function needs other inputs:
+
+    1. The lane ends the task's children and queues their attempts again (``TaskOwner.suspend``). This comes first:
+       children are forked from the host, and their ends must not be taken for failures of candidates.
+    2. The host and referee end, and new ones start.
+    3. The lane continues with the new task (``TaskOwner.resume``).
+    """
 
     def __init__(
         self,
@@ -51,7 +59,7 @@ class OpenTasks:
         listener: Listener,
         for_host: Callable[[MeasureTask], MeasureTask] = lambda order: order,
     ) -> None:
-        """``for_host`` makes of the order of a task on the device the one that this host's processor can run."""
+        """``for_host`` maps an order for the device to the equivalent order for this host's processor."""
         self._zygote = zygote
         self._settings = settings
         self._owner = owner
@@ -64,17 +72,17 @@ class OpenTasks:
         return self._tasks[exploration_id]
 
     def open(self, order: MeasureTask) -> None:
-        """Start an exploration's host and referee. Opening it again changes nothing.
+        """Start an exploration's host and referee, unless it is open.
 
         Raises:
-            BadInput: when the module cannot be read or fed.
-            ForkFailed: there is nothing to fork from, or every host was killed while it started.
+            BadInput: the module cannot be read, or no inputs can be generated for it.
+            ForkFailed: the zygote is dead, or each new host was killed while it started.
         """
         if order.exploration_id not in self._tasks:
             self._tasks[order.exploration_id] = self._opened(order, "normal")
 
     def close(self, exploration_id: str) -> None:
-        """End an exploration's host. What used it must have ended."""
+        """End an exploration's host. Its attempts and comparisons must have ended."""
         if (task := self._tasks.pop(exploration_id, None)) is not None:
             self._end(task)
 
@@ -85,28 +93,28 @@ class OpenTasks:
         self._tasks.clear()
 
     def trusted(self, exploration_id: str) -> OpenTask:
-        """The task of an exploration. Raises ``UnverifiableFunction`` where nothing of it can be verified."""
+        """The task of an exploration. Raises ``UnverifiableFunction`` if its outputs cannot be verified."""
         task = self._tasks[exploration_id]
         if task.referee.doubt is not None:
             raise UnverifiableFunction.because_of(exploration_id, task.referee.doubt, task.referee.doubt_text)
         return task
 
     def judging(self, exploration_id: str, sets: int) -> OpenTask | None:
-        """The task, once outputs on its first ``sets`` sets of inputs can be judged. Raises as ``trusted``."""
+        """The task if outputs on its first ``sets`` sets of inputs can be judged, else None. Raises as ``trusted``."""
         task = self.trusted(exploration_id)
         return task if task.referee.knows(sets) else None
 
     def confirm(self, task: OpenTask) -> None:
-        """Confirm the reference of ``task`` before the first output is found wrong by it; then all is judged again."""
+        """Confirm the reference of ``task`` before it fails a candidate, then judge what waits."""
         try:
             task.confirm(self._settings.child_limits(), self._listener, self._owner.judge)
         except ForkFailed:
             self.replace_host(task)
 
     def replace_host(self, task: OpenTask) -> bool:
-        """Replace a host that is gone, and its children with it; after a few, fail what was under way, and give False.
+        """Replace a dead host and its children. Too many losses fail the task's attempts instead and return False.
 
-        Raises ``ForkFailed`` when there is nothing left to fork a host from.
+        Raises ``ForkFailed`` if the zygote is dead.
         """
         if not self._is_present(task):
             return False
@@ -119,7 +127,7 @@ class OpenTasks:
         return True
 
     def tick(self, moving_s: float) -> None:
-        """End what takes too long. ``moving_s`` is a clock that stands while children are held still."""
+        """End references that take too long. ``moving_s`` is a clock that pauses while children are held still."""
         limit_s = self._settings.reference_s
         for task in list(self._tasks.values()):
             if isinstance(task.referee, Referee):
@@ -128,11 +136,11 @@ class OpenTasks:
                 self.replace_host(task)
 
     def _is_present(self, task: OpenTask) -> bool:
-        """Whether no other one took its place."""
+        """Whether the task is open and was not replaced."""
         return self._tasks.get(task.order.exploration_id) is task
 
     def _referee_spoke(self, task: OpenTask) -> None:
-        """Another set of inputs is known, doubt arose, or the host is gone."""
+        """Handle progress of a referee: more reference outputs, a doubt, or the loss of its host."""
         if not self._is_present(task):
             return
         referee = task.referee
@@ -141,10 +149,10 @@ class OpenTasks:
         if referee.host_is_lost:
             self.replace_host(task)
             return
-        if isinstance(referee, Referee) and not referee.is_done:  # its child may be another one than before
+        if isinstance(referee, Referee) and not referee.is_done:  # with a new child, where the old one was replaced
             self._listener.listen(referee)
         if referee.doubt is Doubt.NOT_FINITE and task.distribution == "normal":
-            self._reopen(task, "positive")  # a function such as a square root
+            self._reopen(task, "positive")  # such as for a square root
         elif referee.doubt is not None:
             self._give_up(
                 task, UnverifiableFunction.because_of(task.order.exploration_id, referee.doubt, referee.doubt_text)
@@ -153,7 +161,7 @@ class OpenTasks:
             self._owner.judge(task)
 
     def _reopen(self, task: OpenTask, distribution: Distribution) -> None:
-        """Begin again with a new host: the old one died, or the function needs other inputs."""
+        """Replace the task's host and referee, as described above."""
         self._owner.suspend(task)
         self._end(task)
         try:
@@ -163,7 +171,7 @@ class OpenTasks:
             self._give_up(task, UnverifiableFunction(exploration_id, problem.field, problem.problem, problem.fix))
             return
         fresh.hosts_lost = task.hosts_lost
-        if distribution == task.distribution:
+        if distribution == task.distribution:  # other inputs may take other time, and then no latency is known
             fresh.incumbent_s = task.incumbent_s
         self._tasks[task.order.exploration_id] = fresh
         self._owner.resume(task, fresh)
@@ -173,7 +181,7 @@ class OpenTasks:
         self._owner.refuse(task, error)
 
     def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
-        """A new host and referee, which is listened to; another one where somebody kills the host as it starts."""
+        """Start a host and referee and listen to the referee. A host killed while it starts is replaced."""
         limits, here = self._settings.child_limits(), self._for_host(order)
         deadlines = Deadlines(
             first_build_s=self._settings.first_build_s,

@@ -1,1 +1,1 @@
-"""Lanes of devices that one long-lived child holds: graphics processors and boards."""
+"""Lanes of devices that a long-lived child holds: graphics processors and boards."""

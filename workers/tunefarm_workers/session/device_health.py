@@ -1,4 +1,4 @@
-"""Whether a device may be used now: it can be away, come back, and be away again."""
+"""Decides whether a device may be used now, with backoff while it is away and quarantine while it is not trusted."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,15 @@ from tunefarm_workers.device.drift import RECHECK_S, Drift
 
 @dataclass(frozen=True)
 class HealthSettings:
-    """Figures in seconds and counts.
+    """Limits of one device.
 
     Attributes:
-        first_wait_s: between losing a device and the first try to reach it again; each further wait is twice as long.
-        longest_wait_s: the longest of these waits.
-        patience_s: a device that is away for so long is given up, and what waits for it fails.
-        losses: so many losses with no candidate measured between them put it into quarantine.
-        quarantine_s: how long it is left alone then.
-        check_every_s: how often the reference kernels are timed.
+        first_wait_s: from losing the device to the first reconnection; each further wait is twice as long.
+        longest_wait_s: maximum of these waits.
+        patience_s: how long the device may be away before the attempts that wait for it fail.
+        losses: consecutive losses, with no candidate measured between them, that lead to quarantine.
+        quarantine_s: minimum duration of a quarantine.
+        check_every_s: interval between timings of the reference kernels.
     """
 
     first_wait_s: float = 0.25
@@ -28,10 +28,15 @@ class HealthSettings:
 
 
 class DeviceHealth:
-    """Takes in what happened to a device, with the monotonic time, and says what may be done."""
+    """State machine of a device. Times are monotonic.
+
+    - Away: from a loss or failed connection until the next connection; retried with exponential backoff.
+    - Quarantined: after several losses in a row, or when the reference kernels are slower than their baseline. It ends
+      when they take their usual time again.
+    """
 
     def __init__(self, settings: HealthSettings, baseline: ReferenceKernelTimes | None) -> None:
-        """``baseline``: the reference kernels' times when all was well; None takes those of the first check."""
+        """``baseline``: the usual times of the reference kernels; None uses those of the first check."""
         self._settings = settings
         self._drift = Drift(baseline)
         self._wait_s = settings.first_wait_s
@@ -41,26 +46,26 @@ class DeviceHealth:
         self._losses = 0
         self._check_due_s: float | None = None
         self.reason = ""
-        """Why it is away or in quarantine, for people."""
+        """Why the device is away or in quarantine, as text to show."""
         self.quarantined = False
 
     def may_try(self, now_s: float) -> bool:
-        """Whether it may be used or reached for now."""
+        """Whether it may be used or connected to now."""
         return now_s >= self._next_try_s
 
     @property
     def next_try_s(self) -> float:
-        """From when on it may be."""
+        """When ``may_try`` becomes true."""
         return self._next_try_s
 
     def reached(self) -> None:
-        """A session began."""
+        """Record that a session began."""
         self._away_since_s = None
         self._wait_s = self._settings.first_wait_s
         self._patience_s = self._settings.patience_s
 
     def unreachable(self, now_s: float, reason: str) -> None:
-        """A session could not begin."""
+        """Record that a session could not begin."""
         self.reason = reason
         self._away_since_s = now_s if self._away_since_s is None else self._away_since_s
         self._next_try_s = max(self._next_try_s, now_s + self._wait_s)
@@ -68,18 +73,18 @@ class DeviceHealth:
         self._check_due_s = now_s
 
     def lost(self, now_s: float, reason: str) -> None:
-        """It went away in the middle of something."""
+        """Record that the device was lost while a candidate ran."""
         self._losses += 1
         self.unreachable(now_s, reason)
         if self._losses >= self._settings.losses:
             self._quarantine(now_s, self._settings.quarantine_s)
 
     def measured(self) -> None:
-        """A candidate was measured from its beginning to its end."""
+        """Record that a candidate ran to its end."""
         self._losses = 0
 
     def given_up(self, now_s: float) -> bool:
-        """Whether it is away for so long that nothing should wait for it any more; asked again, patience is short."""
+        """Whether the device is away for too long to be waited for. The next limit is short, until it is reached."""
         if self._away_since_s is None or now_s - self._away_since_s < self._patience_s:
             return False
         self._away_since_s = None
@@ -87,19 +92,19 @@ class DeviceHealth:
         return True
 
     def look_now(self) -> None:
-        """Have the reference kernels timed before the next candidate: a time was not to be believed."""
+        """Time the reference kernels before the next candidate, because of an implausible time."""
         self._check_due_s = 0.0
 
     def check_due(self, now_s: float) -> bool:
-        """Whether the reference kernels should be timed before the next candidate."""
+        """Whether to time the reference kernels before the next candidate."""
         if self._check_due_s is None:
             self._check_due_s = now_s + self._settings.check_every_s
         return now_s >= self._check_due_s
 
     def checked(self, times: ReferenceKernelTimes, now_s: float) -> bool:
-        """Take in the reference kernels' present times: slow ones are drift, as usual ones end a quarantine.
+        """Record times of the reference kernels: slow ones begin a quarantine, usual ones end it.
 
-        Whether the device is in order beyond doubt, so that what it measured until now can be trusted.
+        Returns whether the device is certainly in order, so that its measurements so far can be trusted.
         """
         is_sure = self._drift.checked(times)
         self._check_due_s = now_s + self._settings.check_every_s
@@ -112,7 +117,7 @@ class DeviceHealth:
             self.reason = "The device became slower than it was; its times cannot be trusted."
             self._quarantine(now_s, self._settings.quarantine_s)
             self._check_due_s = self._next_try_s
-        # A device that stays slow through its quarantine is used: it is what there is.
+        # A device that is still slow after its quarantine is used again: no work would ever finish otherwise.
         return is_sure and not self._drift.drifted
 
     def _quarantine(self, now_s: float, wait_s: float) -> None:

@@ -1,4 +1,4 @@
-"""The child that holds a device, as its farm sees it."""
+"""The child that holds a device, and requests to it."""
 
 import math
 import threading
@@ -38,23 +38,23 @@ Answer = SessionReady | DeviceGone | SessionRan | Entered | Round | ReferenceTim
 
 
 class DeviceLost(ChildFailed):
-    """Raised when the device could not be reached, or went away."""
+    """Raised when the device cannot be reached or is lost."""
 
     def __init__(self, message: str) -> None:
         super().__init__(TrialFailure(reason=FailureReason.DEVICE_LOST, message=message[:4000]))
 
 
 class DeviceSession:
-    """Forks the child and talks with it. It is confined, and may be ended at any time."""
+    """Forks the child and exchanges messages with it. The child is confined and may be ended at any time."""
 
     def __init__(self, zygote: ForkServer, access: DeviceAccess, task: OpenTask | None) -> None:
-        """Begin to reach the device, bringing the inputs of ``task`` there. Raises ``ForkFailed``."""
+        """Begin to connect to the device and to copy the inputs of ``task`` there. Raises ``ForkFailed``."""
         self._access = access
         self.began_s = time.monotonic()
         self.candidates = 0
         self._outputs = OutputIntake([])
         self.is_busy = True
-        """Whether the child is in the middle of something on the device; until it is ready, of reaching it."""
+        """Whether the child is using the device or connecting to it."""
         num_cores = access.num_cores if task is None else min(access.num_cores, task.order.num_cores)
         order = SessionOrder(
             host=None if task is None else task.host_order(),
@@ -70,29 +70,29 @@ class DeviceSession:
         )
 
     def is_worn(self, now_s: float, needed_s: float) -> bool:
-        """Whether it should be replaced before it takes another candidate that may take ``needed_s``."""
+        """Whether to replace it before it runs another candidate, which may take ``needed_s``."""
         if self.candidates >= self._access.session_candidates:
             return True
         return needed_s > self.left_s(now_s) and self.candidates > 0
 
     def left_s(self, now_s: float) -> float:
-        """How long it lasts before the device itself ends it; infinite where it does not."""
+        """Seconds until the device ends the session; infinite if it never does."""
         longest_s = self._access.session_s
         return math.inf if longest_s is None else longest_s - (now_s - self.began_s)
 
     def send(self, request: Request, descriptors: Sequence[int] = (), outputs: OutputIntake | None = None) -> None:
-        """Send a request whose answer ``outputs`` precede; a child that is gone shows when its answer is awaited."""
+        """Send a request whose answer follows ``outputs``. A dead child is noticed when its answer is awaited."""
         self.is_busy = True
         self._outputs = outputs or OutputIntake([])
         with suppress(ChannelClosed, TimeoutError):
             self.child.channel.send(request.model_dump_json().encode(), descriptors, timeout_s=_SEND_S)
 
     def takes(self, message: bytes) -> bool:
-        """Whether a message is a piece of the outputs that precede an answer. Raises ``ValueError`` if out of turn."""
+        """Whether a message is a part of the outputs before an answer. Raises ``ValueError`` if it is unexpected."""
         return self._outputs.take(message)
 
     def wait_until_ready(self, on_wait: OnWait) -> None:
-        """Wait until the device is reached. Raises ``DeviceLost``, or ``ChildFailed`` when ``on_wait`` ends it."""
+        """Wait until the device is connected. Raises ``DeviceLost``, or ``ChildFailed`` if ``on_wait`` cancels."""
         try:
             answer = self._answer(self._access.reach_s, "reaching the device", on_wait)
         except ChildFailed as failed:
@@ -110,12 +110,17 @@ class DeviceSession:
         on_wait: OnWait,
         outputs: OutputIntake | None = None,
     ) -> Answer:
-        """The answer to a request. Raises ``DeviceLost``, and ``ChildFailed`` when the child dies or takes too long."""
+        """Send a request and wait for its answer.
+
+        Raises:
+            DeviceLost: the device is lost, or the child was killed, which is no fault of what it ran.
+            ChildFailed: the child died or took too long.
+        """
         self.send(request, descriptors, outputs)
         try:
             answer = self._answer(timeout_s, "running", on_wait)
         except ChildFailed as failed:
-            if failed.may_be_tried_again:  # somebody killed it, and did not mean what it ran
+            if failed.may_be_tried_again:
                 raise DeviceLost(failed.failure.message) from failed
             raise
         if isinstance(answer, DeviceGone):
@@ -123,7 +128,7 @@ class DeviceSession:
         return answer
 
     def failure_of_end(self, doing: str) -> TrialFailure:
-        """Why the child went without an answer. Somebody who killed it did not mean the candidate."""
+        """Why the child ended without an answer. Being killed counts as a lost device, not as the candidate's crash."""
         death = self.child.exit(timeout_s=_GONE_S)
         failure = failure_of_death(death, doing, self.child.output())
         if was_killed(death) and failure.reason is FailureReason.CRASH:
@@ -131,10 +136,10 @@ class DeviceSession:
         return failure
 
     def close(self) -> None:
-        """End the child and wait until it is gone: a device may take one at a time. Harmless when repeated.
+        """End the child and wait until it is gone: a device may accept one at a time. Idempotent.
 
-        Where the other side would not survive being cut off in the middle of a call, the child is given time to end
-        by itself, which it does when the call returns and nobody listens.
+        A board's RPC server may not survive a connection that breaks within a call. With ``linger_s``, a busy child
+        therefore ends by itself, when the call returns and it finds its channel closed.
         """
         if self.is_busy and self._access.linger_s > 0 and self.child.exit() is None:
             self.is_busy = False
@@ -160,9 +165,9 @@ class DeviceSession:
             self.is_busy = False
             return from_session.validate_json(said)
         except ValueError as error:
-            message = "The child that holds the device sent something that is no message."
+            message = "The child that holds the device sent an invalid message."
             raise ChildFailed(TrialFailure(reason=FailureReason.CRASH, message=message)) from error
 
 
 def _text_of(answer: Answer) -> str:
-    return answer.message if isinstance(answer, DeviceGone | Broken) else f"its child said {answer.kind}"
+    return answer.message if isinstance(answer, DeviceGone | Broken) else f"its child sent {answer.kind!r}"

@@ -1,4 +1,4 @@
-"""A device as this host saw it earlier, so that noise at the edge of a class does not make one device two."""
+"""Remembers how a device was identified, so that timing noise does not move it to another device class."""
 
 import contextlib
 from pathlib import Path
@@ -10,22 +10,22 @@ from tunefarm_schemas.tuning.device import Device
 
 
 class KnownDevice:
-    """One file in a folder of the worker's own, named after the device's fingerprint."""
+    """One file in the worker's folder, named after the device's fingerprint."""
 
     def __init__(self, home: Path, fingerprint: str) -> None:
-        """``home`` is the folder of everything this software keeps; ``fingerprint`` is a digest of its own making."""
+        """``home`` is tunefarm's folder. ``fingerprint`` is a digest computed by this process: it becomes a path."""
         folder = home.expanduser().absolute() / "devices"
         make_private_folder(folder)
         self._path = folder / f"{fingerprint}.json"
 
     def read(self) -> Device | None:
-        """The device, if it was seen before."""
+        """The device, or None if it was not identified before."""
         try:
             return Device.model_validate_json(self._path.read_bytes())
         except (OSError, ValidationError):
             return None
 
     def write(self, device: Device) -> None:
-        """Keep it for the next time; without room for it, it is identified anew then."""
+        """Store the device; if that fails, it is identified again next time."""
         with contextlib.suppress(OSError):
             write_private_file(self._path, device.model_dump_json().encode())

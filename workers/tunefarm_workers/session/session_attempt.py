@@ -1,4 +1,4 @@
-"""One attempt at one candidate on a device that is reached through a session, as the lane sees it."""
+"""One attempt to measure one candidate through a device session, followed by its lane."""
 
 import time
 from collections.abc import Sequence
@@ -34,27 +34,27 @@ _SENT_TWICE = 2
 
 
 class SessionAttemptOwner(Protocol):
-    """What an attempt needs of its lane."""
+    """The lane of an attempt."""
 
     @property
     def tasks(self) -> OpenTasks:
-        """What confirms a reference; ``SessionAttempt.judge`` is called again afterwards."""
+        """Confirms references, and then calls ``SessionAttempt.judge`` again."""
 
     def built(self, attempt: "SessionAttempt") -> None:
-        """Its library is ready; it wants the device."""
+        """Queue the attempt for the device: its library is ready."""
 
     def run(self, attempt: "SessionAttempt") -> None:
-        """It has the device."""
+        """Run the attempt, which has the device."""
 
     def finished(self, attempt: "SessionAttempt", measurement: Measurement) -> None:
-        """Take the result."""
+        """Deliver the result."""
 
     def look_at_device(self) -> None:
-        """Have the device checked before it measures the next candidate."""
+        """Check the device before it measures the next candidate."""
 
 
 class SessionAttempt:
-    """Has a candidate compiled, has it run by the session's child, and judges what comes out."""
+    """Has a candidate compiled, has the session's child run it, and compares its outputs with the reference."""
 
     def __init__(
         self,
@@ -78,20 +78,20 @@ class SessionAttempt:
 
     @property
     def channel(self) -> Channel:
-        """Where whoever compiles speaks."""
+        """The channel of the build."""
         return self._build.channel
 
     def builders(self) -> Sequence[Child]:
-        """Children of this host that compile it."""
+        """Children of this host that compile the candidate."""
         return self._build.children() if self.stage is Stage.BUILDING else ()
 
     @property
     def limit_s(self) -> float:
-        """What all calls of its kernel may take, and making inputs for them."""
+        """Time limit for all calls of its kernel and for generating their inputs."""
         return self.task.deadlines.run_s(self.task.incumbent_s, INPUT_SETS - 1)
 
     def received(self, message: bytes) -> None:
-        """Go on with what was said of the build: that it is done, and then the library."""
+        """Handle a message of the build: first its result, then the library."""
         if self._shape is not None:
             self._build.close()
             try:
@@ -105,7 +105,7 @@ class SessionAttempt:
         try:
             said = from_builder.validate_json(message)
         except ValueError:
-            self.fail(FailureReason.CRASH, "The child that compiles sent something that is no message.")
+            self.fail(FailureReason.CRASH, "The child that compiles sent an invalid message.")
             return
         if isinstance(said, LibraryBuilt):
             self._shape = said.shape
@@ -117,19 +117,19 @@ class SessionAttempt:
             self.fail(said.reason, said.message)
 
     def ended(self) -> None:
-        """Whoever compiled is gone before all was said."""
+        """Fail the attempt: the build ended without a library."""
         if self.stage is Stage.BUILDING:
             self._result(Failed(failure=self._build.failure_of_end()))
 
     def go(self) -> None:
-        """The device is ours."""
+        """Run: the device is exclusive now."""
         self._stages = self._stages.model_copy(update={"wait_s": time.monotonic() - self._entered_stage_s})
         self._owner.run(self)
 
     def start(self, session: DeviceSession) -> None:
         """Send the library to the device."""
-        assert self._shape is not None, "only what is built gets the device"
-        assert self._library is not None, "only what is built gets the device"
+        assert self._shape is not None, "only a built candidate gets the device"
+        assert self._library is not None, "only a built candidate gets the device"
         self._enter(Stage.RUNNING)
         request = RunRequest(
             shape=self._shape,
@@ -140,11 +140,11 @@ class SessionAttempt:
         session.send(request, [self._library.descriptor], self._outputs)
 
     def wait_again(self) -> None:
-        """The device went away through no doing of this candidate: it waits for its return."""
+        """Wait until the device, lost by no fault of this candidate, is back."""
         self._enter(Stage.WAITING)
 
     def ran(self, ran: SessionRan) -> None:
-        """Take in what the clock said, and compare the outputs as soon as it is known what is right."""
+        """Record the timing, and compare the outputs once the reference is known."""
         self._stages = self._stages.model_copy(update={"run_s": ran.run_s})
         self._ran = ran
         doubt = self.task.disbelief(ran.result.latency_s) if isinstance(ran.result, Timing) else None
@@ -159,7 +159,7 @@ class SessionAttempt:
         self.judge()
 
     def judge(self) -> None:
-        """Compare the outputs, here and not where they were made."""
+        """Compare the outputs. This runs outside of the session's child, where a candidate could tamper with it."""
         ran = self._ran
         if self.stage is not Stage.JUDGED_LATER or ran is None or not self.task.referee.knows(ran.inputs_checked):
             return
@@ -167,7 +167,7 @@ class SessionAttempt:
         if error is None:
             self.fail(FailureReason.CRASH, "The child that holds the device did not send all outputs.")
             return
-        if self._is_disposed:  # other inputs are tried instead, and this attempt is begun again
+        if self._is_disposed:  # judging made the referee doubt: the task was reopened and this attempt queued again
             return
         if error > 1.0 and not self.task.is_confirmed:
             self._owner.tasks.confirm(self.task)
@@ -176,7 +176,7 @@ class SessionAttempt:
         self._result(result, worst_error=min(error, 1e300), inputs_checked=ran.inputs_checked)
 
     def lose_device(self, message: str) -> None:
-        """The device went away while the candidate ran: once is the device's fault, twice the candidate's."""
+        """Fail the attempt: the first loss while a candidate runs is the device's fault, the second the candidate's."""
         reason = FailureReason.DEVICE_LOST
         if self.stage is Stage.RUNNING and self.dispatch.attempt >= _SENT_TWICE:
             reason = FailureReason.CRASH
@@ -184,28 +184,26 @@ class SessionAttempt:
         self.fail(reason, message)
 
     def check_build(self, now_s: float) -> None:
-        """End it when compiling took too long."""
+        """End the attempt if compiling takes too long."""
         if self.stage is not Stage.BUILDING:
             return
         deadlines = self.task.deadlines
         used_s, wall_s = self._build.used_s() or 0.0, self._build.taken_s(now_s)
         if used_s > deadlines.build_cpu_s or wall_s > deadlines.build_wall_s:
             self._stages = Stages(build_s=max(used_s, wall_s))
-            message = (
-                f"Building took {wall_s:.2f} s and {used_s:.2f} s of the processor, which is more than is allowed."
-            )
+            message = f"Building exceeded its limit: it took {wall_s:.2f} s and {used_s:.2f} s of the processor."
             self.fail(FailureReason.BUILD_TIMEOUT, message)
 
     def fail(self, reason: FailureReason, message: str) -> None:
-        """End it with a failure."""
+        """End the attempt with a failure."""
         self._result(Failed(failure=TrialFailure(reason=reason, message=message[:4000])))
 
     def fail_with(self, failure: TrialFailure) -> None:
-        """End it with a failure that is at hand."""
+        """End the attempt with ``failure``."""
         self._result(Failed(failure=failure))
 
     def dispose(self) -> None:
-        """End what still runs of it and let its memory go."""
+        """End the build and free the library."""
         self._is_disposed = True
         self._build.close()
         if self._library is not None:

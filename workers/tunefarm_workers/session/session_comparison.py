@@ -28,16 +28,19 @@ _LOSSES_BORNE = 2
 
 Library = tuple[LibraryShape, bytes]
 Judge = Callable[[Sequence[tuple[int, Sequence[Array]]]], float]
-"""The error of outputs, each with the number of its set of inputs, in units of what is allowed."""
+"""The error of outputs, each with the number of its set of inputs, in units of the tolerance."""
 SessionOf = Callable[[OpenTask], DeviceSession]
-"""A session that reached the device; whoever gets it closes it."""
+"""Opens a session with the device, which the caller closes."""
 
 
 class SessionComparison:
-    """Enters every library, checks each on three sets of inputs, and times them in rounds."""
+    """Loads all libraries in one session, checks each on three sets of inputs, and times them in rounds.
+
+    A library that ends the session fails, and the others begin again.
+    """
 
     def __init__(self, task: OpenTask, order: ComparisonOrder, session_of: SessionOf, on_wait: OnWait) -> None:
-        """``on_wait`` is called a few times a second; False ends it as canceled."""
+        """``on_wait`` is called a few times a second; False cancels the comparison."""
         self._task = task
         self._order = order
         self._session_of = session_of
@@ -46,10 +49,7 @@ class SessionComparison:
         self._losses = 0
 
     def run(self, libraries: Sequence[Library | TrialFailure], judge: Judge) -> Comparison:
-        """Time the libraries; The device must be ours.
-
-        A library that takes the session down is left out, and the others begin again.
-        """
+        """Time the libraries. The caller owns the device."""
         for index, library in enumerate(libraries):
             if isinstance(library, TrialFailure):
                 self._results[index] = Failed(failure=library)
@@ -70,7 +70,7 @@ class SessionComparison:
         return Comparison(results=tuple(self._results[index] for index in range(len(libraries))))
 
     def _one_session(self, alive: dict[int, Library], judge: Judge) -> None:
-        """Everything in one session. Returns early, with one more result, when a library ends it."""
+        """Run the whole comparison in one session. Returns early, with one more result, if a library ends it."""
         with self._opened() as session:
             for index, library in alive.items():
                 failure = self._enter(session, library, judge)
@@ -90,7 +90,7 @@ class SessionComparison:
             session.close()
 
     def _enter(self, session: DeviceSession, library: Library, judge: Judge) -> TrialFailure | None:
-        """Why a library is out; None when it is in. Raises ``DeviceLost``, or ``ChildFailed`` when canceled."""
+        """Load and check a library; returns why it failed. Raises ``DeviceLost``, or ``ChildFailed`` if canceled."""
         request = EnterRequest(shape=library[0], cold_cache=PROTOCOLS[self._task.order.protocol_id].cold_cache)
         outputs = OutputIntake([self._task.layout] * INPUT_SETS)
         with in_memory(library[1]) as held:
@@ -136,4 +136,4 @@ class SessionComparison:
 
 
 def _out_of_turn(kind: str) -> Broken:
-    return Broken(reason=FailureReason.CRASH, message=f"The child said {kind} out of turn.")
+    return Broken(reason=FailureReason.CRASH, message=f"The child sent an unexpected {kind!r}.")

@@ -1,4 +1,4 @@
-"""A device that is reached through one long-lived child, offered to a tuner in the same process."""
+"""A farm of a device that a long-lived child holds, for a tuner in the same process."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -60,7 +60,7 @@ Given = TypeVar("Given")
 
 
 class SessionFarm(LaneFarm[SessionLane]):
-    """Measures candidates on one device. Its methods are called from one thread; a lane works in another."""
+    """Measures candidates on one device. Methods are called from one thread; the lane runs on another."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class SessionFarm(LaneFarm[SessionLane]):
         settings: FarmSettings | None = None,
         health: HealthSettings | None = None,
     ) -> None:
-        """Reach the device, time its reference kernels, and start the lane.
+        """Connect to the device, time its reference kernels, and start the lane.
 
-        ``identify`` makes the device of these times; ``environment`` gives the circumstances of a measurement.
-        ``compiler`` is closed with the farm.
+        ``identify`` identifies the device from these times; ``environment`` returns its state at a measurement. The
+        farm closes ``compiler``.
 
         Raises:
-            BadInput: when the device cannot be reached, or nothing can be compiled for it.
+            BadInput: the device cannot be reached, or nothing can be compiled for it.
         """
         super().__init__(settings or FarmSettings())
         self._zygote = zygote
@@ -96,7 +96,7 @@ class SessionFarm(LaneFarm[SessionLane]):
             compiler.close()
             if not isinstance(error, ChildFailed):
                 raise
-            fix = "See to it that it runs and is connected, and that the compiler for it is installed."
+            fix = "Check that the device runs and is connected, and that the compiler for it is installed."
             raise BadInput("device", f"{access.name}: {error.failure.message}", fix) from error
         self.device = identify(times)
         self._lane = SessionLane(
@@ -110,7 +110,7 @@ class SessionFarm(LaneFarm[SessionLane]):
     def compare(self, order: ComparisonOrder, on_wait: OnWait = lambda: True) -> Comparison:
         """Time schedules side by side in one session.
 
-        ``on_wait`` is called on this thread a few times a second; once it gives False, all comes back as canceled.
+        ``on_wait`` is called on this thread a few times a second; False cancels the comparison.
         """
         try:
             task = self._judging_task(order.exploration_id, INPUT_SETS, on_wait)
@@ -125,7 +125,7 @@ class SessionFarm(LaneFarm[SessionLane]):
             return Comparison(results=tuple(Failed(failure=failed.failure) for _ in order.traces))
 
     def export(self, order: ExportOrder, on_wait: OnWait = lambda: True) -> ExportResult:
-        """Compile a schedule to a library, check it, and time it in as many fresh sessions as processes are asked."""
+        """Compile a schedule to a library, check it, and time it in ``order.processes`` fresh sessions."""
         try:
             task = self._judging_task(order.exploration_id, INPUT_SETS, on_wait)
             library = self._compiled(task, (order.trace,), on_wait)[0]
@@ -146,12 +146,12 @@ class SessionFarm(LaneFarm[SessionLane]):
         )
 
     def close(self) -> None:
-        """End every child and the lane's thread, and whatever is compiled; harmless when repeated."""
+        """End every child, the lane's thread and all builds. Idempotent."""
         super().close()
         self._compiler.close()
 
     def _calibrate(self) -> tuple[ReferenceKernelTimes, SharedMemory]:
-        """Compile the reference kernels, reach the device, and time them there; the library that holds them."""
+        """Compile the reference kernels and time them on the device; returns the times and their library."""
         build = self._compiler.references(self._access.reference_target, max(self._access.num_cores, 1))
         try:
             built, library = build.wait_for_references(lambda: True)
@@ -167,15 +167,15 @@ class SessionFarm(LaneFarm[SessionLane]):
         finally:
             session.close()
         if not isinstance(answer, ReferenceTimes):
-            message = getattr(answer, "message", f"its child said {answer.kind}")
+            message = getattr(answer, "message", f"its child sent {answer.kind!r}")
             raise DeviceLost(f"the reference kernels do not run: {message}")
         return answer.times, references
 
     def _stray(self, task: OpenTask, trace: Trace | None, on_wait: OnWait) -> TrialFailure | None:
-        """Why a schedule must not run, by the memory that it accesses; None where it may.
+        """Why a schedule must not run because of its memory accesses; None if it may run.
 
         Raises:
-            ChildFailed: it is not wanted any more.
+            ChildFailed: ``on_wait`` canceled it.
         """
         text = None if trace is None else trace.text
         request = BoundsOrder(target=task.order.target, abi=task.order.abi, trace=text)
@@ -193,7 +193,7 @@ class SessionFarm(LaneFarm[SessionLane]):
             try:
                 said = Examined.model_validate_json(answer_of(child, self._settings.reference_s, "running", on_wait))
             except ValueError:
-                return TrialFailure(reason=FailureReason.CRASH, message="The child sent something that is no message.")
+                return TrialFailure(reason=FailureReason.CRASH, message="The child sent an invalid message.")
             except ChildFailed as failed:
                 if failed.failure.reason is FailureReason.CANCELED:
                     raise
@@ -204,7 +204,7 @@ class SessionFarm(LaneFarm[SessionLane]):
     def _compiled(
         self, task: OpenTask, traces: Sequence[Trace | None], on_wait: OnWait
     ) -> list[Library | TrialFailure]:
-        """Compile all side by side."""
+        """Compile all schedules in parallel."""
         compiled: list[Library | TrialFailure] = []
         with ExitStack() as stack:
             builds = []
@@ -222,7 +222,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         return compiled
 
     def _alone(self, action: Callable[[], Given], on_wait: OnWait) -> Given:
-        """What ``action`` gives, called on this thread while the device is ours and no session is open."""
+        """Call ``action`` on this thread with the device to itself and no other session open."""
 
         def act() -> Given:
             self._lane.loop.ask(self._lane.holder.give_way)
@@ -231,7 +231,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         return while_device_is_held(self._lane, act, on_wait)
 
     def _session(self, task: OpenTask, on_wait: OnWait) -> DeviceSession:
-        """A session of the device that is ours. Tries again while it is away, as long as patience allows."""
+        """Open a session. Retries for ``patience_s`` while the device is away."""
         give_up_s = time.monotonic() + self._health.patience_s
         while True:
             if not on_wait():
@@ -280,7 +280,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         return believed.latency_s
 
     def _believed(self, task: OpenTask, result: Result) -> Result:
-        """``result``, or why no kernel of the function can have that time."""
+        """``result``, or a failure if no kernel of the function can be as fast."""
         doubt = task.disbelief(result.latency_s) if isinstance(result, Timing) else None
         if doubt is None:
             return result
@@ -291,7 +291,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         return self._lane.loop.ask(lambda: self._lane.tasks[task.order.exploration_id].referee.judge(outputs))
 
     def _present(self, task: OpenTask) -> OpenTask:
-        """``task``, or what took its place since: a host that was killed is replaced, and so are inputs."""
+        """``task``, or its replacement if its host was killed or its inputs changed."""
         return self._lane.loop.ask(lambda: self._lane.tasks[task.order.exploration_id])
 
     def _deliver(self, measurement: Measurement) -> None:
@@ -302,5 +302,5 @@ class SessionFarm(LaneFarm[SessionLane]):
 
 def _failure_of(answer: object) -> TrialFailure:
     reason = getattr(answer, "reason", FailureReason.CRASH)
-    message = str(getattr(answer, "message", "The child said something out of turn."))
+    message = str(getattr(answer, "message", "The child sent an unexpected message."))
     return TrialFailure(reason=reason, message=message[:4000])

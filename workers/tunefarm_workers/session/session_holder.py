@@ -1,4 +1,4 @@
-"""Keeps one session with the device: begins it, hands candidates to it, and notices when it is over."""
+"""Owns the session with a device: opens it, runs candidates in it, and handles its end."""
 
 import time
 from typing import Protocol
@@ -28,23 +28,28 @@ _CHECK_S = 30.0
 
 
 class HolderOwner(Protocol):
-    """What the holder tells its lane."""
+    """The lane of a holder."""
 
     def ran(self, attempt: SessionAttempt, said: SessionRan | TrialFailure) -> None:
-        """A candidate ran, or failed by its own fault."""
+        """Take the result of a candidate, or its own failure."""
 
     def device_away(self, attempt: SessionAttempt, message: str, *, ran: bool) -> None:
-        """The device went away; ``ran`` tells whether the candidate was running on it."""
+        """Take back a candidate of a lost device; ``ran`` tells whether it was running."""
 
     def device_in_order(self) -> None:
-        """The reference kernels took their usual time."""
+        """Trust the measurements so far: the reference kernels took their usual time."""
 
     def check_ended(self) -> None:
-        """A check for which no candidate was at hand is over, whatever came of it."""
+        """Take back the device after a check without a candidate."""
 
 
 class SessionHolder:
-    """A conversation with the session's child, on the lane's thread. At most one session lives at a time."""
+    """A conversation with the session's child, on the lane's thread. There is at most one session at a time.
+
+    A candidate's way: open a session with the inputs of its task, unless there is one ("reaching"); time the reference
+    kernels if a check is due ("checking"); run the candidate ("running"). The session then stays open ("idle"). Any
+    failure but wrong results closes it, because the child's memory or the device may be damaged.
+    """
 
     def __init__(
         self,
@@ -63,7 +68,7 @@ class SessionHolder:
         self._owner = owner
         self._session: DeviceSession | None = None
         self._task: OpenTask | None = None
-        """Whose inputs the session has."""
+        """The task whose inputs are on the device."""
         self._attempt: SessionAttempt | None = None
         self._checks_alone = False
         self._doing = "idle"
@@ -72,17 +77,17 @@ class SessionHolder:
 
     @property
     def child(self) -> Child:
-        """The child that is listened to."""
-        assert self._session is not None, "nothing is listened to without a session"
+        """The session's child."""
+        assert self._session is not None, "only a session sends messages"
         return self._session.child
 
     @property
     def channel(self) -> Channel:
-        """Where the child speaks."""
+        """The child's channel."""
         return self.child.channel
 
     def run(self, attempt: SessionAttempt) -> None:
-        """Run a candidate as soon as there is a session that has its task's inputs."""
+        """Run a candidate in a session with the inputs of its task."""
         self._attempt = attempt
         now_s = time.monotonic()
         needed_s = attempt.limit_s + self._access.run_allowance_s
@@ -94,29 +99,29 @@ class SessionHolder:
             self._next_step()
 
     def check(self) -> None:
-        """Time the reference kernels in a session of their own, with no candidate at hand."""
+        """Time the reference kernels in a session of their own, without a candidate."""
         self._end()
         self._checks_alone = True
         self._open(None)
 
     def abandon(self, attempt: SessionAttempt) -> None:
-        """Forget a candidate that is over; if it was running, its session ends with it."""
+        """Drop a candidate that ended, and the session in which it was running."""
         if self._attempt is attempt:
             self._attempt = None
             self._end()
 
     def drop_idle(self, exploration_id: str) -> None:
-        """End the session of an exploration that is closed."""
+        """End an idle session that has the inputs of this exploration."""
         if self._attempt is None and self._task is not None and self._task.order.exploration_id == exploration_id:
             self._end()
 
     def give_way(self) -> None:
-        """End the session, for somebody else who has the device wants one of his own."""
+        """End an idle session: the owner of the device opens its own."""
         if self._attempt is None:
             self._end()
 
     def tick(self, now_s: float) -> None:
-        """End what takes too long."""
+        """End the session if its present step takes too long."""
         if self._session is None or self.deadline_s is None or now_s < self.deadline_s:
             return
         if self._doing == "running":
@@ -126,15 +131,15 @@ class SessionHolder:
             self._away(f"It took more than {self.deadline_s - self._since_s:.0f} s.", lost=False)
 
     def received(self, message: bytes) -> None:
-        """Go on with what the child said."""
-        assert self._session is not None, "nothing is listened to without a session"
+        """Handle a message of the child."""
+        assert self._session is not None, "only a session sends messages"
         try:
             if self._session.takes(message):
                 return
             self._session.is_busy = False
             said = from_session.validate_json(message)
         except ValueError:
-            self._over(_crash("The child that holds the device sent something that is no message."))
+            self._over(_crash("The child that holds the device sent an invalid message."))
             return
         if isinstance(said, DeviceGone):
             self._away(said.message, lost=self._doing == "running")
@@ -148,11 +153,11 @@ class SessionHolder:
         elif isinstance(said, Broken):
             self._broke(said)
         else:
-            self._over(_crash(f"The child said {said.kind} while it was {self._doing}."))
+            self._over(_crash(f"The child sent {said.kind!r} while it was {self._doing}."))
 
     def ended(self) -> None:
-        """The child died: of the candidate it ran, unless somebody killed it."""
-        assert self._session is not None, "nothing is listened to without a session"
+        """Blame the running candidate for the child's death, unless it was killed."""
+        assert self._session is not None, "only a session ends"
         failure = self._session.failure_of_end(self._doing)
         if self._doing == "running" and failure.reason is not FailureReason.DEVICE_LOST:
             self._over(failure)
@@ -167,7 +172,7 @@ class SessionHolder:
         self._references.close()
 
     def _open(self, task: OpenTask | None) -> None:
-        """Begin a session with the inputs of ``task``, or with none."""
+        """Open a session with the inputs of ``task``, or without inputs."""
         try:
             self._session = DeviceSession(self._zygote, self._access, task)
         except ForkFailed as error:
@@ -180,7 +185,7 @@ class SessionHolder:
         self._loop.listen(self)
 
     def _next_step(self) -> None:
-        """Check the device when that is due, and run the candidate."""
+        """Check the device if that is due, else run the candidate."""
         attempt, session = self._attempt, self._session
         if session is None or (attempt is None and not self._checks_alone):
             self._rest()
@@ -189,7 +194,7 @@ class SessionHolder:
             session.send(ReferenceRequest(depth="check"), [self._references.descriptor])
         else:
             session.candidates += 1
-            # A kernel that hangs is given up before the device ends the session, which would look like an error of it.
+            # A hanging kernel must time out before the device ends the session, which would count as a lost device.
             limit_s = min(attempt.limit_s + self._access.run_allowance_s, session.left_s(time.monotonic()))
             self._do("running", limit_s)
             attempt.start(session)
@@ -217,7 +222,7 @@ class SessionHolder:
             self._owner.ran(attempt, said)
 
     def _broke(self, said: Broken) -> None:
-        """A kernel failed, or the check did. Only a wrong result leaves the session in a state to go on."""
+        """Handle a failed kernel or check. The session stays open only after a wrong result."""
         if self._doing == "checking":
             self._away(f"its reference kernels do not run: {said.message}", lost=False)
             return
@@ -232,7 +237,7 @@ class SessionHolder:
             self._owner.ran(attempt, failure)
 
     def _over(self, failure: TrialFailure) -> None:
-        """The candidate failed, and the session with it: the next one begins afresh."""
+        """Fail the candidate and end the session."""
         attempt, self._attempt = self._attempt, None
         self._end()
         if attempt is not None:

@@ -1,4 +1,4 @@
-"""The loop that keeps such a device busy: compiles in parallel, runs one candidate at a time, judges apart."""
+"""The lane of a device with a session: compiles in parallel, runs one candidate at a time."""
 
 import json
 import time
@@ -27,11 +27,11 @@ from tunefarm_workers.session.session_holder import SessionHolder
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 
 _MAX_WAITING = 4
-"""Compiled candidates that may wait before no further compilation is begun."""
+"""Compiled candidates that may wait before compilation pauses."""
 
 
 class _LoneCheck:
-    """A turn on the device that no candidate takes."""
+    """Claims the device to time its reference kernels without a candidate."""
 
     def __init__(self, holder: SessionHolder) -> None:
         self._holder = holder
@@ -41,7 +41,7 @@ class _LoneCheck:
 
 
 class SessionLane:
-    """Everything here runs on the thread of its event loop."""
+    """Queues and drives attempts. All methods run on the thread of its event loop."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class SessionLane:
         references: SharedMemory,
         health: DeviceHealth,
     ) -> None:
-        """``deliver`` takes measurements; ``refuse`` takes the news that a task cannot be verified.
+        """``deliver`` receives measurements, ``refuse`` the error of a task that cannot be verified.
 
-        ``host_target`` is the target of this host's processor, on which references are computed; ``references`` holds
-        the library of the reference kernels.
+        ``host_target`` is the target of this host's processor, on which references are computed; ``references`` is the
+        library of the reference kernels.
         """
         self._zygote = zygote
         self._access = access
@@ -81,16 +81,16 @@ class SessionLane:
         self.holder = SessionHolder(zygote, access, self.loop, health, references, self)
 
     def open_task(self, order: MeasureTask) -> None:
-        """Start an exploration's host and referee; raises ``BadInput``. Opening it again changes nothing."""
+        """Start an exploration's host and referee, unless it is open. Raises ``BadInput``."""
         try:
             kind = str(json.loads(order.target).get("kind", ""))
         except (ValueError, AttributeError) as error:
-            raise BadInput("target", f"is no JSON object: {error}.", "Give a target in canonical form.") from error
+            raise BadInput("target", f"is not a JSON object: {error}.", "Give a target in canonical form.") from error
         self._access.check(order, kind)
         self.tasks.open(order)
 
     def close_task(self, exploration_id: str) -> None:
-        """End an exploration's host. Attempts of it must have ended."""
+        """End an exploration's host. Its attempts must have ended."""
         self.holder.drop_idle(exploration_id)
         self.tasks.close(exploration_id)
 
@@ -103,7 +103,7 @@ class SessionLane:
         self._fail_all(FailureReason.CANCELED, "It was canceled.")
 
     def cancel(self, dispatch_ids: Collection[str]) -> None:
-        """End some attempts; the others go on."""
+        """End the attempts of these dispatches."""
         for dispatch in [dispatch for dispatch in self._queue if dispatch.dispatch_id in dispatch_ids]:
             self._queue.remove(dispatch)
             self._fail_unbegun(dispatch, FailureReason.CANCELED, "It was canceled.")
@@ -112,16 +112,16 @@ class SessionLane:
                 attempt.fail(FailureReason.CANCELED, "It was canceled.")
 
     def suspects(self) -> list[Measurement]:
-        """What was delivered since the device was last seen in order, while it is in quarantine."""
+        """While the device is quarantined: the measurements since its last good check."""
         return list(self._suspects) if self.holder.health.quarantined else []
 
     def trouble(self) -> str:
-        """Why the device is in quarantine, or nothing can be compiled for it; empty otherwise."""
+        """Why the device is in quarantine or nothing can be compiled for it; empty if it can be used."""
         health = self.holder.health
         return (health.reason or "it was lost too often") if health.quarantined else self._compiler.trouble()
 
     def judge(self, task: OpenTask) -> None:
-        """Judge what waits for the reference of ``task``."""
+        """Judge the attempts that wait for the reference of ``task``."""
         for attempt in self._attempts_of(task):
             attempt.judge()
 
@@ -130,12 +130,12 @@ class SessionLane:
         for attempt in self._attempts_of(task):
             attempt.fail(reason, message)
 
-    def refuse(self, task: OpenTask, error: UnverifiableFunction) -> None:  # noqa: ARG002 - a lane of this host looks at it
-        """Pass on that a task cannot be verified."""
+    def refuse(self, task: OpenTask, error: UnverifiableFunction) -> None:  # noqa: ARG002 - the port's signature
+        """Report that ``task`` cannot be verified."""
         self._refuse(error)
 
     def suspend(self, task: OpenTask) -> None:
-        """Queue the attempts of ``task`` again, and end the session that has its inputs."""
+        """Queue the attempts of ``task`` again, and end the session with its inputs."""
         again = self._attempts_of(task)
         for attempt in again:
             self._let_go(attempt)
@@ -143,7 +143,7 @@ class SessionLane:
         self.holder.drop_idle(task.order.exploration_id)
 
     def resume(self, task: OpenTask, fresh: OpenTask) -> None:
-        """Attempts begin from the queue: there is nothing else to begin again."""
+        """Do nothing: ``suspend`` queued the attempts again."""
 
     def built(self, attempt: SessionAttempt) -> None:
         """Queue a compiled candidate for the device."""
@@ -151,14 +151,14 @@ class SessionLane:
         self._claim(attempt)
 
     def run(self, attempt: SessionAttempt) -> None:
-        """Run a candidate that has the device, in a session with its task's inputs; not while the device is away."""
+        """Run a candidate that has the device, or park it while the device is away."""
         if self.holder.health.may_try(time.monotonic()):
             self.holder.run(attempt)
         else:
             self._park(attempt)
 
     def ran(self, attempt: SessionAttempt, said: SessionRan | TrialFailure) -> None:
-        """The session is done with a candidate."""
+        """Free the device and pass the session's result to the attempt."""
         self.device_arbiter.release(attempt)
         if isinstance(said, TrialFailure):
             attempt.fail_with(said)
@@ -166,7 +166,7 @@ class SessionLane:
             attempt.ran(said)
 
     def device_away(self, attempt: SessionAttempt, message: str, *, ran: bool) -> None:
-        """The device went away: the candidate it ran is lost, one that had not begun waits on."""
+        """Fail the candidate that ran on the lost device; park one that had not started."""
         if ran:
             attempt.lose_device(message)
         else:
@@ -174,21 +174,21 @@ class SessionLane:
             self._park(attempt)
 
     def device_in_order(self) -> None:
-        """The reference kernels took their usual time: what was delivered before is trusted."""
+        """Trust the measurements so far: the reference kernels took their usual time."""
         self._suspects.clear()
 
     def check_ended(self) -> None:
-        """A check for which no candidate was at hand is over."""
+        """Free the device after a check without a candidate."""
         if self._lone_check is not None:
             self.device_arbiter.release(self._lone_check)
         self._lone_check = None
 
     def look_at_device(self) -> None:
-        """Have the device checked before it measures the next candidate."""
+        """Check the device before it measures the next candidate."""
         self.holder.health.look_now()
 
     def finished(self, attempt: SessionAttempt, measurement: Measurement) -> None:
-        """Pass on an attempt's result."""
+        """Deliver an attempt's result."""
         self._let_go(attempt)
         if isinstance(measurement.result, Timing):
             attempt.task.improve(measurement.result.latency_s)
@@ -203,10 +203,9 @@ class SessionLane:
         self.tasks.close_all()
 
     def _let_go(self, attempt: SessionAttempt) -> None:
-        """Have nothing of the lane know an attempt any more."""
+        """Remove an attempt from the lane."""
         self.loop.forget(attempt)
-        # First, for the next one begins in the same session as soon as the device is free.
-        self.holder.abandon(attempt)
+        self.holder.abandon(attempt)  # before the release, which starts the next candidate in the same session
         self.device_arbiter.release(attempt)
         self._attempts.remove(attempt)
         self._parked = [other for other in self._parked if other is not attempt]
@@ -216,7 +215,7 @@ class SessionLane:
         return [attempt for attempt in self._attempts if attempt.task is task]
 
     def _park(self, attempt: SessionAttempt) -> None:
-        """Let a candidate wait until the device may be tried again."""
+        """Free the device, and claim it for the candidate again once it may be used."""
         self._parked.append(attempt)
         self.device_arbiter.release(attempt)
 
@@ -248,7 +247,7 @@ class SessionLane:
         self.device_arbiter.claim(attempt, attempt.task.turn_s)
 
     def _check_quarantined(self, now_s: float) -> None:
-        """Look whether a device in quarantine has recovered, for nobody sends it a candidate that would show it."""
+        """Check a quarantined device that is idle: no candidates arrive that would trigger a check."""
         health, is_idle = self.holder.health, not (self._attempts or self._queue or self._lone_check)
         if is_idle and health.quarantined and health.check_due(now_s):
             self._lone_check = _LoneCheck(self.holder)

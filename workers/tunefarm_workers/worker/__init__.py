@@ -1,1 +1,1 @@
-"""The worker process: one lane of the farm, from its settings to its end."""
+"""The worker process, which serves one lane of the farm."""

@@ -1,4 +1,4 @@
-"""What a worker process needs of the object that measures, and where it comes from."""
+"""The port of farms that a worker process serves, and their factories."""
 
 from collections.abc import Callable, Collection
 from importlib import import_module
@@ -24,9 +24,10 @@ from tunefarm_workers.worker.settings import WorkerSettings
 
 
 class HostedFarm(Protocol):
-    """A farm for one device. Its methods are called from several threads; each is short but ``compare`` and ``export``.
+    """A farm of one device.
 
-    ``collect`` is called from one thread only, and so are ``compare`` and ``export``, from another.
+    Methods are called from several threads, but ``collect`` from one only, and ``compare`` and ``export`` from another
+    one. All except these three return quickly.
     """
 
     @property
@@ -35,35 +36,35 @@ class HostedFarm(Protocol):
 
     @property
     def code_generator(self) -> str:
-        """Compiler and back end with their versions."""
+        """The compiler and back end with their versions."""
 
     @property
     def processor(self) -> Processor:
-        """What runs the code, as far as is known."""
+        """The processor that runs the code, as far as it is known."""
 
     def open_task(self, task: MeasureTask) -> None:
-        """Announce an exploration; opening it again changes nothing. Raises ``BadInput``."""
+        """Open an exploration, unless it is open. Raises ``BadInput``."""
 
     def close_task(self, exploration_id: str) -> None:
-        """Let an exploration go whose attempts have all ended."""
+        """Close an exploration whose attempts have all ended."""
 
     def submit(self, dispatch: Dispatch) -> None:
         """Queue one attempt at an exploration that is open."""
 
     def set_incumbent(self, exploration_id: str, latency_s: float) -> None:
-        """Tell the latency against which losers are stopped early."""
+        """Set the latency against which slower candidates are stopped early."""
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
-        """Measurements that are ready. Raises ``BadInput``, of the class Unverifiable where one task is meant."""
+        """Measurements that are ready. Raises ``BadInput``; ``UnverifiableFunction`` names the exploration."""
 
     def cancel(self, dispatch_ids: Collection[str]) -> None:
-        """End those attempts; each comes back as canceled."""
+        """End these attempts; ``collect`` returns each as canceled."""
 
     def suspects(self) -> list[Measurement]:
-        """Results delivered since the device was last seen in order, while it is not."""
+        """While the device is quarantined: the measurements since its last good check."""
 
     def trouble(self) -> str:
-        """Why the device cannot be trusted now, for people; empty when it can."""
+        """Why the device cannot be used now, as text to show; empty if it can."""
 
     def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
         """Time schedules side by side."""
@@ -72,14 +73,14 @@ class HostedFarm(Protocol):
         """Compile a schedule to a library and time it."""
 
     def room(self) -> int:
-        """How many attempts it wants queued or running at once."""
+        """How many attempts to keep queued or running."""
 
     def close(self) -> None:
         """End everything."""
 
 
 class FarmMaker(Protocol):
-    """Makes a lane's farm. ``scratch`` is a folder for this process alone; ``blobs`` are those that all hosts share."""
+    """Creates a lane's farm. ``scratch`` is a folder for this process alone; ``blobs`` is shared by all hosts."""
 
     def __call__(self, settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> HostedFarm:
         """Raises BadInput, ForkFailed."""
@@ -91,11 +92,11 @@ MAKERS: Final = {
     "rpc": "tunefarm_workers.gateway.lane:build",
 }
 PRELOAD: Final = (LOAD_TVM, "tunefarm_workers.child.preload:preload")
-"""What the fork server loads, unless the maker's module has a PRELOAD of its own."""
+"""What the fork server loads, unless the maker's module has its own PRELOAD."""
 
 
 def maker_of(settings: WorkerSettings) -> tuple[FarmMaker, tuple[str, ...]]:
-    """The function that makes the farm that ``settings`` ask for, and what its fork server loads. Raises BadInput."""
+    """The factory of the farm in ``settings``, and what its fork server loads. Raises BadInput."""
     entry = settings.worker_farm or MAKERS[settings.worker_kind]
     name, _, function = entry.partition(":")
     try:
@@ -103,5 +104,5 @@ def maker_of(settings: WorkerSettings) -> tuple[FarmMaker, tuple[str, ...]]:
         maker: FarmMaker = getattr(module, function)
     except (ImportError, AttributeError) as error:
         field = "TUNEFARM_WORKER_FARM" if settings.worker_farm else "--kind"
-        raise BadInput(field, f"{entry} cannot be loaded: {error}.", "Install what that kind of lane needs.") from error
+        raise BadInput(field, f"{entry} cannot be loaded: {error}.", "Install the packages it needs.") from error
     return maker, tuple(getattr(module, "PRELOAD", PRELOAD))

@@ -1,4 +1,4 @@
-"""Takes orders for a lane, has its farm carry them out, and replies."""
+"""Serves the orders of a measuring lane: accepts them, passes them to its farm, and replies."""
 
 import threading
 from collections import defaultdict
@@ -44,9 +44,9 @@ log = structlog.get_logger()
 
 
 class LaneHost(OrderKeeper):
-    """One lane. Orders come on Celery's thread, which ``measure`` holds up while the lane is full.
+    """One lane. Orders arrive on Celery's thread, which ``measure`` blocks while the lane is full.
 
-    Its room is for candidates; comparisons and exports are made beside them.
+    Only candidates take room; comparisons and exports run beside them.
     """
 
     def __init__(self, farm: HostedFarm, blobs: Blobs, send: Send, lane_id: str, room: int | None) -> None:
@@ -64,12 +64,12 @@ class LaneHost(OrderKeeper):
         self._ended = threading.Event()
 
     def start(self, on_crash: Callable[[], None]) -> None:
-        """Start passing results on; ``on_crash`` hears when the farm is of no use any more."""
+        """Start to send results. ``on_crash`` is called when the farm fails for good."""
         self._on_crash = on_crash
         self._results.start()
 
     def takers(self) -> Mapping[str, Taker[Any]]:
-        """Who takes which orders."""
+        """The handler of each kind of order."""
         return {
             MEASURE: Taker(MeasureMessage, self.measure),
             COMPARE: Taker(CompareMessage, self.compare),
@@ -77,7 +77,7 @@ class LaneHost(OrderKeeper):
         }
 
     def measure(self, order: MeasureMessage) -> None:
-        """Take a candidate; returns when there may be room for another."""
+        """Accept a candidate. Returns when there may be room for another."""
         held = AcceptedOrder.attempt(order)
         if not self._held.hold(held) or not self._wait_for_room(held) or not self._open(held, order.task_digest):
             return
@@ -88,25 +88,25 @@ class LaneHost(OrderKeeper):
             self._farm.submit(order.dispatch)
 
     def compare(self, order: CompareMessage) -> None:
-        """Take a comparison; it is made beside the candidates."""
+        """Accept a comparison, which runs beside the candidates."""
         held = AcceptedOrder.other(order)
         if self._held.hold(held):
             self._orders.submit(self._carry_out, held, order.task_digest, lambda: self._compared(order))
 
     def export(self, order: ExportMessage) -> None:
-        """Take an export; it is made beside the candidates."""
+        """Accept an export, which runs beside the candidates."""
         held = AcceptedOrder.other(order)
         if self._held.hold(held):
             self._orders.submit(self._carry_out, held, order.task_digest, lambda: self._exported(order))
 
     def cancel(self, cancellation: Cancellation) -> None:
-        """End what a farm does not want any more; each attempt is replied to as canceled."""
+        """End the orders that a farm cancels; attempts are answered as canceled."""
         running = self._held.cancel(cancellation)
         if running and self.crash is None:
             self._farm.cancel(running)
 
     def deliver(self, measurement: Measurement) -> None:
-        """Pass on what the farm gave for an order that is here."""
+        """Send the measurement of an order that this lane holds."""
         held = self._held.get(measurement.dispatch_id)
         if held is None:
             return
@@ -118,9 +118,9 @@ class LaneHost(OrderKeeper):
         self._held.end(held, Measured(lane_id=self._lane_id, measurement=measurement))
 
     def look_for_trouble(self) -> str:
-        """Why no work can be taken now: the device is in doubt, or tasks cannot be fetched. Empty when it can.
+        """Why no work can be accepted now: the device is quarantined, or tasks cannot be fetched. Empty if it can.
 
-        Farms are told which of their results a device in doubt gave.
+        Reports to each farm which of its results are suspect.
         """
         return self._look_at_device() or super().look_for_trouble()
 
@@ -128,7 +128,7 @@ class LaneHost(OrderKeeper):
         try:
             self._device_trouble = self._farm.trouble()
             suspects = frozenset(measurement.dispatch_id for measurement in self._farm.suspects())
-        except Exception as error:  # noqa: BLE001 - the farm is of no use any more; its owner decides
+        except Exception as error:  # noqa: BLE001 - the farm cannot continue; its owner decides
             self._fail(error)
             return ""
         fresh, self._told_suspects = suspects - self._told_suspects, suspects
@@ -141,7 +141,7 @@ class LaneHost(OrderKeeper):
         return self._device_trouble
 
     def close(self) -> None:
-        """End the threads; the farm is its owner's to close."""
+        """End the threads. The farm's owner closes it."""
         self._ended.set()
         self._orders.shutdown(wait=False, cancel_futures=True)
         if self._results.is_alive():
@@ -169,14 +169,14 @@ class LaneHost(OrderKeeper):
         except BadInput as problem:
             self._tell_unverifiable(held.farm_id, held.exploration_id, problem)
             self._answer_failed(held, FailureReason.CANCELED, "Its function cannot be measured.")
-        except Exception as error:  # noqa: BLE001 - the farm is of no use any more; its owner decides
+        except Exception as error:  # noqa: BLE001 - the farm cannot continue; its owner decides
             self._fail(error)
         else:
             return True
         return False
 
     def _carry_out(self, held: AcceptedOrder, task_digest: str, action: Callable[[], Reply]) -> None:
-        """A comparison or an export, on its own thread."""
+        """Execute a comparison or an export, on its own thread."""
         try:
             if self._held.is_canceled(held):
                 self._held.end(held, None)
@@ -192,7 +192,7 @@ class LaneHost(OrderKeeper):
             self._tell_unverifiable(held.farm_id, held.exploration_id, problem)
         except BlobsUnavailable as away:
             self._suffer(away, held)
-        except Exception as error:  # noqa: BLE001 - the farm is of no use any more; its owner decides
+        except Exception as error:  # noqa: BLE001 - the farm cannot continue; its owner decides
             self._fail(error)
 
     def _compared(self, order: CompareMessage) -> Compared:
@@ -224,7 +224,7 @@ class LaneHost(OrderKeeper):
 
     @property
     def _gives_back(self) -> bool:
-        """Whether comparisons and exports are left to another lane: no record may rest on a device in doubt."""
+        """Whether to return comparisons and exports: no record may rest on a quarantined device."""
         return self._giving_back or bool(self._device_trouble)
 
     def _collect(self) -> None:
@@ -234,10 +234,10 @@ class LaneHost(OrderKeeper):
                     self.deliver(measurement)
             except UnverifiableFunction as problem:
                 self._refuse(problem.exploration_id, problem)
-            except BadInput as problem:  # it does not say of which exploration, so it is of all that are open
+            except BadInput as problem:  # without the exploration's name, so all that are open are refused
                 for exploration_id in {held.exploration_id for held in self._held.all()}:
                     self._refuse(exploration_id, problem)
-            except Exception as error:  # noqa: BLE001 - the farm is of no use any more; its owner decides
+            except Exception as error:  # noqa: BLE001 - the farm cannot continue; its owner decides
                 if not self._ended.is_set():
                     self._fail(error)
                 return
@@ -269,15 +269,15 @@ class LaneHost(OrderKeeper):
         self._send(farm_id, reply)
 
     def _fail(self, error: Exception) -> None:
-        """The farm is gone, and with it what it was at: that may be what some candidate did to it."""
+        """Fail all orders: one of their candidates may have caused the crash, so none is given back."""
         if not self._has_crashed(error):
             return
         for held in self._held.all():
-            self._answer_failed(held, FailureReason.DEVICE_LOST, f"What measured on this lane ended: {error}")
+            self._answer_failed(held, FailureReason.DEVICE_LOST, f"The lane's farm crashed: {error}")
         self._on_crash()
 
     def _answer_failed(self, held: AcceptedOrder, reason: FailureReason, message: str) -> None:
-        if held.dispatch is None:  # its farm notices that it is not held any more
+        if held.dispatch is None:  # its farm notices that this lane no longer holds it
             self._held.end(held, None)
         else:
             failed = Failed(failure=TrialFailure(reason=reason, message=message[:4000]))

@@ -1,4 +1,4 @@
-"""From a worker's settings to a lane that is ready for orders."""
+"""Opens the lane that a worker's settings describe."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,18 +16,18 @@ from tunefarm_workers.worker.lane_host import LaneHost
 from tunefarm_workers.worker.settings import WorkerSettings
 
 _COMPILE_LANE: Final = "tunefarm_workers.compile.lane"
-"""Loaded only where it is wanted."""
+"""Imported only for compile workers."""
 
 
 @dataclass(frozen=True)
 class LaneContext:
-    """What a lane is opened with.
+    """The resources of a new lane.
 
     Attributes:
         scratch: a folder for this process alone.
-        blobs: those that all hosts share.
-        send: takes replies.
-        parts: what is to be closed when the lane's process ends.
+        blobs: the store that all hosts share.
+        send: sends replies.
+        parts: closed when the lane's process ends.
     """
 
     settings: WorkerSettings
@@ -44,7 +44,7 @@ LaneOpener = Callable[[LaneContext], HostedLane]
 
 
 def opener_of(settings: WorkerSettings) -> tuple[LaneOpener, tuple[str, ...]]:
-    """What opens the lane that ``settings`` ask for, and what its fork server loads. Raises BadInput."""
+    """The function that opens the lane in ``settings``, and what its fork server loads. Raises BadInput."""
     if settings.worker_kind == "compile" and not settings.worker_farm:
         module = import_module(_COMPILE_LANE)
         return module.open_lane, module.PRELOAD

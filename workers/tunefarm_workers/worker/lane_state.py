@@ -1,4 +1,4 @@
-"""Where a lane is in its life: what it was told, what is wrong with it, and so whether it takes work."""
+"""The state of a lane, from the registrar's answers and its own troubles."""
 
 import threading
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from tunefarm_schemas.tuning.device import Device
 
 @dataclass(frozen=True)
 class LaneFacts:
-    """What does not change while the process lives. ``remark`` is shown with every state, such as a weak sandbox."""
+    """The constants of a lane's process. ``remark`` is shown in every state, such as missing confinement."""
 
     lane_id: str
     name: str
@@ -30,7 +30,7 @@ class LaneFacts:
 
 
 class LaneLife:
-    """The lane's state, from which its heartbeats and its taking of work follow. May be used from several threads."""
+    """The lane's state, which its heartbeats show and which decides whether it accepts work. Thread-safe."""
 
     def __init__(self, facts: LaneFacts) -> None:
         self.facts = facts
@@ -43,11 +43,11 @@ class LaneLife:
         self._has_ended = False
 
     def hear(self, answer: LaneAnswer) -> None:
-        """Take a registrar's word. One who refuses speaks for the farm as it is now."""
+        """Record a registrar's answer. A refusal also revokes an earlier admission."""
         if answer.instance and answer.instance != self.facts.instance:
             return
         if not answer.admitted:
-            self.refusal = answer.reason or "the farm's version does not fit"
+            self.refusal = answer.reason or "the farm has an incompatible version"
             self.admitted.clear()
             return
         self.refusal = ""
@@ -55,28 +55,28 @@ class LaneLife:
         self.admitted.set()
 
     def suffer(self, trouble: str) -> None:
-        """Note why the device cannot be used now; empty when it can."""
+        """Record why the device cannot be used now; empty if it can."""
         self._trouble = trouble
 
     def fail(self, failure: str) -> None:
-        """Its farm ended."""
+        """Record that the farm crashed."""
         self._failure = failure
 
     def stop(self) -> None:
-        """It takes no more work, for good."""
+        """Accept no more work."""
         self._is_stopping = True
 
     def end(self) -> None:
-        """It has nothing any more."""
+        """Record that no order is left."""
         self._has_ended = True
 
     @property
     def takes_work(self) -> bool:
-        """Whether candidates may begin now."""
+        """Whether orders may begin now."""
         return self._state(0)[0].takes_work
 
     def describe(self, in_flight: int) -> Lane:
-        """The lane as a heartbeat shows it."""
+        """The lane as shown in a heartbeat."""
         state, reason = self._state(in_flight)
         facts = self.facts
         return Lane(

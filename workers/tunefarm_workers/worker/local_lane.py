@@ -17,10 +17,10 @@ from tunefarm_workers.worker.settings import WorkerSettings
 
 
 def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> LocalFarm:  # noqa: ARG001 - a maker's shape
-    """Identify the device, or recognise it, and begin.
+    """Identify the device and start its farm. Raises ForkFailed.
 
-    What the host's reference kernels took the first time is kept under TUNEFARM_HOME, so that noise at the edge of a
-    class does not make one host two, however many of its lanes start at once. Raises ForkFailed.
+    The identified device is stored under TUNEFARM_HOME, so that timing noise does not move the host to another class.
+    The lock keeps lanes that start together from identifying it twice, differently.
     """
     folder = settings.home.expanduser().absolute() / "devices"
     make_private_folder(folder)
@@ -45,5 +45,5 @@ def _read(path: Path) -> Device | None:
 
 
 def _write(path: Path, device: Device) -> None:
-    with contextlib.suppress(OSError):  # then it is identified again next time
+    with contextlib.suppress(OSError):  # the device is identified again next time
         write_private_file(path, device.model_dump_json().encode())

@@ -1,4 +1,4 @@
-"""The explorations that a lane's farm has open, opened when a candidate of them arrives."""
+"""Opens a lane's explorations as their candidates arrive."""
 
 import threading
 import time
@@ -12,16 +12,16 @@ from tunefarm_workers.broker.task_blob import fetched_task
 from tunefarm_workers.worker.hosted_farm import HostedFarm
 
 MAX_OPEN: Final = 12
-"""Each holds the inputs of its workload in memory."""
+"""Each keeps the inputs of its workload in memory."""
 _SETTLE_S: Final = 30.0
 _POLL_S: Final = 0.05
 
 
 class OpenExplorations:
-    """Which task each open exploration was opened with. The least recently used idle ones are closed."""
+    """The open explorations and the tasks they were opened with. Closes the least recently used idle ones."""
 
     def __init__(self, farm: HostedFarm, blobs: Blobs, in_use: Callable[[str], bool]) -> None:
-        """``in_use`` tells whether attempts at an exploration are under way."""
+        """``in_use`` tells whether an exploration has attempts under way."""
         self._farm = farm
         self._blobs = blobs
         self._in_use = in_use
@@ -29,12 +29,12 @@ class OpenExplorations:
         self._lock = threading.Lock()
 
     def ensure(self, exploration_id: str, task_digest: str) -> None:
-        """Have it open.
+        """Open an exploration with this task, unless it is open.
 
         Raises:
             TaskNotThere: there is no such blob.
             BlobsUnavailable: the blob store does not answer.
-            BadInput: its module cannot be measured.
+            BadInput: the module cannot be measured.
         """
         with self._lock:
             if self._open.get(exploration_id) == task_digest:
@@ -48,14 +48,14 @@ class OpenExplorations:
             self._close_idle()
 
     def forget(self, exploration_id: str) -> None:
-        """Close one that cannot be measured, so that the next candidate of it opens it anew."""
+        """Close an unverifiable exploration, so that its next candidate opens it again."""
         with self._lock:
             if exploration_id in self._open and not self._in_use(exploration_id):
                 del self._open[exploration_id]
                 self._farm.close_task(exploration_id)
 
     def _close_settled(self, exploration_id: str) -> None:
-        """Close an exploration that another job opened with other inputs, once its attempts have ended."""
+        """Close an exploration that another job opened with other inputs; waits for its attempts."""
         deadline_s = time.monotonic() + _SETTLE_S
         while self._in_use(exploration_id) and time.monotonic() < deadline_s:
             time.sleep(_POLL_S)

@@ -1,4 +1,4 @@
-"""What the environment says about a worker."""
+"""Settings of a worker."""
 
 import os
 import re
@@ -17,37 +17,37 @@ _RANGE: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
 class WorkerSettings(BaseSettings):
-    """Each field is the environment variable of its name with ``TUNEFARM_`` before. Printing shows no secret."""
+    """From the environment, each name with the prefix ``TUNEFARM_``. Secrets are not printed."""
 
     model_config = SettingsConfigDict(env_prefix="TUNEFARM_", frozen=True, extra="ignore")
 
     home: Path = Field(default_factory=lambda: Path.home() / ".tunefarm")
     broker_url: SecretStr | None = None
-    """Redis, as redis://, rediss:// or unix://, that this worker gets its work from."""
+    """Redis from which this worker gets its work, as redis://, rediss:// or unix://."""
     broker_prefix: str = DEFAULT_PREFIX
-    """What the names of all keys in that Redis begin with."""
+    """Prefix of all keys in that Redis."""
     blob_url: SecretStr | None = None
-    """The same object store as the tuner's; a folder under ``home`` when absent, for workers on the tuner's host."""
+    """The tuner's object store; if unset, a folder under ``home``, for workers on the tuner's host."""
     worker_name: str = ""
-    """What people call this lane; the host's name and the cores when empty. One living worker of a host has it."""
+    """Name of this lane, unique among the host's running workers; the host's name and the cores if empty."""
     worker_cores: str = ""
-    """Logical processors of this lane, such as ``0-3,8``; all that the process may use when empty."""
+    """Logical processors of this lane, such as ``0-3,8``; all that the process may use if empty."""
     worker_kind: LaneKind = "cpu"
     worker_farm: str = ""
-    """``module:function`` that makes the lane's farm, in place of the one for ``worker_kind``."""
+    """``module:function`` that creates the lane's farm, instead of the one for ``worker_kind``."""
     worker_room: int | None = Field(default=None, ge=1, le=1024)
-    """How many candidates it takes at once; None: what keeps the device busy."""
+    """Maximum candidates held at once; None for as many as keep the device busy."""
     worker_allow_missing_confinement: bool = False
-    """Measure even where the kernel cannot confine children fully. What is missing then stands in the lane's reason."""
+    """Measure even if the kernel cannot confine children fully. The lane's reason then shows what is missing."""
     worker_grace_s: float = Field(default=20.0, ge=0)
-    """How long a stopping worker goes on with what it has begun before it gives it back."""
+    """How long a stopping worker continues its orders before it gives them back."""
 
     def broker(self) -> Broker:
-        """Raises BadInput when none is named or the URL is not understood."""
+        """The broker. Raises BadInput if the URL is missing or invalid."""
         if self.broker_url is None:
             raise BadInput(
                 "TUNEFARM_BROKER_URL",
-                "it is not set, so this worker does not know where work comes from.",
+                "it is not set, so this worker has no broker to get work from.",
                 "Set it to the tuner's: export TUNEFARM_BROKER_URL=redis://host:6379/0",
             )
         return Broker.at(self.broker_url.get_secret_value(), self.broker_prefix)
@@ -64,7 +64,7 @@ class WorkerSettings(BaseSettings):
         return tuple(sorted(wanted))
 
     def name(self) -> str:
-        """What this lane is called."""
+        """The lane's name."""
         return self.worker_name or f"{host_name() or 'host'}/{_text(self.cores())}"
 
 

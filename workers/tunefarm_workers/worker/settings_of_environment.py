@@ -1,4 +1,4 @@
-"""Settings of one kind of lane, as the environment gives them."""
+"""Reads the settings of one kind of lane from the environment."""
 
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ S = TypeVar("S", bound=BaseSettings)
 
 
 def settings_of_environment(kind: type[S], fix: str) -> S:
-    """An instance of ``kind``. Raises BadInput for the first variable that is wrong, with ``fix`` for what to do."""
+    """An instance of ``kind``. Raises BadInput for the first invalid variable, with ``fix``."""
     try:
         return kind()
     except ValidationError as error:

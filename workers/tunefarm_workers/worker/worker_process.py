@@ -1,4 +1,4 @@
-"""A worker from its start to its end."""
+"""Runs a worker from start to end."""
 
 import importlib.metadata
 import os
@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 
 class LaneRefused(Exception):
-    """Raised when the farm does not want this worker. The message says why."""
+    """Raised when the farm refuses this worker, with the reason."""
 
 
 class WorkerProcess:
@@ -54,9 +54,9 @@ class WorkerProcess:
         keep_trying: bool = False,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``scratch`` is a folder for this process alone; ``say`` tells a person the few things to know.
+        """``scratch`` is a folder for this process alone; ``say`` prints progress.
 
-        A refused worker ends, or, with ``keep_trying``, waits for a farm that takes it.
+        A refused worker ends or, with ``keep_trying``, waits for a farm that admits it.
         """
         self._settings = settings
         self._blobs = blobs
@@ -70,19 +70,19 @@ class WorkerProcess:
         self._host: OrderHost | None = None
 
     def run(self) -> int:
-        """Work until SIGTERM or SIGINT; the exit status.
+        """Serve the lane until SIGTERM or SIGINT, and return the exit status. A second signal skips the grace period.
 
         Raises:
-            BadInput: a setting cannot be used.
-            ForkFailed: the device cannot be measured on.
-            LaneRefused: the farm wants other versions.
+            BadInput: a setting is invalid.
+            ForkFailed: the fork server or the device cannot be used.
+            LaneRefused: the farm requires other versions.
         """
         broker = self._settings.broker()
         cores = self._settings.cores()
         remark = _confinement(self._settings)
-        # What is right for its tasks lies in this process: others of its user cannot open its memory.
+        # The references of its tasks are in this process: other processes of its user must not read its memory.
         linux.prctl(linux.PR_SET_DUMPABLE, 0)
-        # Threads and children inherit it, so it comes first.
+        # First, because threads and children inherit it.
         os.sched_setaffinity(0, cores)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
@@ -130,7 +130,7 @@ class WorkerProcess:
         return open_lane(LaneContext(self._settings, zygote, self._scratch, self._blobs, send, lane_id, parts))
 
     def _await_admission(self, life: LaneLife, voice: LaneVoice) -> bool:
-        """Wait until a registrar lets the lane in; False when stopped meanwhile. Raises LaneRefused."""
+        """Wait until a registrar admits the lane; False if stopped meanwhile. Raises LaneRefused."""
         told = ""
         self._say("waiting for a tuner to admit this lane")
         while not life.admitted.wait(_ADMISSION_POLL_S):
@@ -147,7 +147,7 @@ class WorkerProcess:
         return not self._stopping.is_set()
 
     def _beat(self, host: OrderHost, life: LaneLife) -> None:
-        """Look at the device and what was asked, and take work or not."""
+        """Check the device, and start or stop accepting work."""
         if host.crash is None:
             life.suffer(host.look_for_trouble())
         wanted = life.takes_work
@@ -157,7 +157,7 @@ class WorkerProcess:
 
     def _wind_up(self, host: OrderHost, life: LaneLife, voice: LaneVoice, sender: ReplySender) -> None:
         if host.crash is not None:
-            life.fail(f"what measures here ended: {host.crash}")
+            life.fail(f"the lane crashed: {host.crash}")
         life.stop()
         host.take_work(False)
         voice.hurry()
@@ -182,11 +182,11 @@ class WorkerProcess:
 
 
 def _confinement(settings: WorkerSettings) -> str:
-    """What confinement is missing, if that is allowed. Raises BadInput."""
+    """The missing confinement, if that is allowed. Raises BadInput."""
     offered = abilities()
     missing = " ".join(offered.missing(connects=settings.worker_kind == "rpc"))
     if missing and not settings.worker_allow_missing_confinement:
-        fix = "Run on a kernel that offers it, or allow it: --allow-missing-confinement."
+        fix = "Use a kernel that supports it, or allow it: --allow-missing-confinement."
         raise BadInput("sandbox", f"candidates cannot be confined fully here. {missing}", fix)
     for attack in offered.open_attacks():
         log.warning("an attack stays open", what=attack)

@@ -1,1 +1,1 @@
-"""Libraries for such devices, compiled on this host."""
+"""Compiles libraries for session devices on this host."""

@@ -1,4 +1,4 @@
-"""The child that examines a schedule for another device on this host, where the inputs are."""
+"""The child that examines a schedule for another device on this host, where its inputs are."""
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.failure import FailureReason
@@ -15,7 +15,7 @@ from tunefarm_workers.threads.thread_placement import place_threads
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - the shape of an entry
-    """Entry: answer a ``BoundsOrder`` with ``Examined``. Forked from the host of the task."""
+    """Entry: answer a ``BoundsOrder`` with ``Examined``. Forked from the task's host."""
     order = BoundsOrder.model_validate_json(payload)
     channel.send(Examined(failure=_examined(order)).model_dump_json().encode())
 
@@ -34,5 +34,5 @@ def _examined(order: BoundsOrder) -> Broken | None:
             return refused
         place_threads(held.order.num_cores)
         return checked_call(held, shipped, bounds)
-    except Exception as error:  # noqa: BLE001 - whatever a schedule raises is its result
+    except Exception as error:  # noqa: BLE001 - an error of a schedule is its result
         return broken(stage, error)

@@ -1,4 +1,4 @@
-"""What whoever compiles says, in two messages: what it made, and the library."""
+"""The two messages of a build: its description, then the library."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ Receive = Callable[[], bytes]
 
 
 def built_library(receive: Receive) -> tuple[LibraryShape, bytes]:
-    """A candidate's library. Raises ``ChildFailed`` with the reason why there is none."""
+    """A candidate's library. Raises ``ChildFailed`` with the reason if there is none."""
     said = _said(receive)
     if not isinstance(said, LibraryBuilt):
         raise _nonsense()
@@ -38,5 +38,5 @@ def _said(receive: Receive) -> LibraryBuilt | ReferencesBuilt:
 
 
 def _nonsense() -> ChildFailed:
-    message = "The child that compiles sent something that is no message."
+    message = "The child that compiles sent an invalid message."
     return ChildFailed(TrialFailure(reason=FailureReason.CRASH, message=message))

@@ -1,4 +1,4 @@
-"""Children that compile for a device without ever touching it."""
+"""Children that compile for a device without access to it."""
 
 import os
 import time
@@ -41,7 +41,7 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
         stage = FailureReason.BUILD_ERROR
         shipped = ship(scheduled, order.abi)
         library = library_of(shipped.module, target, Path(order.folder), order.toolchain)
-    except Exception as error:  # noqa: BLE001 - whatever a schedule raises is its result
+    except Exception as error:  # noqa: BLE001 - an error of a schedule is its result
         _send(channel, broken(stage, error))
         return
     shape = LibraryShape(
@@ -59,7 +59,7 @@ def run_references(channel: Channel, payload: bytes, descriptors: list[int]) -> 
         target = device_target(order.target, order.toolchain)
         module = reference_module(target, order.threads)
         library = library_of(module, target, Path(order.folder), order.toolchain)
-    except Exception as error:  # noqa: BLE001 - the answer says why there is no library
+    except Exception as error:  # noqa: BLE001 - the answer carries the error
         _send(channel, broken(FailureReason.BUILD_ERROR, error))
         return
     _send(channel, ReferencesBuilt(code_generator=_code_generator(order.toolchain)))
@@ -77,7 +77,7 @@ def run_facts(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
 
 
 def library_of(module: tvm.IRModule, target: Any, folder: Path, toolchain: Toolchain) -> bytes:
-    """The bytes of a shared library with the compiled functions of ``module``; ``folder`` holds what lies between."""
+    """The bytes of a shared library with the compiled functions of ``module``, linked in ``folder``."""
     library = folder / "kernel.so"
 
     def link_objects(name: str, objects: Sequence[str], **_: Any) -> None:

@@ -1,4 +1,4 @@
-"""What makes libraries for a device, on this host or on another."""
+"""The port for compiling libraries for a device, on this host or on others."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -12,49 +12,49 @@ from tunefarm_workers.session.device.session_messages import LibraryShape, Refer
 
 
 class Build(Protocol):
-    """One library in the making. Its owner either listens to ``channel``, or calls one of the two that wait."""
+    """A library being compiled. Its owner either listens to ``channel`` or calls one of the ``wait`` methods."""
 
     @property
     def channel(self) -> Channel:
-        """Where ``LibraryBuilt`` and the library come, ``ReferencesBuilt`` and the library, or ``Broken``."""
+        """Yields ``LibraryBuilt`` or ``ReferencesBuilt`` and then the library, or ``Broken``."""
 
     def taken_s(self, now_s: float) -> float:
-        """Seconds by the clock for which it is known to have been compiled until ``now_s``; waiting does not count."""
+        """Elapsed seconds of compilation until ``now_s``, without waiting for a lane."""
 
     def used_s(self) -> float | None:
-        """Processor time in seconds; None where it is not known."""
+        """Processor time in seconds; None if unknown."""
 
     def children(self) -> Sequence[Child]:
-        """Children of this host that compute for it, to be held still while the clock runs."""
+        """Children of this host that compile, to be held still while kernels are timed."""
 
     def failure_of_end(self) -> TrialFailure:
-        """Why the channel ended before all was said."""
+        """Why the channel ended before the library came."""
 
     def wait(self, on_wait: OnWait) -> tuple[LibraryShape, bytes]:
-        """The library, on the caller's thread. Raises ``ChildFailed`` with the reason why there is none."""
+        """Wait for the library. Raises ``ChildFailed`` with the reason if there is none."""
 
     def wait_for_references(self, on_wait: OnWait) -> tuple[ReferencesBuilt, bytes]:
-        """The reference kernels, on the caller's thread. Raises ``ChildFailed``."""
+        """Wait for the reference kernels. Raises ``ChildFailed``."""
 
     def close(self) -> None:
-        """End it, if it goes on; harmless when repeated."""
+        """End the build if it is under way. Idempotent."""
 
 
 class Compiler(Protocol):
-    """Begins builds. Its methods are called from several threads, and return at once."""
+    """Begins builds. Its methods are called from several threads and return at once."""
 
     @property
     def is_here(self) -> bool:
-        """Whether compiling takes this host's processors."""
+        """Whether builds use this host's processors."""
 
     def candidate(self, order: MeasureTask, trace: str | None) -> Build:
         """Begin to compile ``trace`` for the task ``order``. Raises ``ForkFailed``."""
 
     def references(self, target: str, threads: int) -> Build:
-        """Begin to compile the reference kernels for ``target``, as canonical JSON. Raises ``ForkFailed``."""
+        """Begin to compile the reference kernels for ``target``, canonical JSON. Raises ``ForkFailed``."""
 
     def trouble(self) -> str:
-        """Why nothing can be compiled now, for people; empty when it can."""
+        """Why nothing can be compiled now, as text to show; empty if it can."""
 
     def close(self) -> None:
-        """End what is under way; harmless when repeated."""
+        """End all builds. Idempotent."""

@@ -1,4 +1,4 @@
-"""One library in the making: a child that compiles, and the folder it does it in."""
+"""A library being compiled by a child in a folder of its own."""
 
 import shutil
 import tempfile
@@ -27,20 +27,20 @@ from tunefarm_workers.timing.processor_clock import processor_time_s
 
 _BUILD_S = 120.0
 _BUILD_CPU_S = 4 * _BUILD_S
-"""The kernel ends a compiler that nobody is there to end."""
+"""RLIMIT_CPU ends the compiler even if this process died."""
 _GONE_S = 1.0
 
 OrderIn = Callable[[str], BuildOrder | ReferenceBuildOrder]
-"""What to compile, for the folder in which that is done."""
+"""Returns the order for a build in this folder."""
 
 
 class LibraryBuild:
-    """Forks the child. ``close`` ends it and removes the folder, which was made for it alone."""
+    """Forks the child. ``close`` ends it and removes the folder, which this object created."""
 
     def __init__(
         self, zygote: ForkServer, entry: str, order: OrderIn, *, scratch: Path, limits: Limits, toolchain: Toolchain
     ) -> None:
-        """Begin to compile ``order`` in the child ``entry``, with what ``toolchain`` needs. Raises ``ForkFailed``."""
+        """Begin to compile ``order`` in the child ``entry``, which may use ``toolchain``. Raises ``ForkFailed``."""
         scratch.mkdir(parents=True, exist_ok=True)
         self._folder = Path(tempfile.mkdtemp(prefix="build-", dir=scratch))
         self._folder.chmod(0o777)
@@ -64,15 +64,15 @@ class LibraryBuild:
 
     @property
     def channel(self) -> Channel:
-        """Where the child speaks."""
+        """The child's channel."""
         return self._child.channel
 
     def taken_s(self, now_s: float) -> float:
-        """Seconds since it began."""
+        """Seconds since the build began."""
         return now_s - self._began_s
 
     def used_s(self) -> float | None:
-        """Processor time of the child in seconds; None once it is gone."""
+        """Processor time of the child in seconds; None once it ended."""
         return processor_time_s(self._child.pid)
 
     def children(self) -> tuple[Child, ...]:
@@ -84,24 +84,24 @@ class LibraryBuild:
         return failure_of_death(self._child.exit(timeout_s=_GONE_S), "building", self._child.output())
 
     def wait(self, on_wait: OnWait) -> tuple[LibraryShape, bytes]:
-        """The library, on the caller's thread. Raises ``ChildFailed`` with the reason why there is none."""
+        """Wait for the library. Raises ``ChildFailed`` with the reason if there is none."""
         return built_library(lambda: answer_of(self._child, _BUILD_S, "building", on_wait))
 
     def wait_for_references(self, on_wait: OnWait) -> tuple[ReferencesBuilt, bytes]:
-        """The reference kernels, on the caller's thread. Raises ``ChildFailed``."""
+        """Wait for the reference kernels. Raises ``ChildFailed``."""
         return built_references(lambda: answer_of(self._child, _BUILD_S, "building", on_wait))
 
     def close(self) -> None:
-        """End the child and remove its folder; harmless when repeated."""
+        """End the child and remove its folder. Idempotent."""
         self._child.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def in_memory(library: bytes) -> SharedMemory:
-    """A library where a child can load it from, and no process can change it. It is gone with its last descriptor.
+    """A library in sealed memory, which a child can load and no process can change.
 
     Raises:
-        ChildFailed: another process was about to change it.
+        ChildFailed: another process modified it before it was sealed, or still could.
     """
     try:
         return SharedMemory.holding("library", library)

@@ -1,4 +1,4 @@
-"""Compiling in confined children of this host."""
+"""Compiles in confined children of this host."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from tunefarm_workers.session.device.session_messages import BuildOrder, Referen
 
 
 class LocalCompiler:
-    """One child for each library."""
+    """Compiles each library in a child of its own."""
 
     is_here = True
 
     def __init__(self, zygote: ForkServer, scratch: Path, settings: FarmSettings, toolchain: Toolchain) -> None:
-        """``scratch`` is a folder for this process alone, in which each build makes one of its own."""
+        """``scratch`` is a folder for this process alone, in which each build creates its own."""
         self._zygote = zygote
         self._scratch = scratch
         self._settings = settings
@@ -46,11 +46,11 @@ class LocalCompiler:
         return self._begin("run_references", payload)
 
     def trouble(self) -> str:
-        """Nothing: a child that cannot be forked is a failure of its own."""
+        """Empty: a child that cannot be forked raises ``ForkFailed``."""
         return ""
 
     def close(self) -> None:
-        """Nothing is kept: each build is its owner's to close."""
+        """Do nothing: the owner of a build closes it."""
 
     def _begin(self, entry: str, payload: OrderIn) -> LibraryBuild:
         return LibraryBuild(

@@ -1,1 +1,1 @@
-"""The child that holds a device, and what it does there."""
+"""The child that holds a device."""

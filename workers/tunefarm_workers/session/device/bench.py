@@ -1,4 +1,4 @@
-"""A device as the child that holds it uses it."""
+"""The operations on a device that its child needs."""
 
 from typing import Any, Protocol
 
@@ -13,53 +13,53 @@ class DeviceOutput(Protocol):
 
     @property
     def tensor(self) -> Any:
-        """What a kernel is called with."""
+        """The argument for the kernel."""
 
     def clear(self) -> None:
-        """Overwrite the contents with something no kernel computes."""
+        """Overwrite the contents with bytes that no kernel computes."""
 
     def fill(self, contents: InputArray) -> None:
-        """Set the contents, for an output that is read as well."""
+        """Set the contents, for an output that the kernel also reads."""
 
     def contents(self) -> np.ndarray[Any, Any]:
-        """The bytes as they are now, without what surrounds them."""
+        """The bytes of the output, without its margins."""
 
     def guards_hold(self) -> bool:
-        """Whether what surrounds the output is as it was; true where nothing can surround it."""
+        """Whether the margins are unchanged; true for a device without margins."""
 
 
 class Bench(Protocol):
-    """Loads libraries, holds tensors, and tells when the device has done what it was told."""
+    """Loads libraries, holds tensors, and synchronizes with the device."""
 
     @property
     def device_type(self) -> int:
-        """The device's type by DLPack, as TVM's timer wants it."""
+        """The device's DLPack type, for TVM's timer."""
 
     @property
     def index(self) -> int:
-        """Which of several devices it is."""
+        """The device's index among those of its type."""
 
     @property
     def on_processor(self) -> bool:
         """Whether kernels run on a processor."""
 
     def load(self, library: int) -> Any:
-        """The module of a library. ``library`` is a descriptor of its bytes; it stays the bench's from here on."""
+        """Load a library from the descriptor ``library``, which the bench owns from now on."""
 
     def place(self, array: InputArray, tensor: TensorArgument) -> Any:
-        """``array`` in the device's memory."""
+        """Copy ``array`` to the device."""
 
     def empty(self, tensor: TensorArgument) -> Any:
-        """Memory of the device whose contents do not matter."""
+        """Allocate an uninitialized tensor on the device."""
 
     def output(self, tensor: TensorArgument) -> DeviceOutput:
-        """Memory for an output."""
+        """Allocate an output on the device."""
 
     def synchronize(self) -> None:
-        """Wait until the device has done all it was told."""
+        """Wait until the device has finished all work."""
 
     def use_threads(self, num_cores: int) -> None:
-        """Have kernels on a processor take that many threads; no matter elsewhere."""
+        """Set the number of threads of kernels on a processor; ignored by other devices."""
 
     def is_lost(self, error: BaseException) -> bool:
-        """Whether ``error`` means that the device, or the way to it, is gone, and not that a kernel is at fault."""
+        """Whether ``error`` means that the device or its connection is lost, rather than a faulty kernel."""

@@ -1,4 +1,4 @@
-"""From a trace to the module that is compiled for a device; what is not scheduled gets TVM's default for it."""
+"""Applies a trace to a module; an unscheduled function gets TVM's default schedule for its device."""
 
 import json
 from collections.abc import Collection
@@ -14,10 +14,10 @@ _PROCESSORS = {"llvm", "c"}
 def scheduled_for(
     module: tvm.IRModule, trace_text: str | None, target: Any, callees: Collection[str] = ()
 ) -> tvm.IRModule:
-    """``module`` with the trace applied. An empty trace, or none, means the function as it is.
+    """``module`` with the trace applied. An empty trace, or none, leaves the function as it is.
 
-    A graphics processor cannot run a function as it is: then every loop nest is spread over its threads as TVM does it
-    for functions that nobody tuned. ``callees`` and what is raised are those of ``replay``.
+    A graphics processor cannot run an unscheduled function: TVM's default schedule binds its loops to threads.
+    ``callees`` and the exceptions are those of ``replay``.
     """
     kind = str(target.kind.name)
     scheduled = replay(module, trace_text, kind, callees)
@@ -27,6 +27,6 @@ def scheduled_for(
 
 
 def spread_over_threads(module: tvm.IRModule, target: Any) -> tvm.IRModule:
-    """Every loop nest bound to blocks and threads by TVM's default."""
+    """Bind every loop nest to blocks and threads with TVM's default schedule."""
     with target:
         return tvm.s_tir.transform.DefaultGPUSchedule()(module)

@@ -1,4 +1,4 @@
-"""A library on a device with tensors to call it on."""
+"""A library on a device with the tensors of its calls."""
 
 import zlib
 from typing import Any
@@ -15,7 +15,7 @@ from tunefarm_workers.session.device.session_messages import LibraryShape
 
 
 class PlacedInputs:
-    """The inputs of one task in the device's memory. The first set stays there for as long as the session."""
+    """The inputs of one task on the device. The first set stays there for the whole session."""
 
     def __init__(self, bench: Bench, held: HeldTask) -> None:
         self.held = held
@@ -28,7 +28,7 @@ class PlacedInputs:
         return self._first if set_number == 0 else self._placed(set_number)
 
     def unchanged(self) -> bool:
-        """Whether the first set is as it was."""
+        """Whether the first set is unmodified."""
         return all(_checksum(tensor) == before for tensor, before in zip(self._first, self._checksums, strict=True))
 
     def _placed(self, set_number: int) -> tuple[Any, ...]:
@@ -40,7 +40,7 @@ class PlacedInputs:
 
 
 class DeviceKernel:
-    """A compiled candidate with tensors to call it on, fed with the first set of inputs."""
+    """A compiled candidate with the tensors of its calls, at first the first set of inputs."""
 
     def __init__(self, bench: Bench, inputs: PlacedInputs, module: Any, shape: LibraryShape) -> None:
         self._bench = bench
@@ -58,20 +58,20 @@ class DeviceKernel:
         self.feed(0)
 
     def feed(self, set_number: int) -> None:
-        """Put in one set of inputs, and clear the outputs."""
+        """Set the inputs to one set, and clear the outputs."""
         held = self._inputs.held
         tensors = list(self._inputs.of(set_number))
         for position, output in self._outputs.items():
             output.clear()
             if held.arguments[position].holds_input:
                 array = held.inputs(set_number)[position]
-                assert array is not None, "an argument that holds an input has one"
+                assert array is not None, "an argument that holds an input has an array"
                 output.fill(array)
             tensors[position] = output.tensor
         self.arguments = self._packed(tensors)
 
     def call(self) -> None:
-        """Call once on what was fed last, and wait for the end."""
+        """Call once on the present inputs, and wait for the end."""
         self._function(*self.arguments)
         self._bench.synchronize()
 
@@ -80,7 +80,7 @@ class DeviceKernel:
         send_outputs(channel, slot, (memoryview(output.contents().tobytes()) for output in self._outputs.values()))
 
     def overstepped(self, *, inputs: bool) -> Broken | None:
-        """What the kernel wrote that it must not: around its outputs, or, if looked for, to its first inputs."""
+        """A failure if the kernel wrote outside of its outputs or, with ``inputs``, to the first set of inputs."""
         if not all(output.guards_hold() for output in self._outputs.values()):
             return Broken(reason=FailureReason.WRONG_RESULT, message="The kernel wrote outside of its output.")
         if inputs and not self._inputs.unchanged():
@@ -100,7 +100,7 @@ class DeviceKernel:
 
 
 def _checksum(tensor: Any) -> int:
-    """A number that changes when a kernel writes to its input; zero for no tensor."""
+    """A checksum that shows whether a kernel wrote to its input; 0 for no tensor."""
     if tensor is None:
         return 0
     return zlib.crc32(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data)

@@ -1,4 +1,4 @@
-"""TVM's target for a device, with the processor beside it where the device needs one."""
+"""TVM's target for a device, with a host processor if the device needs one."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ _PROCESSORS = {"llvm", "c"}
 
 
 def device_target(canonical: str, toolchain: Toolchain) -> Any:
-    """The target that code for the device is generated for."""
+    """The target for code generation, from its canonical JSON."""
     attributes = json.loads(canonical)
     if attributes["kind"] in _PROCESSORS or "host" in attributes:
         return target_of(canonical)

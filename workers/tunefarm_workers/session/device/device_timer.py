@@ -1,4 +1,4 @@
-"""How long calls take on a device, by TVM's timer for it: events on a graphics processor, the clock of a board."""
+"""Times calls with TVM's timer for the device: events on a graphics processor, the clock on a board."""
 
 import struct
 import time
@@ -11,12 +11,12 @@ from tunefarm_workers.session.device.bench import Bench
 
 
 class DeviceTimer:
-    """Times calls of ``entry`` with fixed arguments, caches hot, or cold by writing other memory before each call."""
+    """Times calls of ``entry`` with fixed arguments and hot caches, or cold ones, flushed before each call."""
 
     def __init__(
         self, bench: Bench, module: Any, entry: str, arguments: Sequence[Any], *, flush_bytes: int = 0
     ) -> None:
-        """``flush_bytes`` of memory are written between two calls; none leaves caches hot."""
+        """``flush_bytes`` of memory are written between two calls; 0 leaves caches hot."""
         self._bench = bench
         self._module = module
         self._entry = entry
@@ -26,14 +26,14 @@ class DeviceTimer:
         self._evaluator = tvm_ffi.get_global_func("runtime.RPCTimeEvaluator")
 
     def call(self) -> float:
-        """Call once and wait for the end; the seconds it took, the way to the device included."""
+        """Call once and wait for the end. Returns the seconds, including the transfer of the call to the device."""
         start_s = time.perf_counter()
         self._function(*self._arguments)
         self._bench.synchronize()
         return time.perf_counter() - start_s
 
     def seconds_per_call(self, calls: int) -> float:
-        """Mean seconds of ``calls`` calls, after one that does not count."""
+        """Mean seconds of ``calls`` calls, after a warm-up call."""
         number, repeat = (1, calls) if self._flush_bytes else (calls, 1)
         bench = self._bench
         evaluate = self._evaluator(

@@ -1,4 +1,4 @@
-"""What this host is, as a child finds out that has TVM loaded."""
+"""Facts about this host, from a child that has TVM loaded."""
 
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
@@ -10,7 +10,7 @@ _ANSWER_S = 30.0
 
 
 def host_facts(zygote: ForkServer, limits: Limits, toolchain: Toolchain) -> HostFacts:
-    """The processor of this host, and what compiles here with ``toolchain``. Raises ``ForkFailed``."""
+    """The processor of this host, and its code generator with ``toolchain``. Raises ``ForkFailed``."""
     entry = "tunefarm_workers.session.compiler.build_child:run_facts"
     payload = toolchain.model_dump_json().encode()
     with zygote.fork(entry, payload, limits=limits, confinement=Confinement.strict()) as child:

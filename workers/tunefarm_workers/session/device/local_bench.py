@@ -1,4 +1,4 @@
-"""A device that this process can address: a graphics processor, or the host's own processor in its place."""
+"""A device that this process can address: a graphics processor, or the host's processor as a stand-in."""
 
 from typing import Any
 
@@ -15,14 +15,10 @@ from tunefarm_workers.threads.thread_placement import place_threads
 
 
 class LocalBench:
-    """Loads libraries from descriptors, and keeps a margin around every output."""
+    """Loads libraries from descriptors, and surrounds every output with margins."""
 
     def __init__(self, kind: str, index: int) -> None:
-        """Open the device.
-
-        Raises:
-            RuntimeError: when there is none.
-        """
+        """Open the device. Raises ``RuntimeError`` if it does not exist."""
         self._device: Any = tvm.runtime.device(kind, index)
         if not self._device.exist:
             raise RuntimeError(f"this host has no {kind} device {index}, or its driver does not work")
@@ -33,44 +29,43 @@ class LocalBench:
         self._libraries: list[int] = []
 
     def load(self, library: int) -> Any:
-        """The module of a library.
+        """Load a library from the descriptor ``library``, which stays open.
 
-        The descriptor is never closed: the loader takes two libraries of one name for the same, and would give the
-        first one for the second.
+        The dynamic loader identifies libraries by path: with a reused descriptor it would return the earlier library.
         """
         self._libraries.append(library)
         return self._load(f"/proc/self/fd/{library}", "so")
 
     def place(self, array: InputArray, tensor: TensorArgument) -> Any:
-        """``array`` in the device's memory."""
+        """Copy ``array`` to the device."""
         if tensor.dtype == "bool":
             return tvm.runtime.empty(tensor.shape, "bool", self._device).copyfrom(array.astype(np.bool_))
         return tvm.runtime.tensor(array, self._device)
 
     def empty(self, tensor: TensorArgument) -> Any:
-        """Memory of the device whose contents do not matter."""
+        """Allocate an uninitialized tensor on the device."""
         return tvm.runtime.empty(tensor.shape, tensor.dtype, self._device)
 
     def output(self, tensor: TensorArgument) -> "MarginOutput":
-        """Memory for an output, with a margin around it."""
+        """Allocate an output with margins."""
         return MarginOutput(tensor, self._device)
 
     def synchronize(self) -> None:
-        """Wait until the device has done all it was told."""
+        """Wait until the device has finished all work."""
         self._device.sync()
 
     def use_threads(self, num_cores: int) -> None:
-        """Have kernels on a processor take that many threads."""
+        """Set the number of threads of kernels on a processor."""
         if self.on_processor and num_cores > 0:
             place_threads(num_cores)
 
-    def is_lost(self, error: BaseException) -> bool:  # noqa: ARG002 - a device in this host is lost with this process
-        """A fault of a kernel leaves the device there; that this process is of no more use, its owner assumes."""
+    def is_lost(self, error: BaseException) -> bool:  # noqa: ARG002 - whatever it is
+        """False: a local device survives a kernel's fault. The session ends after every fault anyway."""
         return False
 
 
 class MarginOutput:
-    """One output with a page on either side that no correct kernel touches."""
+    """One output between two margins that no correct kernel writes."""
 
     def __init__(self, tensor: TensorArgument, device: Any) -> None:
         self._size_bytes = max(size_in_bytes(tensor), 1)
@@ -80,20 +75,20 @@ class MarginOutput:
         self.clear()
 
     def clear(self) -> None:
-        """Overwrite the contents with something no kernel computes, and the margin with its mark."""
+        """Overwrite the contents with bytes that no kernel computes, and reset the margins."""
         self._put(np.full(self._size_bytes, self._unwritten, np.uint8))
 
     def fill(self, contents: InputArray) -> None:
-        """Set the contents, for an output that is read as well."""
+        """Set the contents, for an output that the kernel also reads."""
         self._put(np.ascontiguousarray(contents).reshape(-1).view(np.uint8))
 
     def contents(self) -> np.ndarray[Any, Any]:
-        """The bytes as they are now."""
+        """The bytes of the output."""
         whole: np.ndarray[Any, Any] = self._whole.numpy()
         return whole[GUARD_BYTES:-GUARD_BYTES]
 
     def guards_hold(self) -> bool:
-        """Whether both margins are as they were."""
+        """Whether both margins are unchanged."""
         whole = self._whole.numpy()
         return bool((whole[:GUARD_BYTES] == GUARD_VALUE).all() and (whole[-GUARD_BYTES:] == GUARD_VALUE).all())
 

@@ -1,6 +1,6 @@
-"""A tensor inside of a larger one, of the kind that compiled kernels take.
+"""A view of a part of a tensor that compiled kernels accept.
 
-Kernels refuse tensors with an offset in bytes. So the view's data pointer itself is moved, on its way through DLPack.
+Kernels reject tensors with a byte offset, so the view's data pointer itself is moved, while it passes through DLPack.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ _pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 class _DlTensor(ctypes.Structure):
-    """DLPack's ``DLTensor``, which a ``DLManagedTensor`` begins with."""
+    """DLPack's ``DLTensor``, the first field of ``DLManagedTensor``."""
 
     _fields_ = (
         ("data", ctypes.c_uint64),
@@ -32,7 +32,7 @@ class _DlTensor(ctypes.Structure):
 
 
 class _Moved:
-    """An exporter of DLPack whose tensor begins where its view does."""
+    """Exports a view through DLPack with its byte offset added to the data pointer."""
 
     def __init__(self, view: Any) -> None:
         self._view = view
@@ -49,8 +49,8 @@ class _Moved:
 
 
 def view_within(whole: Any, offset_bytes: int, tensor: TensorArgument) -> Any:
-    """A tensor of the shape and type of ``tensor`` that begins ``offset_bytes`` into ``whole``.
+    """A view with the shape and type of ``tensor``, ``offset_bytes`` into ``whole``.
 
-    ``whole`` lies in memory that this process can address by pointers, a graphics processor's included.
+    ``whole`` is in memory that this process addresses by pointers, which includes a graphics processor's.
     """
     return tvm_ffi.from_dlpack(_Moved(_view(whole, tvm_ffi.Shape(list(tensor.shape)), tensor.dtype, offset_bytes)))

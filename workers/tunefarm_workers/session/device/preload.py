@@ -1,4 +1,4 @@
-"""What a fork server loads before it forks the children of sessions with devices."""
+"""Modules that a fork server loads for device sessions."""
 
 from typing import Final
 
@@ -8,5 +8,5 @@ PRELOAD: Final = "tunefarm_workers.session.device.preload:preload"
 
 
 def preload() -> None:
-    """Load what candidates need that are compiled here and run elsewhere. Opens no device, and runs no kernel."""
+    """Load the modules that children import. Opens no device and runs no kernel."""
     of_processor.preload()

@@ -61,7 +61,7 @@ def _tensor(parameter: Any) -> TensorArgument:
 
 
 def _many_steps() -> Any:
-    """Multiply-adds in registers, on every thread the device has room for."""
+    """Multiply-adds in registers, on every thread of the device."""
     source = te.placeholder((_COMPUTE_ELEMENTS,), name="A")
     step = te.reduce_axis((0, _COMPUTE_STEPS), name="k")
     total = te.compute(

@@ -1,4 +1,4 @@
-"""The child that holds a device: it loads, runs, times and checks one library after another until it is ended."""
+"""The child that holds a device: it loads, runs, times and checks one library after another."""
 
 import math
 import os
@@ -40,20 +40,20 @@ _REFERENCE_SAMPLE_S = 0.005
 _MAX_REFERENCE_CALLS = 1000
 
 BenchOf = Callable[[str], Bench]
-"""Opens the device that a connection, as JSON, leads to."""
+"""Opens the device that a connection, as JSON, describes."""
 
 Answer = SessionReady | DeviceGone | SessionRan | Entered | Round | ReferenceTimes | Broken
 
 
 def serve_session(channel: Channel, payload: bytes, bench_of: BenchOf) -> None:
-    """Reach the device, tell so, and answer each request until the channel closes."""
+    """Connect to the device, report it, and answer requests until the channel closes."""
     order = SessionOrder.model_validate_json(payload)
     os.environ["TVM_NUM_THREADS"] = str(max(order.num_cores, 1))
     try:
         bench = bench_of(order.connection)
         bench.use_threads(order.num_cores)
         inputs = None if order.host is None else PlacedInputs(bench, hold(order.host))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the device cannot be used
+    except Exception as error:  # noqa: BLE001 - after any error the device cannot be used
         _send(channel, DeviceGone(message=f"{type(error).__name__}: {error}"[:3000]))
         return
     station = _Station(channel, bench, inputs, order)
@@ -69,7 +69,7 @@ def _send(channel: Channel, answer: Answer) -> None:
 
 
 class _Station:
-    """What a session does with its device."""
+    """Answers the requests of a session."""
 
     def __init__(self, channel: Channel, bench: Bench, inputs: PlacedInputs | None, order: SessionOrder) -> None:
         self._channel = channel
@@ -80,7 +80,7 @@ class _Station:
         self._references: list[DeviceTimer] = []
 
     def answer(self, message: bytes, descriptors: Sequence[int]) -> Answer:
-        """What comes of one request."""
+        """Execute one request."""
         request = to_session.validate_json(message)
         try:
             if isinstance(request, RunRequest):
@@ -90,7 +90,7 @@ class _Station:
             if isinstance(request, RoundRequest):
                 return self._round(request.turn)
             return self._time_references(request, descriptors)
-        except Exception as error:  # noqa: BLE001 - whatever a kernel raises is its result
+        except Exception as error:  # noqa: BLE001 - an error of a kernel is its result
             if self._bench.is_lost(error):
                 return DeviceGone(message=f"{type(error).__name__}: {error}"[:3000])
             failure = broken(FailureReason.RUN_ERROR, error)
@@ -126,7 +126,7 @@ class _Station:
 
     def _enter(self, request: EnterRequest, library: int) -> Entered:
         kernel, timer = self._loaded(request.shape, library, cold_cache=request.cold_cache)
-        for set_number in reversed(range(INPUT_SETS)):  # the first set stays in, to be timed on
+        for set_number in reversed(range(INPUT_SETS)):  # ends with the first set, on which rounds are timed
             kernel.feed(set_number)
             kernel.call()
             kernel.send_outputs(self._channel, set_number)

@@ -1,4 +1,4 @@
-"""What a farm says to the children that compile for a device and to the one that holds it."""
+"""Messages between a farm and its children: those that compile for a device, and the one that holds it."""
 
 from typing import Annotated, Literal
 
@@ -12,12 +12,14 @@ from tunefarm_workers.conversation.messages import Broken, HostOrder, Round
 
 
 class Toolchain(Frozen):
-    """How libraries for a device are made on this host.
+    """How libraries for a device are compiled on this host.
 
-    ``linker`` is a command that makes a shared library from objects; empty takes the first C compiler that is found.
-    ``host_target`` is the processor beside a graphics processor, as JSON; empty where the device is a processor.
-    ``programs`` are folders with programs beyond the system's that compiling runs, ``readable`` folders that it reads.
-    ``compiler`` is the name and version of what compiles besides TVM and LLVM; empty for nothing.
+    Attributes:
+        linker: command that links objects to a shared library; empty for the first C compiler found.
+        host_target: processor beside a graphics processor, as JSON; empty if the device is a processor.
+        programs: folders with executables, besides the system's, that the compiler runs.
+        readable: folders that the compiler reads.
+        compiler: name and version of a compiler besides TVM and LLVM; empty for none.
     """
 
     linker: tuple[str, ...] = ()
@@ -30,7 +32,7 @@ class Toolchain(Frozen):
 
 
 class BuildOrder(Frozen):
-    """Compile one schedule for ``target`` inside the folder that is the child's own."""
+    """Compile one schedule for ``target`` in the child's own folder."""
 
     module_json: str = Field(repr=False)
     target: str
@@ -42,7 +44,7 @@ class BuildOrder(Frozen):
 
 
 class ReferenceBuildOrder(Frozen):
-    """Compile the reference kernels for ``target``. ``threads`` is how many of them a processor's kernels take."""
+    """Compile the reference kernels for ``target``, with ``threads`` threads on a processor."""
 
     target: str
     threads: int
@@ -59,14 +61,14 @@ class BoundsOrder(Frozen):
 
 
 class Examined(Frozen):
-    """What a schedule's memory accesses are: inside of its tensors where ``failure`` is None."""
+    """The result of ``BoundsOrder``. Without ``failure``, all accesses are within the schedule's tensors."""
 
     kind: Literal["examined"] = "examined"
     failure: Broken | None
 
 
 class LibraryShape(Frozen):
-    """What a compiled library holds: the functions to call, and the arguments that ``pack_entry`` prepares."""
+    """The functions of a compiled library, and the arguments that ``pack_entry`` prepares."""
 
     entry: str
     pack_entry: str | None = None
@@ -74,7 +76,7 @@ class LibraryShape(Frozen):
 
 
 class LibraryBuilt(Frozen):
-    """A library is ready; its bytes are the next message."""
+    """A library is compiled; its bytes are the next message."""
 
     kind: Literal["built"] = "built"
     shape: LibraryShape
@@ -86,11 +88,11 @@ class ReferencesBuilt(Frozen):
 
     kind: Literal["references"] = "references"
     code_generator: str
-    """All that compiles, with versions, as it enters a record's key."""
+    """The compilers with their versions, as in a record's key."""
 
 
 class HostFacts(Frozen):
-    """What a child finds out about its own host. ``host_target`` is its processor with all that it can do, as JSON."""
+    """Facts about a host. ``host_target`` is its processor with all features, as JSON."""
 
     code_generator: str
     host_target: str
@@ -100,34 +102,36 @@ FromBuilder = Annotated[LibraryBuilt | ReferencesBuilt | Broken, Field(discrimin
 
 
 class SessionOrder(Frozen):
-    """First word to the child that holds a device. ``host`` is the task whose inputs it brings there, if any.
+    """First message to the child that holds a device.
 
-    ``num_cores`` is the number of threads that kernels take; 0 for a device that has no such notion.
+    Attributes:
+        host: the task whose inputs it copies to the device, if any.
+        num_cores: threads of kernels; 0 for a device without that notion.
+        flush_bytes: bytes written between calls that are timed with cold caches.
+        connection: the child's parameters to connect to the device, as JSON.
     """
 
     host: HostOrder | None
     num_cores: int
     flush_bytes: int
-    """How much memory is written between two calls of a kernel whose time with cold caches is wanted."""
     connection: str
-    """What the child needs to reach its device, as JSON of a type that it knows."""
 
 
 class SessionReady(Frozen):
-    """The device is reached, and the inputs are there."""
+    """The device is connected, and the inputs are copied."""
 
     kind: Literal["ready"] = "ready"
 
 
 class DeviceGone(Frozen):
-    """The device cannot be reached, or was lost. The child is of no further use."""
+    """The device cannot be reached or was lost. The child cannot continue."""
 
     kind: Literal["gone"] = "gone"
     message: str
 
 
 class RunRequest(Frozen):
-    """Run, time and check one library, which is the descriptor. Its outputs are sent before the answer."""
+    """Run, time and check the library in the descriptor. Its outputs are sent before the answer."""
 
     kind: Literal["run"] = "run"
     shape: LibraryShape
@@ -137,7 +141,7 @@ class RunRequest(Frozen):
 
 
 class EnterRequest(Frozen):
-    """Load the library in the descriptor, to be timed beside others. Its outputs are sent before the answer."""
+    """Load and check the library in the descriptor for rounds. Its outputs are sent before the answer."""
 
     kind: Literal["enter"] = "enter"
     shape: LibraryShape
@@ -145,7 +149,7 @@ class EnterRequest(Frozen):
 
 
 class RoundRequest(Frozen):
-    """Time all that entered in turn."""
+    """Time all libraries that entered, one after the other."""
 
     kind: Literal["round"] = "round"
     turn: int
@@ -162,7 +166,7 @@ ToSession = Annotated[RunRequest | EnterRequest | RoundRequest | ReferenceReques
 
 
 class SessionRan(Frozen):
-    """What the clock said. The outputs on ``inputs_checked`` sets of inputs were sent."""
+    """The timing. The outputs on ``inputs_checked`` sets of inputs were sent before."""
 
     kind: Literal["ran"] = "ran"
     result: Annotated[Result, Field(discriminator="kind")]
@@ -171,7 +175,7 @@ class SessionRan(Frozen):
 
 
 class Entered(Frozen):
-    """A library is loaded, and its outputs on all sets of inputs were sent; or it broke."""
+    """A library is loaded and its outputs on all sets of inputs were sent, or it failed."""
 
     kind: Literal["entered"] = "entered"
     failure: Broken | None
