@@ -231,11 +231,11 @@ class ManyLanes:
         life = LaneLife(_facts(farm, name))
 
         def beat() -> None:
-            life.suffer(host.look_for_trouble())
+            life.set_trouble(host.look_for_trouble())
             host.take_work(life.takes_work)
 
         describe = lambda: life.describe(host.in_flight)  # noqa: E731 - as in a worker
-        voice = LaneVoice(self._broker, host, life.facts.instance, describe, life.hear, beat)
+        voice = LaneVoice(self._broker, host, life.facts.instance, describe, life.receive, beat)
         return SimulatedLane(farm, host, life, voice)
 
 

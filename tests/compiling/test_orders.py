@@ -24,20 +24,20 @@ class Asked:
     def __init__(self) -> None:
         self.orders = CompileOrders("pool")
         self.build = RemoteBuild(IDENT, self.orders.taken_s, self.orders.drop)
-        self.order = CompileOrder(self.build, ReferencesWanted(target="{}", threads=1), asked_s=0.0)
+        self.order = CompileOrder(self.build, ReferencesWanted(target="{}", threads=1), requested_s=0.0)
         self.orders.add(self.order)
         self.send(0.0)
 
     def send(self, now_s: float) -> None:
         unsent = self.orders.unsent()
         assert [entry.order for entry in unsent] == [self.order]
-        self.orders.were_sent(unsent, now_s)
+        self.orders.mark_sent(unsent, now_s)
 
     def hear(self, reply: CompileReply, now_s: float) -> list[Ended]:
-        return self.orders.hear(reply, now_s)
+        return self.orders.receive(reply, now_s)
 
-    def look(self, now_s: float, *, queue_is_empty: bool = True, somebody_compiles: bool = True) -> list[Ended]:
-        return self.orders.look(now_s, queue_is_empty=queue_is_empty, somebody_compiles=somebody_compiles)
+    def look(self, now_s: float, *, queue_is_empty: bool = True, has_lane: bool = True) -> list[Ended]:
+        return self.orders.poll(now_s, queue_is_empty=queue_is_empty, has_lane=has_lane)
 
     @property
     def waits_to_be_sent(self) -> bool:
@@ -101,16 +101,16 @@ def test_what_nobody_took_waits_for_as_long_as_the_queue_holds_anything(asked: A
 
 def test_what_nobody_is_there_for_is_given_up_after_a_minute(asked: Asked) -> None:
     for now_s in range(10, 70, 5):
-        assert asked.look(float(now_s), queue_is_empty=False, somebody_compiles=False) == []
-    failure = failure_of(asked.look(70.5, queue_is_empty=False, somebody_compiles=False))
+        assert asked.look(float(now_s), queue_is_empty=False, has_lane=False) == []
+    failure = failure_of(asked.look(70.5, queue_is_empty=False, has_lane=False))
     assert failure.reason is FailureReason.DEVICE_LOST
     assert "no compile lane of the pool pool is alive" in failure.message
 
 
 def test_a_lane_that_comes_in_time_ends_the_wait(asked: Asked) -> None:
-    asked.look(10.0, queue_is_empty=False, somebody_compiles=False)
+    asked.look(10.0, queue_is_empty=False, has_lane=False)
     asked.look(60.0, queue_is_empty=False)
-    assert asked.look(100.0, queue_is_empty=False, somebody_compiles=False) == []
+    assert asked.look(100.0, queue_is_empty=False, has_lane=False) == []
 
 
 def test_an_answer_counts_once_and_not_after_it_was_given_up(asked: Asked) -> None:
@@ -158,14 +158,14 @@ def test_time_counts_while_the_lane_that_compiles_is_heard(asked: Asked) -> None
 
 def test_nobody_is_blamed_for_what_was_not_heard(asked: Asked) -> None:
     asked.hear(began(), 1.0)
-    asked.orders.excuse(30.0)
+    asked.orders.reset_timers(30.0)
     asked.look(39.0)
     assert not asked.waits_to_be_sent
 
 
 def test_a_broker_that_lost_its_memory_is_told_again_what_no_lane_has(asked: Asked) -> None:
-    asked.orders.send_again()
+    asked.orders.resend()
     asked.send(1.0)
     asked.hear(holding(IDENT), 2.0)
-    asked.orders.send_again()
+    asked.orders.resend()
     assert not asked.waits_to_be_sent

@@ -170,35 +170,35 @@ def test_deadlines_follow_what_builds_have_taken() -> None:
     deadlines = Deadlines()
     assert deadlines.build_cpu_s == 4.0
     for _ in range(10):
-        deadlines.built(0.05)
+        deadlines.record_build(0.05)
     assert deadlines.build_cpu_s == 1.0
     for _ in range(100):
-        deadlines.built(0.3)
+        deadlines.record_build(0.3)
     assert 1.5 < deadlines.build_cpu_s < 2.0
     assert deadlines.run_s(None) > deadlines.run_s(1e-3) == 1.0
-    deadlines.fed(0.7)
+    deadlines.record_inputs(0.7)
     assert deadlines.run_s(1e-3) == 1.0
     assert deadlines.run_s(1e-3, input_sets=2) > 2 * 0.7 * 2, "making inputs takes longer beside builds"
 
 
 def test_deadlines_begin_with_what_the_untuned_function_takes() -> None:
     deadlines = Deadlines()
-    deadlines.untuned(0.06, 0.001)
+    deadlines.record_untuned(0.06, 0.001)
     assert deadlines.build_cpu_s == pytest.approx(1.5)
     assert deadlines.run_s(None) == 4.0
     for _ in range(10):
-        deadlines.built(0.01)
+        deadlines.record_build(0.01)
     assert deadlines.build_cpu_s == pytest.approx(1.5), "as long as schedules build in less"
-    deadlines.untuned(1.0, 0.2)
+    deadlines.record_untuned(1.0, 0.2)
     assert deadlines.build_cpu_s == 4.0
     assert deadlines.run_s(None) == pytest.approx(12.0)
-    deadlines.untuned(1.0, 50.0)
+    deadlines.record_untuned(1.0, 50.0)
     assert deadlines.run_s(None) == 20.0
 
 
 def test_deadlines_of_another_device_do_not_follow_this_host() -> None:
     deadlines = Deadlines(measures_here=False)
-    deadlines.untuned(0.01, 0.001)
+    deadlines.record_untuned(0.01, 0.001)
     assert (deadlines.build_cpu_s, deadlines.run_s(None)) == (4.0, 20.0)
 
 

@@ -102,12 +102,12 @@ class CompileHost(OrderKeeper):
     def _carry_out(self, held: AcceptedOrder, order: CompileMessage) -> None:
         """Execute one order, on a thread of the pool."""
         try:
-            if not self._goes_on(held):
+            if not self._is_wanted(held):
                 raise canceled()
             self._send(held.farm_id, CompileBegan(lane_id=self._lane_id, order_id=held.ident))
             self._held.end(held, self._compiled(held, order))
         except ChildFailed as failed:
-            self._not_compiled(held, failed)
+            self._end_failed(held, failed)
         except TaskNotThere as missing:
             log.warning("a task is not in the blob store", reason=str(missing), farm_id=held.farm_id)
             digest = order.wanted.task_digest if isinstance(order.wanted, CandidateWanted) else ""
@@ -124,10 +124,10 @@ class CompileHost(OrderKeeper):
 
     def _compiled(self, held: AcceptedOrder, order: CompileMessage) -> CompileSucceeded:
         """Compile a library and store it. Raises ChildFailed, TaskNotThere, BlobsUnavailable, ForkFailed."""
-        build = self._begun(order.wanted)
+        build = self._begin(order.wanted)
         began_s = time.monotonic()
         try:
-            shape, code_generator, library = self._awaited(build, order.wanted, held)
+            shape, code_generator, library = self._wait(build, order.wanted, held)
         finally:
             build.close()
         build_s = time.monotonic() - began_s
@@ -141,25 +141,25 @@ class CompileHost(OrderKeeper):
             shape=shape,
         )
 
-    def _begun(self, wanted: CandidateWanted | ReferencesWanted) -> Build:
+    def _begin(self, wanted: CandidateWanted | ReferencesWanted) -> Build:
         if isinstance(wanted, ReferencesWanted):
             return self._compiler.references(wanted.target, wanted.threads)
         return self._compiler.candidate(self._tasks.task(wanted.task_digest, wanted.exploration_id), wanted.trace)
 
-    def _awaited(
+    def _wait(
         self, build: Build, wanted: CandidateWanted | ReferencesWanted, held: AcceptedOrder
     ) -> tuple[LibraryShape | None, str, bytes]:
         if isinstance(wanted, ReferencesWanted):
-            built, library = build.wait_for_references(lambda: self._goes_on(held))
+            built, library = build.wait_for_references(lambda: self._is_wanted(held))
             return None, built.code_generator, checked_library(library, wanted.target)
         task = self._tasks.task(wanted.task_digest, wanted.exploration_id)
-        shape, library = build.wait(lambda: self._goes_on(held))
+        shape, library = build.wait(lambda: self._is_wanted(held))
         return shape, self._code_generator, checked_library(library, task.target, task.callees)
 
-    def _goes_on(self, held: AcceptedOrder) -> bool:
+    def _is_wanted(self, held: AcceptedOrder) -> bool:
         return not (self._giving_back or self.crash is not None or self._held.is_canceled(held))
 
-    def _not_compiled(self, held: AcceptedOrder, failed: ChildFailed) -> None:
+    def _end_failed(self, held: AcceptedOrder, failed: ChildFailed) -> None:
         if self._held.is_canceled(held):
             self._held.end(held, None)
         elif self._giving_back:

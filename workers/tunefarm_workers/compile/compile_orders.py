@@ -27,7 +27,7 @@ COMPILE_REDELIVERY: Final = RedeliveryPolicy(
     max_resends_after_death=1,
     max_returns=20,
 )
-_ALONE_S: Final = 60.0
+_NO_LANE_S: Final = 60.0
 """An order fails if it waits for this long while no lane accepts work."""
 
 
@@ -41,11 +41,11 @@ class CandidateBuild:
 
 @dataclass(frozen=True)
 class CompileOrder:
-    """A request, and the build that waits for its result since the monotonic time ``asked_s``."""
+    """A request, and the build that waits for its result since the monotonic time ``requested_s``."""
 
     build: RemoteBuild
     wanted: CandidateBuild | ReferencesWanted
-    asked_s: float
+    requested_s: float
 
 
 CompileEntry = LedgerEntry[CompileOrder]
@@ -63,7 +63,7 @@ class CompileOrders:
     def __init__(self, pool: str) -> None:
         self._pool = pool
         self._ledger: OrderLedger[CompileOrder] = OrderLedger(COMPILE_REDELIVERY)
-        self._alone_since_s: float | None = None
+        self._no_lane_since_s: float | None = None
         self._lock = threading.Lock()
 
     def add(self, order: CompileOrder) -> None:
@@ -94,28 +94,28 @@ class CompileOrders:
         with self._lock:
             return self._ledger.next_to_send()
 
-    def were_sent(self, entries: Sequence[CompileEntry], now_s: float) -> None:
+    def mark_sent(self, entries: Sequence[CompileEntry], now_s: float) -> None:
         """Record that these are in the queue, unless they ended meanwhile."""
         with self._lock:
             for entry in entries:
                 if self._ledger.get(entry.ident) is entry:
                     self._ledger.was_sent(entry, now_s)
 
-    def were_not_sent(self, entries: Sequence[CompileEntry]) -> None:
+    def mark_unsent(self, entries: Sequence[CompileEntry]) -> None:
         """Send these again: they may not be in the queue. A lane recognizes a repeat by its id."""
         with self._lock:
             self._ledger.send_unaccepted(entries)
 
-    def send_again(self) -> None:
+    def resend(self) -> None:
         """Send all orders that no lane holds again: the broker lost its queues."""
         with self._lock:
             self._ledger.send_unaccepted()
 
-    def excuse(self, now_s: float) -> None:
+    def reset_timers(self, now_s: float) -> None:
         """Restart all timers of silence: no lane could be heard until now."""
         with self._lock:
             self._ledger.excuse(now_s)
-            self._alone_since_s = None
+            self._no_lane_since_s = None
 
     def taken_s(self, order_id: str, now_s: float) -> float:
         """How long a lane has compiled the order, up to that lane's last message."""
@@ -125,7 +125,7 @@ class CompileOrders:
                 return 0.0
             return max(min(entry.heard_s, now_s) - entry.began_s, 0.0)
 
-    def hear(self, reply: CompileReply, now_s: float) -> list[Ended]:
+    def receive(self, reply: CompileReply, now_s: float) -> list[Ended]:
         """Record a lane's reply; returns the orders that it ends."""
         with self._lock:
             match reply:
@@ -143,21 +143,21 @@ class CompileOrders:
                     why = f"The task {reply.task_digest} was not in the blob store."
                     return _given_up([lost for ident in reply.ids for lost in self._ledger.lose(ident, why)])
 
-    def look(self, now_s: float, *, queue_is_empty: bool, somebody_compiles: bool) -> list[Ended]:
+    def poll(self, now_s: float, *, queue_is_empty: bool, has_lane: bool) -> list[Ended]:
         """Find lost orders: sends them again, and returns those that ended instead."""
         with self._lock:
-            if somebody_compiles:
-                self._alone_since_s = None
-            elif self._alone_since_s is None:
-                self._alone_since_s = now_s
+            if has_lane:
+                self._no_lane_since_s = None
+            elif self._no_lane_since_s is None:
+                self._no_lane_since_s = now_s
             hopeless = [lost for entry in self._ledger.entries() for lost in self._hopeless(entry, now_s)]
             return _given_up(hopeless + self._ledger.find_lost(now_s, queue_is_empty=queue_is_empty))
 
     def _hopeless(self, entry: CompileEntry, now_s: float) -> list[Lost[CompileOrder]]:
-        if entry.accepted_s is not None or self._alone_since_s is None:
+        if entry.accepted_s is not None or self._no_lane_since_s is None:
             return []
-        waited_s = now_s - max(self._alone_since_s, entry.order.asked_s)
-        if waited_s <= _ALONE_S:
+        waited_s = now_s - max(self._no_lane_since_s, entry.order.requested_s)
+        if waited_s <= _NO_LANE_S:
             return []
         self._ledger.end(entry.ident)
         why = f"It waited {waited_s:.0f} s, and {no_lane(self._pool)}: tunefarm worker start --kind compile."

@@ -12,7 +12,7 @@ from tunefarm_workers.broker.order_host import HostedLane
 from tunefarm_workers.compile.compile_host import CompileHost
 from tunefarm_workers.compile.compile_messages import compile_queue
 from tunefarm_workers.compile.compile_settings import CompileSettings
-from tunefarm_workers.compile.pool_sign import PoolSign
+from tunefarm_workers.compile.pool_heartbeat import PoolHeartbeat
 from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint, own_processor
 from tunefarm_workers.device.device_identity import classified
 from tunefarm_workers.device.host_name import host_name
@@ -37,7 +37,7 @@ def open_lane(context: LaneContext) -> HostedLane:
     compiler = LocalCompiler(context.zygote, context.scratch, farm_settings, toolchain)
     context.parts.callback(compiler.close)
     broker = context.settings.broker()
-    sign = PoolSign(connect(broker), broker, settings.pool)
+    heartbeat = PoolHeartbeat(connect(broker), broker, settings.pool)
     host = CompileHost(
         compiler,
         facts.code_generator,
@@ -46,7 +46,7 @@ def open_lane(context: LaneContext) -> HostedLane:
         context.lane_id,
         room=context.settings.worker_room or settings.build_lanes,
         is_alive=lambda: context.zygote.alive,
-        show=lambda: sign.show(context.lane_id),
+        show=lambda: heartbeat.show(context.lane_id),
     )
     return HostedLane(
         host=host,

@@ -34,7 +34,7 @@ from tunefarm_workers.compile.compile_orders import (
     CompileOrders,
     no_lane,
 )
-from tunefarm_workers.compile.pool_sign import PoolSign
+from tunefarm_workers.compile.pool_heartbeat import PoolHeartbeat
 from tunefarm_workers.compile.remote_build import RemoteBuild
 from tunefarm_workers.compile.stored_tasks import StoredTasks
 from tunefarm_workers.conversation.messages import Broken
@@ -68,24 +68,24 @@ class RemoteCompiler:
         self._orders = CompileOrders(pool)
         client = connect(broker)
         self._link = OrderLink(client, broker, compile_queue(pool), self._farm_id)
-        self._sign = PoolSign(client, broker, pool)
+        self._heartbeat = PoolHeartbeat(client, broker, pool)
         self._reader = ReplyReader(connect(broker), broker, self._farm_id, compile_reply)
         self._code_generator = ""
         self._tasks = StoredTasks(blobs)
         self._withdrawn: deque[str] = deque()
-        self._read: deque[bytes] = deque()
+        self._handled: deque[bytes] = deque()
         self._fault = ""
         self._pool_trouble = ""
         self._blobs_trouble = ""
         self._blobs_away_until_s = 0.0
-        self._somebody_seen_s = self._looked_s = time.monotonic()
-        self._was_away = False
+        self._lane_seen_s = self._polled_s = time.monotonic()
+        self._broker_was_away = False
         self._has_shown = False
         self._next_show_s = 0.0
         self._work = threading.Event()
         self._closing = threading.Event()
         self._threads = [
-            threading.Thread(target=self._guard, args=(self._tend,), name="compile sender", daemon=True),
+            threading.Thread(target=self._guard, args=(self._send_until_closed,), name="compile sender", daemon=True),
             threading.Thread(target=self._guard, args=(self._listen,), name="compile listener", daemon=True),
         ]
         for thread in self._threads:
@@ -93,11 +93,11 @@ class RemoteCompiler:
 
     def candidate(self, order: MeasureTask, trace: str | None) -> RemoteBuild:
         """Begin to compile ``trace`` for the task ``order``."""
-        return self._ask(CandidateBuild(order, trace))
+        return self._begin(CandidateBuild(order, trace))
 
     def references(self, target: str, threads: int) -> RemoteBuild:
         """Begin to compile the reference kernels. Their code generator is required of all later libraries."""
-        return self._ask(ReferencesWanted(target=target, threads=threads))
+        return self._begin(ReferencesWanted(target=target, threads=threads))
 
     def trouble(self) -> str:
         """Why nothing can be compiled now: no lane is alive, or the blob store is away. Empty if it can."""
@@ -115,7 +115,7 @@ class RemoteCompiler:
         for order in self._orders.drop_all():
             order.build.answer(())
 
-    def _ask(self, wanted: CandidateBuild | ReferencesWanted) -> RemoteBuild:
+    def _begin(self, wanted: CandidateBuild | ReferencesWanted) -> RemoteBuild:
         build = RemoteBuild(uuid4().hex, self._orders.taken_s, self._withdraw)
         if self._fault or self._closing.is_set():
             build.answer(())
@@ -141,18 +141,18 @@ class RemoteCompiler:
             for order in self._orders.drop_all():
                 order.build.answer(())
 
-    def _tend(self) -> None:
+    def _send_until_closed(self) -> None:
         """The sending thread."""
         pause_s = AGAIN_S
         while not self._closing.is_set():
             self._work.wait(SHOW_S)
             self._work.clear()
             try:
-                self._tend_once()
+                self._send_once()
                 pause_s = AGAIN_S
             except BROKER_ERRORS as error:
                 log.warning("nothing is compiled elsewhere: the broker is away", reason=str(error))
-                self._was_away = True
+                self._broker_was_away = True
                 self._closing.wait(pause_s)
                 pause_s = min(2 * pause_s, MAX_AGAIN_S)
         with suppress(*BROKER_ERRORS):
@@ -160,12 +160,12 @@ class RemoteCompiler:
             self._link.withdraw()
         self._link.close()
 
-    def _tend_once(self) -> None:
-        if self._was_away or time.monotonic() >= self._next_show_s:
-            self._look_around()
+    def _send_once(self) -> None:
+        if self._broker_was_away or time.monotonic() >= self._next_show_s:
+            self._poll()
         if canceled := [self._withdrawn.popleft() for _ in range(len(self._withdrawn))]:
             self._cancel(canceled)
-        if read := [self._read.popleft() for _ in range(len(self._read))]:
+        if read := [self._handled.popleft() for _ in range(len(self._handled))]:
             self._link.drop_replies(read)
         if unsent := self._orders.unsent():
             self._send(unsent)
@@ -173,28 +173,28 @@ class RemoteCompiler:
     def _cancel(self, order_ids: Sequence[str]) -> None:
         self._link.cancel(Cancellation(farm_id=self._farm_id, order_ids=tuple(order_ids)))
 
-    def _look_around(self) -> None:
+    def _poll(self) -> None:
         """Send this requester's heartbeat, and find orders that were lost or that no lane will compile."""
         began_s = time.monotonic()
         remembered = self._link.show()
         queue_is_empty = self._link.queue_length() == 0
-        somebody_compiles = self._sign.is_shown()
+        has_lane = self._heartbeat.is_alive()
         now_s = time.monotonic()
         self._next_show_s = now_s + SHOW_S
         # Silence counts only while this process could have heard a lane.
-        if self._was_away or now_s - began_s > LATE_S or began_s - self._looked_s > SHOW_S + LATE_S:
-            self._was_away, self._somebody_seen_s = False, now_s
-            self._orders.excuse(now_s)
-        self._looked_s = now_s
+        if self._broker_was_away or now_s - began_s > LATE_S or began_s - self._polled_s > SHOW_S + LATE_S:
+            self._broker_was_away, self._lane_seen_s = False, now_s
+            self._orders.reset_timers(now_s)
+        self._polled_s = now_s
         if not remembered and self._has_shown:
             log.warning("the broker lost its memory; what waits to be compiled is sent again")
             self._reader.start_over()
-            self._orders.send_again()
+            self._orders.resend()
         self._has_shown = True
-        if somebody_compiles:
-            self._somebody_seen_s = now_s
-        self._pool_trouble = no_lane(self._pool) if now_s - self._somebody_seen_s > ABSENT_S else ""
-        for ended in self._orders.look(now_s, queue_is_empty=queue_is_empty, somebody_compiles=somebody_compiles):
+        if has_lane:
+            self._lane_seen_s = now_s
+        self._pool_trouble = no_lane(self._pool) if now_s - self._lane_seen_s > ABSENT_S else ""
+        for ended in self._orders.poll(now_s, queue_is_empty=queue_is_empty, has_lane=has_lane):
             self._answer(*ended)
 
     def _send(self, entries: Sequence[CompileEntry]) -> None:
@@ -205,11 +205,11 @@ class RemoteCompiler:
             self._blobs_trouble, self._blobs_away_until_s = str(away), time.monotonic() + BLOB_REST_S
             return
         # Recorded first: the listener may receive the answer before this thread continues.
-        self._orders.were_sent(entries, time.monotonic())
+        self._orders.mark_sent(entries, time.monotonic())
         try:
             self._link.send([(COMPILE, message) for message in messages])
         except BROKER_ERRORS:
-            self._orders.were_not_sent(entries)
+            self._orders.mark_unsent(entries)
             raise
 
     def _message(self, entry: CompileEntry) -> CompileMessage:
@@ -229,16 +229,16 @@ class RemoteCompiler:
             try:
                 arrived = self._reader.read(LISTEN_S)
             except BROKER_ERRORS:
-                self._was_away = True
+                self._broker_was_away = True
                 self._closing.wait(AGAIN_S)
                 continue
             for entry, reply in arrived:
                 if reply is None:
                     log.warning("a reply cannot be parsed", worker=self._worker)
                 else:
-                    for ended in self._orders.hear(reply, time.monotonic()):
+                    for ended in self._orders.receive(reply, time.monotonic()):
                         self._answer(*ended)
-                self._read.append(entry)
+                self._handled.append(entry)
             if len(arrived) == READ_AT_ONCE or self._orders.unsent():
                 self._work.set()
         self._reader.close()
@@ -246,12 +246,12 @@ class RemoteCompiler:
     def _answer(self, order: CompileOrder, outcome: CompileSucceeded | CompileFailed | TrialFailure) -> None:
         if isinstance(outcome, CompileSucceeded):
             # A library may exceed the channel's buffer: a thread of its own waits for the reader.
-            threading.Thread(target=self._hand_over, args=(order, outcome), name="library", daemon=True).start()
+            threading.Thread(target=self._deliver, args=(order, outcome), name="library", daemon=True).start()
             return
         failure = outcome.failure if isinstance(outcome, CompileFailed) else outcome
         order.build.answer([_broken(failure)])
 
-    def _hand_over(self, order: CompileOrder, compiled: CompileSucceeded) -> None:
+    def _deliver(self, order: CompileOrder, compiled: CompileSucceeded) -> None:
         order.build.answer(self._messages(order, compiled))
 
     def _messages(self, order: CompileOrder, compiled: CompileSucceeded) -> Sequence[bytes]:

@@ -51,11 +51,8 @@ def check_artifact(
 ) -> ArtifactCheck:
     """Run ``library`` and the untuned function in separate fresh processes, compare, and time the library.
 
-    Everything that reads ``module_json`` or runs compiled code is a confined child of ``zygote``.
-
-    Args:
-        input_examples: the content of every example that the manifest's input specs name.
-        callees: functions outside of the module that it may call.
+    Everything that reads ``module_json`` or runs compiled code is a confined child of ``zygote``. ``input_examples``
+    are the examples that the manifest's input specs name; ``callees`` are external functions that the module may call.
 
     Raises:
         BadInput: the module or the manifest is invalid, or the function's outputs cannot be verified.
@@ -101,10 +98,10 @@ def _task_with_reference(
         input_examples=input_examples,
         callees=tuple(callees),
     )
-    task = _settled(zygote, order, limits, "normal")
+    task = _with_first_reference(zygote, order, limits, "normal")
     if task.referee.doubt is Doubt.NOT_FINITE:
         task.close()
-        task = _settled(zygote, order, limits, "positive")
+        task = _with_first_reference(zygote, order, limits, "positive")
     doubt = task.referee.doubt
     if doubt is not None:
         problem = f"it cannot be compared with its function: {doubt.value}. {task.referee.doubt_text}".strip()
@@ -113,7 +110,9 @@ def _task_with_reference(
     return task
 
 
-def _settled(zygote: ForkServer, order: MeasureTask, limits: Limits, distribution: Distribution) -> OpenTask:
+def _with_first_reference(
+    zygote: ForkServer, order: MeasureTask, limits: Limits, distribution: Distribution
+) -> OpenTask:
     """Open the task and wait until its referee has the first reference outputs, or a doubt."""
     task = OpenTask(zygote, order, limits, Deadlines(), lambda _: None, distribution=distribution)
     referee = task.referee

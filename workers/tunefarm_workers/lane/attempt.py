@@ -23,7 +23,7 @@ from tunefarm_workers.threads.thread_watch import CoresOfThreads, ThreadWatch
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 from tunefarm_workers.timing.processor_clock import processor_time_s, queueing_time_s
 
-_MUCH = 0.25
+_LOAD_SHARE = 0.25
 """A candidate that waits for a core for more than this share of its time is timed out by load on the host."""
 _MAX_QUEUEING = 3
 """Waiting for a core extends a build's deadline to at most this multiple."""
@@ -65,7 +65,7 @@ class AttemptOwner(Protocol):
     def is_loaded(self) -> bool:
         """Whether other work slows this host down."""
 
-    def look_at_device(self) -> None:
+    def check_device(self) -> None:
         """Check the device as soon as it is free."""
 
 
@@ -117,27 +117,27 @@ class Attempt:
         try:
             if self._outputs.take(message):
                 return
-            said = from_candidate.validate_json(message)
+            reply = from_candidate.validate_json(message)
         except ValueError:
             self.fail(FailureReason.CRASH, "The child sent an invalid message.")
             return
-        if isinstance(said, Built) and self.stage is Stage.BUILDING:
-            self._built(said.build_s)
+        if isinstance(reply, Built) and self.stage is Stage.BUILDING:
+            self._built(reply.build_s)
             self._enter(Stage.WARMING)
-        elif isinstance(said, Warm) and self.stage is Stage.WARMING:
+        elif isinstance(reply, Warm) and self.stage is Stage.WARMING:
             self._enter(Stage.WAITING)
             # TVM's pool threads spin for 0.1 s after a call, on cores where others build or are timed.
             self.child.stop()
             self._owner.device_arbiter.claim(self, self.task.turn_s)
-        elif isinstance(said, Ran) and self.stage is (Stage.WARMING if said.hopeless else Stage.RUNNING):
-            self._timed(said)
-        elif isinstance(said, Checked) and self.stage is Stage.CHECKING:
+        elif isinstance(reply, Ran) and self.stage is (Stage.WARMING if reply.hopeless else Stage.RUNNING):
+            self._timed(reply)
+        elif isinstance(reply, Checked) and self.stage is Stage.CHECKING:
             self._enter(Stage.JUDGED_LATER)
             self.judge()
-        elif isinstance(said, Broken):
-            self.fail(said.reason, said.message)
+        elif isinstance(reply, Broken):
+            self.fail(reply.reason, reply.message)
         else:
-            self.fail(FailureReason.CRASH, f"The child sent {said.kind!r} while it was {self.stage.value}.")
+            self.fail(FailureReason.CRASH, f"The child sent {reply.kind!r} while it was {self.stage.value}.")
 
     def ended(self) -> None:
         """Fail the attempt unless its child had sent everything; replace the host if that died."""
@@ -233,7 +233,7 @@ class Attempt:
             )
 
     def _is_loaded(self, elapsed_s: float, queueing_s: float) -> bool:
-        return queueing_s > _MUCH * elapsed_s or self._owner.is_loaded()
+        return queueing_s > _LOAD_SHARE * elapsed_s or self._owner.is_loaded()
 
     def _check_build(self, wall_s: float) -> None:
         deadlines = self.task.deadlines
@@ -262,10 +262,10 @@ class Attempt:
         self._stages = self._stages.model_copy(update={"run_s": ran.run_s})
         self._ran = ran
         self.task.sleep_burst_budget.note(apart=ran.apart)
-        doubt = self.task.disbelief(ran.result.latency_s) if isinstance(ran.result, Timing) else None
-        if doubt is not None:
-            self._owner.look_at_device()
-            self._result(Failed(failure=doubt))
+        implausible = self.task.implausible(ran.result.latency_s) if isinstance(ran.result, Timing) else None
+        if implausible is not None:
+            self._owner.check_device()
+            self._result(Failed(failure=implausible))
         elif isinstance(ran.result, Failed):
             self._result(ran.result)
         elif ran.checks_follow:
@@ -287,7 +287,7 @@ class Attempt:
         used_s = processor_time_s(self.child.pid)
         still_s = self._owner.device_arbiter.still_until_now_s() - self._still_before_s
         build_s = max(wall_build_s - still_s, min(used_s or 0.0, wall_build_s))
-        self.task.deadlines.built(used_s if used_s is not None else build_s)
+        self.task.deadlines.record_build(used_s if used_s is not None else build_s)
         wall_s = time.monotonic() - self._forked_s
         self._stages = Stages(start_s=max(wall_s - wall_build_s, 0.0), build_s=build_s)
 

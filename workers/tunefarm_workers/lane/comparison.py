@@ -27,7 +27,7 @@ from tunefarm_workers.threads.thread_watch import CoresOfThreads, ThreadWatch
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 from tunefarm_workers.timing.rounds import PATIENCE, contenders, suffice, timing_of
 
-_KILLS_BORNE = 2
+_MAX_KILLS = 2
 """How often a killed child is replaced before its current schedule fails."""
 
 
@@ -52,10 +52,10 @@ class ComparisonOwner(Protocol):
     def tasks(self) -> OpenTasks:
         """Replaces dead hosts and confirms references, and then calls ``conclude`` again."""
 
-    def put_threads_back(self, task: OpenTask) -> None:
+    def restore_threads(self, task: OpenTask) -> None:
         """Restore the placement and priority of the processes that children are forked from."""
 
-    def look_at_device(self) -> None:
+    def check_device(self) -> None:
         """Check the device as soon as it is free."""
 
 
@@ -73,9 +73,9 @@ class _ComparisonRun:
         """Of schedules computed at samples only: the number of leading dimensions that a sample fixes."""
         self.errors: dict[int, float] = {}
         self.rounds: dict[int, list[tuple[float, ...]]] = {index: [] for index in entrants}
-        self.asked: list[int] = []
+        self.requested: list[int] = []
         self.threads: CoresOfThreads = {}
-        self.heard_s = time.monotonic()
+        self.last_message_s = time.monotonic()
         self.spent_each_s = 0.0
         self.is_timed = False
 
@@ -84,9 +84,9 @@ class _ComparisonRun:
         """Whether a schedule remains to be compiled or checked."""
         return self.compiled < len(self.entrants)
 
-    def is_whole(self, said: Round) -> bool:
+    def is_complete(self, reply: Round) -> bool:
         """Whether a round has samples of every schedule it was requested for."""
-        return bool(self.asked) and len(said.samples_s) == len(self.asked) and all(said.samples_s)
+        return bool(self.requested) and len(reply.samples_s) == len(self.requested) and all(reply.samples_s)
 
 
 class RunningComparison:
@@ -176,26 +176,28 @@ class RunningComparison:
     def received(self, message: bytes) -> None:
         """Handle a compiled schedule or a round of samples."""
         run = self._run
-        silence_s = time.monotonic() - run.heard_s
-        run.heard_s += silence_s
+        silence_s = time.monotonic() - run.last_message_s
+        run.last_message_s += silence_s
         try:
             if run.outputs.take(message):
                 return
-            said = from_comparison.validate_json(message)
+            reply = from_comparison.validate_json(message)
         except ValueError:
-            self._lose(TrialFailure(reason=FailureReason.CRASH, message="The child sent an invalid message."))
+            self._fail_entrant(TrialFailure(reason=FailureReason.CRASH, message="The child sent an invalid message."))
             return
-        if isinstance(said, Compiled) and run.is_compiling:
-            self._take_compiled(said)
-        elif isinstance(said, Round) and run.is_whole(said):
+        if isinstance(reply, Compiled) and run.is_compiling:
+            self._take_compiled(reply)
+        elif isinstance(reply, Round) and run.is_complete(reply):
             fault = self._owner.thread_watch.fault(run.child.pid, self.task.order.num_cores, run.threads)
             if fault:
                 self._disturbed(fault)
                 return
-            run.spent_each_s += silence_s / len(run.asked)
-            self._take_round(said)
+            run.spent_each_s += silence_s / len(run.requested)
+            self._take_round(reply)
         else:
-            self._lose(TrialFailure(reason=FailureReason.CRASH, message=f"The child sent an unexpected {said.kind!r}."))
+            self._fail_entrant(
+                TrialFailure(reason=FailureReason.CRASH, message=f"The child sent an unexpected {reply.kind!r}.")
+            )
 
     def ended(self) -> None:
         """Blame the child's current schedule for its death, unless the child or its host was killed."""
@@ -203,30 +205,30 @@ class RunningComparison:
             self._owner.tasks.replace_host(self.task)
             return
         death = self.child.exit(timeout_s=1.0)
-        if was_killed(death) and self._kills < _KILLS_BORNE:
+        if was_killed(death) and self._kills < _MAX_KILLS:
             self._kills += 1
             self.begin_again(self.task)
             return
         doing = "building or running" if self._run.is_compiling else "running"
-        self._lose(failure_of_death(death, doing, self.child.output()))
+        self._fail_entrant(failure_of_death(death, doing, self.child.output()))
 
     def go(self) -> None:
         """Time one round: the device is exclusive now."""
         run = self._run
-        run.heard_s = time.monotonic()
+        run.last_message_s = time.monotonic()
         run.threads = self._owner.thread_watch.look(run.child.pid)
         run.child.resume()
         with suppress(ChannelClosed, TimeoutError):
-            places = tuple(run.entrants.index(index) for index in run.asked)
+            places = tuple(run.entrants.index(index) for index in run.requested)
             order = RoundOrder(places=places, tries=self.task.sleep_burst_budget.tries)
             run.child.channel.send(order.model_dump_json().encode(), timeout_s=1.0)
 
     def check_deadline(self, now_s: float) -> None:
         """Fail the current schedule if the child is silent for too long."""
         run = self._started
-        if run is not None and now_s - run.heard_s > self._deadline_s and not run.is_timed:
+        if run is not None and now_s - run.last_message_s > self._deadline_s and not run.is_timed:
             message = f"It did not answer within {self._deadline_s:.0f} s."
-            self._lose(TrialFailure(reason=FailureReason.RUN_TIMEOUT, message=message))
+            self._fail_entrant(TrialFailure(reason=FailureReason.RUN_TIMEOUT, message=message))
 
     def conclude(self) -> None:
         """End with the results, once all is timed and the reference is known."""
@@ -243,7 +245,7 @@ class RunningComparison:
             if index not in self._results:
                 error = run.errors[index]
                 timing = timing_of(run.rounds[index], is_estimate=index in run.leading)
-                self._results[index] = self._believed(timing) if error <= 1.0 else self.task.wrong_result(error)
+                self._results[index] = self._plausible(timing) if error <= 1.0 else self.task.wrong_result(error)
         self._end()
 
     def _forked(self) -> _ComparisonRun:
@@ -271,19 +273,19 @@ class RunningComparison:
         )
         return _ComparisonRun(child, entrants, self.task.layout, drawn)
 
-    def _take_compiled(self, said: Compiled) -> None:
+    def _take_compiled(self, reply: Compiled) -> None:
         run = self._run
         place, index = run.compiled, run.entrants[run.compiled]
         run.compiled += 1
-        if said.failure is not None:
-            failure = TrialFailure(reason=said.failure.reason, message=said.failure.message[:4000])
+        if reply.failure is not None:
+            failure = TrialFailure(reason=reply.failure.reason, message=reply.failure.message[:4000])
             self._results[index] = Failed(failure=failure)
         elif not all(run.outputs.holds(slot) for slot, _ in self._slots(place)):
             failure = TrialFailure(reason=FailureReason.CRASH, message="The child did not send all of its outputs.")
             self._results[index] = Failed(failure=failure)
-        if said.leading is not None and self._order.traces[index] is None:
-            run.leading[index] = said.leading
-        if said.failure is None and self.task.referee.knows(INPUT_SETS):
+        if reply.leading is not None and self._order.traces[index] is None:
+            run.leading[index] = reply.leading
+        if reply.failure is None and self.task.referee.knows(INPUT_SETS):
             self._judge(run)  # now, which frees the memory of the outputs
         if self._started is run and not run.is_compiling:
             self._next_round()
@@ -316,11 +318,11 @@ class RunningComparison:
         else:
             self._was_disturbed = True
             self.begin_again(self.task)
-        self._owner.put_threads_back(self.task)
+        self._owner.restore_threads(self.task)
 
-    def _take_round(self, said: Round) -> None:
+    def _take_round(self, reply: Round) -> None:
         run = self._run
-        for index, samples in zip(run.asked, said.samples_s, strict=True):
+        for index, samples in zip(run.requested, reply.samples_s, strict=True):
             run.rounds[index].append(samples)
         run.child.stop()  # its spinning threads would disturb the next measurement
         self._device_arbiter.release(self)
@@ -329,15 +331,15 @@ class RunningComparison:
     def _next_round(self) -> None:
         run = self._run
         alive = {index: rounds for index, rounds in run.rounds.items() if index not in self._results}
-        run.asked = contenders(alive)
-        if not alive or suffice((alive[index] for index in run.asked), run.spent_each_s, self._order.seconds_each):
+        run.requested = contenders(alive)
+        if not alive or suffice((alive[index] for index in run.requested), run.spent_each_s, self._order.seconds_each):
             run.is_timed = True
             self.conclude()
         else:
             run.child.stop()
-            self._device_arbiter.claim(self, len(run.asked) * self.task.turn_s)
+            self._device_arbiter.claim(self, len(run.requested) * self.task.turn_s)
 
-    def _lose(self, failure: TrialFailure) -> None:
+    def _fail_entrant(self, failure: TrialFailure) -> None:
         """Fail the schedule that ended the child, or all of them while they are timed, and begin again."""
         run = self._run
         if run.is_compiling and self._side_by_side:
@@ -353,13 +355,13 @@ class RunningComparison:
         self._drop_child()
         self.start()
 
-    def _believed(self, timing: Timing) -> Timing | Failed:
+    def _plausible(self, timing: Timing) -> Timing | Failed:
         """``timing``, or a failure if no kernel of this function can be as fast."""
-        doubt = self.task.disbelief(timing.latency_s)
-        if doubt is None:
+        implausible = self.task.implausible(timing.latency_s)
+        if implausible is None:
             return timing
-        self._owner.look_at_device()
-        return Failed(failure=doubt)
+        self._owner.check_device()
+        return Failed(failure=implausible)
 
     def _end(self) -> None:
         self._device_arbiter.release(self)

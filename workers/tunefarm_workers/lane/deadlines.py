@@ -46,22 +46,22 @@ class Deadlines:
         """``measures_here`` is false where the device is not this host: the untuned function's times are ignored."""
         self._measures_here = measures_here
         self._first_build_s = first_build_s
-        self._least_run_s = _MIN_COLD_RUN_S if cold_cache else _MIN_RUN_S
-        self._first_run_s = max(first_run_s, self._least_run_s)
+        self._min_run_s = _MIN_COLD_RUN_S if cold_cache else _MIN_RUN_S
+        self._first_run_s = max(first_run_s, self._min_run_s)
         self._builds_s: deque[float] = deque(maxlen=_REMEMBERED)
         self._input_set_s = 0.0
         self._untuned_build_s = self._untuned_s = 0.0
 
-    def untuned(self, build_cpu_s: float, latency_s: float) -> None:
+    def record_untuned(self, build_cpu_s: float, latency_s: float) -> None:
         """Record the untuned function's processor time to build, and its approximate latency."""
         if self._measures_here:
             self._untuned_build_s, self._untuned_s = build_cpu_s, latency_s
 
-    def fed(self, input_set_s: float) -> None:
+    def record_inputs(self, input_set_s: float) -> None:
         """Record how long one set of inputs takes to generate."""
         self._input_set_s = input_set_s
 
-    def built(self, cpu_s: float) -> None:
+    def record_build(self, cpu_s: float) -> None:
         """Record the processor time of one build."""
         self._builds_s.append(cpu_s)
 
@@ -94,8 +94,8 @@ class Deadlines:
         """Elapsed time for all calls of one kernel and for generating ``input_sets`` sets of inputs."""
         feeding_s = _INPUT_FACTOR * input_sets * self._input_set_s
         if incumbent_s is not None:
-            return min(self._first_run_s, max(self._least_run_s, _RUN_FACTOR * incumbent_s)) + feeding_s
+            return min(self._first_run_s, max(self._min_run_s, _RUN_FACTOR * incumbent_s)) + feeding_s
         if not self._untuned_s:
             return self._first_run_s + feeding_s
-        least_s = max(self._least_run_s, _MIN_FIRST_RUN_S)
-        return min(self._first_run_s, max(least_s, _RUN_FACTOR * self._untuned_s)) + feeding_s
+        min_s = max(self._min_run_s, _MIN_FIRST_RUN_S)
+        return min(self._first_run_s, max(min_s, _RUN_FACTOR * self._untuned_s)) + feeding_s

@@ -60,7 +60,7 @@ class ProcessorLane:
         self._refuse = refuse
         self._queue: deque[Dispatch] = deque()
         self._attempts: list[Attempt] = []
-        self._over: list[Attempt] = []
+        self._ended: list[Attempt] = []
         self._others: list[ChildConversation] = []
         self._comparisons: list[RunningComparison] = []
         self.device_arbiter = DeviceArbiter(self._busy_children, bystanders, turns)
@@ -69,7 +69,7 @@ class ProcessorLane:
         self._watch: DeviceWatch | None = None
         self._quarantine = Quarantine()
         self.thread_watch = ThreadWatch.of_this_process()
-        self._measured_again: set[str] = set()
+        self._repeated: set[str] = set()
 
     def open_task(self, order: MeasureTask) -> None:
         """Start an exploration's host and referee, unless it is open. Raises ``BadInput``."""
@@ -86,7 +86,7 @@ class ProcessorLane:
     def cancel_all(self) -> None:
         """End every attempt."""
         while self._queue:
-            self._fail_unbegun(self._queue.popleft(), *_CANCELED)
+            self._fail_queued(self._queue.popleft(), *_CANCELED)
         for attempt in list(self._attempts):
             attempt.fail(*_CANCELED)
         for comparison in list(self._comparisons):
@@ -96,7 +96,7 @@ class ProcessorLane:
         """End the attempts of these dispatches."""
         for dispatch in [dispatch for dispatch in self._queue if dispatch.dispatch_id in dispatch_ids]:
             self._queue.remove(dispatch)
-            self._fail_unbegun(dispatch, *_CANCELED)
+            self._fail_queued(dispatch, *_CANCELED)
         for attempt in list(self._attempts):
             if attempt.dispatch.dispatch_id in dispatch_ids:
                 attempt.fail(*_CANCELED)
@@ -113,7 +113,7 @@ class ProcessorLane:
             self._comparisons.remove(comparison)
             on_end(results)
 
-        task = self.tasks.trusted(order.exploration_id)
+        task = self.tasks.verifiable(order.exploration_id)
         limits = self._settings.child_limits()
         comparison = RunningComparison(task, order, self, limits, self._settings.reference_s, ended)
         self._comparisons.append(comparison)
@@ -140,12 +140,12 @@ class ProcessorLane:
             text = task.referee.doubt_text
             log.error(UNTRUSTED, reason=text)
             self._distrust_device(f"{UNTRUSTED}: {text}")
-            self.look_at_device()
+            self.check_device()
         self._refuse(error)
 
     def suspend(self, task: OpenTask) -> None:
         """Queue the attempts of ``task`` again."""
-        self._begin_again(self._attempts_of(task))
+        self._requeue(self._attempts_of(task))
 
     def resume(self, task: OpenTask, fresh: OpenTask) -> None:
         """Begin the comparisons of ``task`` again with ``fresh``."""
@@ -155,14 +155,14 @@ class ProcessorLane:
     def disturbed(self, attempt: Attempt, fault: str) -> None:
         """Begin an attempt again once, after another process moved or reniced its threads."""
         log.warning("another process interferes with what is timed; it does not count", reason=fault)
-        if attempt.dispatch.dispatch_id in self._measured_again:
+        if attempt.dispatch.dispatch_id in self._repeated:
             attempt.fail(FailureReason.DEVICE_LOST, f"Another process interferes with what is timed: {fault}.")
         else:
-            self._measured_again.add(attempt.dispatch.dispatch_id)
-            self._begin_again([attempt])
-        self.put_threads_back(attempt.task)
+            self._repeated.add(attempt.dispatch.dispatch_id)
+            self._requeue([attempt])
+        self.restore_threads(attempt.task)
 
-    def put_threads_back(self, task: OpenTask) -> None:
+    def restore_threads(self, task: OpenTask) -> None:
         """Restore the threads of the processes that children are forked from; replace a host that cannot be."""
         self.thread_watch = self.thread_watch.put_back(task.host.pid)
         if self.thread_watch.differs(task.host.pid):
@@ -172,8 +172,8 @@ class ProcessorLane:
         """Deliver an attempt's result. Its child is disposed of while nothing is timed."""
         self.loop.forget(attempt)
         self._attempts.remove(attempt)
-        self._over.append(attempt)
-        self._measured_again.discard(attempt.dispatch.dispatch_id)
+        self._ended.append(attempt)
+        self._repeated.discard(attempt.dispatch.dispatch_id)
         if isinstance(measurement.result, Timing):
             attempt.task.improve(measurement.result.latency_s)
         self._quarantine.delivered(measurement)
@@ -183,7 +183,7 @@ class ProcessorLane:
         """Whether so many processes are runnable that a time-out does not prove a slow kernel."""
         return os.getloadavg()[0] > _LOADED_PER_CORE * usable_processors()
 
-    def look_at_device(self) -> None:
+    def check_device(self) -> None:
         """Check the device as soon as it is free."""
         if self._watch is not None:
             self._watch.look_now()
@@ -215,7 +215,7 @@ class ProcessorLane:
 
     def close(self) -> None:
         """End every child. The loop's thread must have ended."""
-        for attempt in [*self._attempts, *self._over]:
+        for attempt in [*self._attempts, *self._ended]:
             attempt.dispose()
         self.tasks.close_all()
         if self._watch is not None:
@@ -236,7 +236,7 @@ class ProcessorLane:
             if comparison in self._comparisons:  # another one's restart may have replaced the host and ended this one
                 comparison.begin_again(comparison.task)
 
-    def _begin_again(self, again: list[Attempt]) -> None:
+    def _requeue(self, again: list[Attempt]) -> None:
         for attempt in again:
             self.loop.forget(attempt)
             self.device_arbiter.release(attempt)
@@ -269,8 +269,8 @@ class ProcessorLane:
         is_held_back = self._quarantine.holds_back(now_s)
         self.device_arbiter.reserved_for = self._watch if is_held_back else None
         if not self.device_arbiter.is_taken:
-            while self._over:
-                self._over.pop().dispose()
+            while self._ended:
+                self._ended.pop().dispose()
             if not is_held_back:
                 self._begin_builds()
         builds = any(attempt.computes for attempt in self._attempts)
@@ -286,7 +286,7 @@ class ProcessorLane:
     def _begin(self, dispatch: Dispatch) -> None:
         task = self.tasks[dispatch.candidate.exploration_id]
         if task.referee.doubt is not None:
-            self._fail_unbegun(dispatch, FailureReason.CANCELED, UNVERIFIABLE)
+            self._fail_queued(dispatch, FailureReason.CANCELED, UNVERIFIABLE)
             return
         try:
             attempt = Attempt(self, task, dispatch, self._settings.child_limits())
@@ -294,12 +294,12 @@ class ProcessorLane:
             if error.kind == "server_lost" and self.tasks.replace_host(task):
                 self._queue.appendleft(dispatch)
             else:
-                self._fail_unbegun(dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
+                self._fail_queued(dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
             return
         self._attempts.append(attempt)
         self.loop.listen(attempt)
 
-    def _fail_unbegun(self, dispatch: Dispatch, reason: FailureReason, message: str) -> None:
-        self._measured_again.discard(dispatch.dispatch_id)
+    def _fail_queued(self, dispatch: Dispatch, reason: FailureReason, message: str) -> None:
+        self._repeated.discard(dispatch.dispatch_id)
         failed = Failed(failure=TrialFailure(reason=reason, message=message[:4000]))
         self._deliver(Measurement.answering(dispatch, failed))

@@ -117,14 +117,14 @@ class LaneFarm(Generic[LaneT]):
         """How many attempts to keep queued or running so that the device is busy."""
         return 3 * self._settings.build_lanes + 4
 
-    def _judging_task(self, exploration_id: str, sets: int, on_wait: OnWait) -> OpenTask:
+    def _task_with_reference(self, exploration_id: str, sets: int, on_wait: OnWait) -> OpenTask:
         """Wait for the reference outputs of the first ``sets`` sets of inputs, and return the task.
 
         Raises:
             BadInput: its outputs cannot be verified.
             ChildFailed: ``on_wait`` canceled it.
         """
-        while (task := self._lane.loop.ask(lambda: self._lane.tasks.judging(exploration_id, sets))) is None:
+        while (task := self._lane.loop.ask(lambda: self._lane.tasks.with_reference(exploration_id, sets))) is None:
             if not on_wait():
                 raise canceled()
             time.sleep(_REFERENCE_POLL_S)

@@ -53,10 +53,8 @@ class LocalFarm(LaneFarm[ProcessorLane]):
     ) -> None:
         """Identify the device and start the lane.
 
-        Args:
-            scratch: a folder for this farm alone.
-            known: the device as identified by an earlier run, whose class it keeps.
-            bystanders: returns children of others, such as a search, to hold still while kernels are timed.
+        ``scratch`` is a folder for this farm alone. ``known`` is the device as identified by an earlier run, whose
+        class it keeps. ``bystanders`` returns children of others, such as a search, to hold still during timing.
         """
         super().__init__(settings or FarmSettings())
         self._zygote = zygote
@@ -96,7 +94,7 @@ class LocalFarm(LaneFarm[ProcessorLane]):
     def export(self, order: ExportOrder, on_wait: OnWait = lambda: True) -> ExportResult:
         """Compile a schedule to a library, check it, and time it in fresh processes. ``on_wait`` as in ``compare``."""
         try:  # the first reference output decides the distribution of the inputs
-            task = self._judging_task(order.exploration_id, 1, on_wait)
+            task = self._task_with_reference(order.exploration_id, 1, on_wait)
         except ChildFailed as failed:
             return Failed(failure=failed.failure)
         exporter = Exporter(
@@ -105,7 +103,7 @@ class LocalFarm(LaneFarm[ProcessorLane]):
             self._settings.child_limits(),
             lambda action: while_device_is_held(self._lane, action, on_wait),
             lambda outputs: self._error_of(order.exploration_id, outputs, on_wait),
-            lambda latency_s: self._doubt_of(task, latency_s),
+            lambda latency_s: self._implausible(task, latency_s),
             self._shared_cache_wait,
             self._neighbours,
             on_wait,
@@ -129,14 +127,14 @@ class LocalFarm(LaneFarm[ProcessorLane]):
         return (*self._bystanders(), *self._neighbours.children)
 
     def _error_of(self, exploration_id: str, outputs: list[Array], on_wait: OnWait) -> float:
-        task = self._judging_task(exploration_id, 1, on_wait)
+        task = self._task_with_reference(exploration_id, 1, on_wait)
         return self._lane.loop.ask(lambda: task.referee.error_of(outputs))
 
-    def _doubt_of(self, task: OpenTask, latency_s: float) -> TrialFailure | None:
-        doubt = task.disbelief(latency_s)
-        if doubt is not None:
-            self._lane.loop.ask(self._lane.look_at_device)
-        return doubt
+    def _implausible(self, task: OpenTask, latency_s: float) -> TrialFailure | None:
+        implausible = task.implausible(latency_s)
+        if implausible is not None:
+            self._lane.loop.ask(self._lane.check_device)
+        return implausible
 
     def _deliver(self, measurement: Measurement) -> None:
         now_s = time.monotonic()

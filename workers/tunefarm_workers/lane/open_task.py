@@ -106,7 +106,7 @@ class OpenTask:
             self.arguments,
             limits,
             lambda: on_progress(self),
-            lambda figures: self.deadlines.untuned(figures.build_s, figures.latency_s),
+            lambda figures: self.deadlines.record_untuned(figures.build_s, figures.latency_s),
         )
 
     def host_order(self) -> HostOrder:
@@ -157,7 +157,7 @@ class OpenTask:
         if self.incumbent_s is None or latency_s < self.incumbent_s:
             self.incumbent_s = latency_s
 
-    def disbelief(self, latency_s: float) -> TrialFailure | None:
+    def implausible(self, latency_s: float) -> TrialFailure | None:
         """Why no kernel of this function can be as fast on the task's processor; None if one can."""
         return disbelief(latency_s, least_latency_s(self.least_work, self.order.target, self.order.num_cores))
 
@@ -191,7 +191,7 @@ class OpenTask:
 
     def _arguments(self) -> tuple[Argument, ...]:
         try:
-            said = from_host.validate_json(self.host.channel.receive(timeout_s=_HOST_READY_S))
+            reply = from_host.validate_json(self.host.channel.receive(timeout_s=_HOST_READY_S))
         except (ChannelClosed, TimeoutError) as error:
             tail = self.host.output()[-500:].strip()
             death = self.host.exit(timeout_s=1.0)
@@ -201,9 +201,9 @@ class OpenTask:
             raise BadInput(
                 "module", f"reading it crashed a process: {tail or error}.", "Save it again with this version of TVM."
             ) from error
-        if isinstance(said, HostReady):
-            self.deadlines.fed(said.input_set_s)
-            self.least_work = said.least_work
-            return said.arguments
+        if isinstance(reply, HostReady):
+            self.deadlines.record_inputs(reply.input_set_s)
+            self.least_work = reply.least_work
+            return reply.arguments
         self.host.close()
-        raise BadInput(said.field, said.problem, said.fix)
+        raise BadInput(reply.field, reply.problem, reply.fix)

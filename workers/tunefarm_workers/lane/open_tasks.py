@@ -92,16 +92,16 @@ class OpenTasks:
             task.close()
         self._tasks.clear()
 
-    def trusted(self, exploration_id: str) -> OpenTask:
+    def verifiable(self, exploration_id: str) -> OpenTask:
         """The task of an exploration. Raises ``UnverifiableFunction`` if its outputs cannot be verified."""
         task = self._tasks[exploration_id]
         if task.referee.doubt is not None:
             raise UnverifiableFunction.because_of(exploration_id, task.referee.doubt, task.referee.doubt_text)
         return task
 
-    def judging(self, exploration_id: str, sets: int) -> OpenTask | None:
-        """The task if outputs on its first ``sets`` sets of inputs can be judged, else None. Raises as ``trusted``."""
-        task = self.trusted(exploration_id)
+    def with_reference(self, exploration_id: str, sets: int) -> OpenTask | None:
+        """The task, or None while its first ``sets`` reference outputs are missing. Raises as ``verifiable``."""
+        task = self.verifiable(exploration_id)
         return task if task.referee.knows(sets) else None
 
     def confirm(self, task: OpenTask) -> None:
@@ -116,7 +116,7 @@ class OpenTasks:
 
         Raises ``ForkFailed`` if the zygote is dead.
         """
-        if not self._is_present(task):
+        if not self._is_open(task):
             return False
         if task.hosts_lost >= _MAX_HOSTS_LOST:
             message = f"The process that holds the task was killed {task.hosts_lost + 1} times."
@@ -135,13 +135,13 @@ class OpenTasks:
             if task.confirmation is not None and task.confirmation.tick(moving_s, limit_s):
                 self.replace_host(task)
 
-    def _is_present(self, task: OpenTask) -> bool:
+    def _is_open(self, task: OpenTask) -> bool:
         """Whether the task is open and was not replaced."""
         return self._tasks.get(task.order.exploration_id) is task
 
-    def _referee_spoke(self, task: OpenTask) -> None:
+    def _on_progress(self, task: OpenTask) -> None:
         """Handle progress of a referee: more reference outputs, a doubt, or the loss of its host."""
-        if not self._is_present(task):
+        if not self._is_open(task):
             return
         referee = task.referee
         if isinstance(referee, Referee):
@@ -154,7 +154,7 @@ class OpenTasks:
         if referee.doubt is Doubt.NOT_FINITE and task.distribution == "normal":
             self._reopen(task, "positive")  # such as for a square root
         elif referee.doubt is not None:
-            self._give_up(
+            self._refuse(
                 task, UnverifiableFunction.because_of(task.order.exploration_id, referee.doubt, referee.doubt_text)
             )
         else:
@@ -168,7 +168,7 @@ class OpenTasks:
             fresh = self._opened(task.order, distribution)
         except BadInput as problem:
             exploration_id = task.order.exploration_id
-            self._give_up(task, UnverifiableFunction(exploration_id, problem.field, problem.problem, problem.fix))
+            self._refuse(task, UnverifiableFunction(exploration_id, problem.field, problem.problem, problem.fix))
             return
         fresh.hosts_lost = task.hosts_lost
         if distribution == task.distribution:  # other inputs may take other time, and then no latency is known
@@ -176,7 +176,7 @@ class OpenTasks:
         self._tasks[task.order.exploration_id] = fresh
         self._owner.resume(task, fresh)
 
-    def _give_up(self, task: OpenTask, error: UnverifiableFunction) -> None:
+    def _refuse(self, task: OpenTask, error: UnverifiableFunction) -> None:
         self._owner.fail(task, FailureReason.CANCELED, UNVERIFIABLE)
         self._owner.refuse(task, error)
 
@@ -193,7 +193,7 @@ class OpenTasks:
         while True:
             try:
                 task = OpenTask(
-                    *(self._zygote, order, limits, deadlines, self._referee_spoke), here=here, distribution=distribution
+                    *(self._zygote, order, limits, deadlines, self._on_progress), here=here, distribution=distribution
                 )
                 break
             except HostLost:

@@ -91,7 +91,7 @@ class DeviceHealth:
         self._patience_s = 2 * self._settings.longest_wait_s
         return True
 
-    def look_now(self) -> None:
+    def request_check(self) -> None:
         """Time the reference kernels before the next candidate, because of an implausible time."""
         self._check_due_s = 0.0
 

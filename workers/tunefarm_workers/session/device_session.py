@@ -69,13 +69,13 @@ class DeviceSession:
             confinement=access.confinement,
         )
 
-    def is_worn(self, now_s: float, needed_s: float) -> bool:
+    def must_be_replaced(self, now_s: float, needed_s: float) -> bool:
         """Whether to replace it before it runs another candidate, which may take ``needed_s``."""
         if self.candidates >= self._access.session_candidates:
             return True
-        return needed_s > self.left_s(now_s) and self.candidates > 0
+        return needed_s > self.remaining_s(now_s) and self.candidates > 0
 
-    def left_s(self, now_s: float) -> float:
+    def remaining_s(self, now_s: float) -> float:
         """Seconds until the device ends the session; infinite if it never does."""
         longest_s = self._access.session_s
         return math.inf if longest_s is None else longest_s - (now_s - self.began_s)
@@ -87,7 +87,7 @@ class DeviceSession:
         with suppress(ChannelClosed, TimeoutError):
             self.child.channel.send(request.model_dump_json().encode(), descriptors, timeout_s=_SEND_S)
 
-    def takes(self, message: bytes) -> bool:
+    def is_output(self, message: bytes) -> bool:
         """Whether a message is a part of the outputs before an answer. Raises ``ValueError`` if it is unexpected."""
         return self._outputs.take(message)
 
@@ -160,10 +160,10 @@ class DeviceSession:
     def _answer(self, timeout_s: float, doing: str, on_wait: OnWait) -> Answer:
         deadline_s = time.monotonic() + timeout_s
         try:
-            while self.takes(said := answer_of(self.child, deadline_s - time.monotonic(), doing, on_wait)):
+            while self.is_output(reply := answer_of(self.child, deadline_s - time.monotonic(), doing, on_wait)):
                 pass
             self.is_busy = False
-            return from_session.validate_json(said)
+            return from_session.validate_json(reply)
         except ValueError as error:
             message = "The child that holds the device sent an invalid message."
             raise ChildFailed(TrialFailure(reason=FailureReason.CRASH, message=message)) from error

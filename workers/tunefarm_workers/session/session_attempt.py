@@ -30,7 +30,7 @@ from tunefarm_workers.session.device.session_messages import (
 )
 from tunefarm_workers.session.device_session import DeviceSession
 
-_SENT_TWICE = 2
+_MAX_ATTEMPTS = 2
 
 
 class SessionAttemptOwner(Protocol):
@@ -49,7 +49,7 @@ class SessionAttemptOwner(Protocol):
     def finished(self, attempt: "SessionAttempt", measurement: Measurement) -> None:
         """Deliver the result."""
 
-    def look_at_device(self) -> None:
+    def check_device(self) -> None:
         """Check the device before it measures the next candidate."""
 
 
@@ -68,7 +68,7 @@ class SessionAttempt:
         self.stage = Stage.BUILDING
         self._owner = owner
         self._build = build
-        self._asked_s = self._entered_stage_s = time.monotonic()
+        self._requested_s = self._entered_stage_s = time.monotonic()
         self._stages = Stages()
         self._shape: LibraryShape | None = None
         self._library: SharedMemory | None = None
@@ -103,18 +103,18 @@ class SessionAttempt:
             self._owner.built(self)
             return
         try:
-            said = from_builder.validate_json(message)
+            reply = from_builder.validate_json(message)
         except ValueError:
             self.fail(FailureReason.CRASH, "The child that compiles sent an invalid message.")
             return
-        if isinstance(said, LibraryBuilt):
-            self._shape = said.shape
+        if isinstance(reply, LibraryBuilt):
+            self._shape = reply.shape
             used_s = self._build.used_s()
-            self.task.deadlines.built(used_s if used_s is not None else said.build_s)
-            start_s = max(time.monotonic() - self._asked_s - said.build_s, 0.0)
-            self._stages = Stages(start_s=start_s, build_s=said.build_s)
-        elif isinstance(said, Broken):
-            self.fail(said.reason, said.message)
+            self.task.deadlines.record_build(used_s if used_s is not None else reply.build_s)
+            start_s = max(time.monotonic() - self._requested_s - reply.build_s, 0.0)
+            self._stages = Stages(start_s=start_s, build_s=reply.build_s)
+        elif isinstance(reply, Broken):
+            self.fail(reply.reason, reply.message)
 
     def ended(self) -> None:
         """Fail the attempt: the build ended without a library."""
@@ -147,10 +147,10 @@ class SessionAttempt:
         """Record the timing, and compare the outputs once the reference is known."""
         self._stages = self._stages.model_copy(update={"run_s": ran.run_s})
         self._ran = ran
-        doubt = self.task.disbelief(ran.result.latency_s) if isinstance(ran.result, Timing) else None
-        if doubt is not None:
-            self._owner.look_at_device()
-            self._result(Failed(failure=doubt))
+        implausible = self.task.implausible(ran.result.latency_s) if isinstance(ran.result, Timing) else None
+        if implausible is not None:
+            self._owner.check_device()
+            self._result(Failed(failure=implausible))
             return
         if isinstance(ran.result, Failed):
             self._result(ran.result)
@@ -178,7 +178,7 @@ class SessionAttempt:
     def lose_device(self, message: str) -> None:
         """Fail the attempt: the first loss while a candidate runs is the device's fault, the second the candidate's."""
         reason = FailureReason.DEVICE_LOST
-        if self.stage is Stage.RUNNING and self.dispatch.attempt >= _SENT_TWICE:
+        if self.stage is Stage.RUNNING and self.dispatch.attempt >= _MAX_ATTEMPTS:
             reason = FailureReason.CRASH
             message = f"The device was lost both times that it ran. {message}"
         self.fail(reason, message)

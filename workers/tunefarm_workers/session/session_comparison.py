@@ -24,7 +24,7 @@ from tunefarm_workers.session.device_session import DeviceLost, DeviceSession
 from tunefarm_workers.timing.rounds import suffice, timing_of
 
 _ROUND_S = 120.0
-_LOSSES_BORNE = 2
+_MAX_LOSSES = 2
 
 Library = tuple[LibraryShape, bytes]
 Judge = Callable[[Sequence[tuple[int, Sequence[Array]]]], float]
@@ -63,7 +63,7 @@ class SessionComparison:
                 self._one_session(alive, judge)
             except DeviceLost as lost:
                 self._losses += 1
-                if self._losses > _LOSSES_BORNE:
+                if self._losses > _MAX_LOSSES:
                     self._end_with(alive, lost.failure)
             except ChildFailed as failed:
                 self._end_with(alive, failed.failure)

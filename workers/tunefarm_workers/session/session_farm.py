@@ -56,7 +56,7 @@ _CALIBRATE_S = 60.0
 _REACH_AGAIN_S = 0.5
 
 
-Given = TypeVar("Given")
+T = TypeVar("T")
 
 
 class SessionFarm(LaneFarm[SessionLane]):
@@ -113,26 +113,29 @@ class SessionFarm(LaneFarm[SessionLane]):
         ``on_wait`` is called on this thread a few times a second; False cancels the comparison.
         """
         try:
-            task = self._judging_task(order.exploration_id, INPUT_SETS, on_wait)
-            strays = [self._stray(task, trace, on_wait) for trace in order.traces]
+            task = self._task_with_reference(order.exploration_id, INPUT_SETS, on_wait)
+            strays = [self._out_of_bounds(task, trace, on_wait) for trace in order.traces]
             inside = [trace for trace, stray in zip(order.traces, strays, strict=True) if stray is None]
             compiled = iter(self._compiled(task, inside, on_wait))
             libraries = [next(compiled) if stray is None else stray for stray in strays]
             comparison = SessionComparison(task, order, lambda of: self._session(of, on_wait), on_wait)
-            found = self._alone(lambda: comparison.run(libraries, lambda outputs: self._judged(task, outputs)), on_wait)
-            return Comparison(results=tuple(self._believed(task, result) for result in found.results))
+            found = self._exclusively(
+                lambda: comparison.run(libraries, lambda outputs: self._judged(task, outputs)), on_wait
+            )
+            return Comparison(results=tuple(self._plausible(task, result) for result in found.results))
         except ChildFailed as failed:
             return Comparison(results=tuple(Failed(failure=failed.failure) for _ in order.traces))
 
     def export(self, order: ExportOrder, on_wait: OnWait = lambda: True) -> ExportResult:
         """Compile a schedule to a library, check it, and time it in ``order.processes`` fresh sessions."""
         try:
-            task = self._judging_task(order.exploration_id, INPUT_SETS, on_wait)
+            task = self._task_with_reference(order.exploration_id, INPUT_SETS, on_wait)
             library = self._compiled(task, (order.trace,), on_wait)[0]
             if isinstance(library, TrialFailure):
                 return Failed(failure=library)
-            latencies_s = self._alone(
-                lambda: tuple(self._time_afresh(task, library, on_wait) for _ in range(order.processes)), on_wait
+            latencies_s = self._exclusively(
+                lambda: tuple(self._time_in_new_session(task, library, on_wait) for _ in range(order.processes)),
+                on_wait,
             )
         except ChildFailed as failed:
             return Failed(failure=failed.failure)
@@ -171,7 +174,7 @@ class SessionFarm(LaneFarm[SessionLane]):
             raise DeviceLost(f"the reference kernels do not run: {message}")
         return answer.times, references
 
-    def _stray(self, task: OpenTask, trace: Trace | None, on_wait: OnWait) -> TrialFailure | None:
+    def _out_of_bounds(self, task: OpenTask, trace: Trace | None, on_wait: OnWait) -> TrialFailure | None:
         """Why a schedule must not run because of its memory accesses; None if it may run.
 
         Raises:
@@ -180,7 +183,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         text = None if trace is None else trace.text
         request = BoundsOrder(target=task.order.target, abi=task.order.abi, trace=text)
         try:
-            child = self._present(task).server.fork(
+            child = self._current(task).server.fork(
                 "tunefarm_workers.session.compiler.bounds_child:run",
                 request.model_dump_json().encode(),
                 limits=self._settings.child_limits(),
@@ -191,14 +194,14 @@ class SessionFarm(LaneFarm[SessionLane]):
             return TrialFailure(reason=FailureReason.DEVICE_LOST, message=message)
         with child:
             try:
-                said = Examined.model_validate_json(answer_of(child, self._settings.reference_s, "running", on_wait))
+                reply = Examined.model_validate_json(answer_of(child, self._settings.reference_s, "running", on_wait))
             except ValueError:
                 return TrialFailure(reason=FailureReason.CRASH, message="The child sent an invalid message.")
             except ChildFailed as failed:
                 if failed.failure.reason is FailureReason.CANCELED:
                     raise
                 return failed.failure
-        broken = said.failure
+        broken = reply.failure
         return None if broken is None else TrialFailure(reason=broken.reason, message=broken.message[:4000])
 
     def _compiled(
@@ -221,11 +224,11 @@ class SessionFarm(LaneFarm[SessionLane]):
                     compiled.append(failed.failure)
         return compiled
 
-    def _alone(self, action: Callable[[], Given], on_wait: OnWait) -> Given:
+    def _exclusively(self, action: Callable[[], T], on_wait: OnWait) -> T:
         """Call ``action`` on this thread with the device to itself and no other session open."""
 
-        def act() -> Given:
-            self._lane.loop.ask(self._lane.holder.give_way)
+        def act() -> T:
+            self._lane.loop.ask(self._lane.holder.end_idle)
             return action()
 
         return while_device_is_held(self._lane, act, on_wait)
@@ -236,7 +239,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         while True:
             if not on_wait():
                 raise canceled()
-            session = DeviceSession(self._zygote, self._access, self._present(task))
+            session = DeviceSession(self._zygote, self._access, self._current(task))
             try:
                 session.wait_until_ready(on_wait)
             except DeviceLost:
@@ -250,7 +253,7 @@ class SessionFarm(LaneFarm[SessionLane]):
                 return session
             time.sleep(_REACH_AGAIN_S)
 
-    def _time_afresh(self, task: OpenTask, library: Library, on_wait: OnWait) -> float:
+    def _time_in_new_session(self, task: OpenTask, library: Library, on_wait: OnWait) -> float:
         """The median latency in one fresh session. Raises ``ChildFailed``."""
         request = RunRequest(
             shape=library[0],
@@ -273,24 +276,24 @@ class SessionFarm(LaneFarm[SessionLane]):
             session.close()
         if error > 1.0:
             raise ChildFailed(task.wrong_result(error).failure)
-        believed = self._believed(task, answer.result)
+        believed = self._plausible(task, answer.result)
         if isinstance(believed, Failed):
             raise ChildFailed(believed.failure)
         assert isinstance(believed, Timing), "a thorough run is never stopped early"
         return believed.latency_s
 
-    def _believed(self, task: OpenTask, result: Result) -> Result:
+    def _plausible(self, task: OpenTask, result: Result) -> Result:
         """``result``, or a failure if no kernel of the function can be as fast."""
-        doubt = task.disbelief(result.latency_s) if isinstance(result, Timing) else None
-        if doubt is None:
+        implausible = task.implausible(result.latency_s) if isinstance(result, Timing) else None
+        if implausible is None:
             return result
-        self._lane.loop.ask(self._lane.look_at_device)
-        return Failed(failure=doubt)
+        self._lane.loop.ask(self._lane.check_device)
+        return Failed(failure=implausible)
 
     def _judged(self, task: OpenTask, outputs: Sequence[tuple[int, Sequence[Array]]]) -> float:
         return self._lane.loop.ask(lambda: self._lane.tasks[task.order.exploration_id].referee.judge(outputs))
 
-    def _present(self, task: OpenTask) -> OpenTask:
+    def _current(self, task: OpenTask) -> OpenTask:
         """``task``, or its replacement if its host was killed or its inputs changed."""
         return self._lane.loop.ask(lambda: self._lane.tasks[task.order.exploration_id])
 

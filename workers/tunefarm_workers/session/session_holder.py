@@ -30,7 +30,7 @@ _CHECK_S = 30.0
 class HolderOwner(Protocol):
     """The lane of a holder."""
 
-    def ran(self, attempt: SessionAttempt, said: SessionRan | TrialFailure) -> None:
+    def ran(self, attempt: SessionAttempt, reply: SessionRan | TrialFailure) -> None:
         """Take the result of a candidate, or its own failure."""
 
     def device_away(self, attempt: SessionAttempt, message: str, *, ran: bool) -> None:
@@ -70,9 +70,9 @@ class SessionHolder:
         self._task: OpenTask | None = None
         """The task whose inputs are on the device."""
         self._attempt: SessionAttempt | None = None
-        self._checks_alone = False
-        self._doing = "idle"
-        self._since_s = 0.0
+        self._is_lone_check = False
+        self._step = "idle"
+        self._step_began_s = 0.0
         self.deadline_s: float | None = None
 
     @property
@@ -91,7 +91,9 @@ class SessionHolder:
         self._attempt = attempt
         now_s = time.monotonic()
         needed_s = attempt.limit_s + self._access.run_allowance_s
-        if self._session is not None and (self._task is not attempt.task or self._session.is_worn(now_s, needed_s)):
+        if self._session is not None and (
+            self._task is not attempt.task or self._session.must_be_replaced(now_s, needed_s)
+        ):
             self._end()
         if self._session is None:
             self._open(attempt.task)
@@ -101,7 +103,7 @@ class SessionHolder:
     def check(self) -> None:
         """Time the reference kernels in a session of their own, without a candidate."""
         self._end()
-        self._checks_alone = True
+        self._is_lone_check = True
         self._open(None)
 
     def abandon(self, attempt: SessionAttempt) -> None:
@@ -110,12 +112,12 @@ class SessionHolder:
             self._attempt = None
             self._end()
 
-    def drop_idle(self, exploration_id: str) -> None:
+    def end_idle_of(self, exploration_id: str) -> None:
         """End an idle session that has the inputs of this exploration."""
         if self._attempt is None and self._task is not None and self._task.order.exploration_id == exploration_id:
             self._end()
 
-    def give_way(self) -> None:
+    def end_idle(self) -> None:
         """End an idle session: the owner of the device opens its own."""
         if self._attempt is None:
             self._end()
@@ -124,45 +126,45 @@ class SessionHolder:
         """End the session if its present step takes too long."""
         if self._session is None or self.deadline_s is None or now_s < self.deadline_s:
             return
-        if self._doing == "running":
-            message = f"It was running for more than {self.deadline_s - self._since_s:.2f} s."
-            self._over(TrialFailure(reason=FailureReason.RUN_TIMEOUT, message=message))
+        if self._step == "running":
+            message = f"It was running for more than {self.deadline_s - self._step_began_s:.2f} s."
+            self._fail(TrialFailure(reason=FailureReason.RUN_TIMEOUT, message=message))
         else:
-            self._away(f"It took more than {self.deadline_s - self._since_s:.0f} s.", lost=False)
+            self._lose_device(f"It took more than {self.deadline_s - self._step_began_s:.0f} s.", lost=False)
 
     def received(self, message: bytes) -> None:
         """Handle a message of the child."""
         assert self._session is not None, "only a session sends messages"
         try:
-            if self._session.takes(message):
+            if self._session.is_output(message):
                 return
             self._session.is_busy = False
-            said = from_session.validate_json(message)
+            reply = from_session.validate_json(message)
         except ValueError:
-            self._over(_crash("The child that holds the device sent an invalid message."))
+            self._fail(_crash("The child that holds the device sent an invalid message."))
             return
-        if isinstance(said, DeviceGone):
-            self._away(said.message, lost=self._doing == "running")
-        elif isinstance(said, SessionReady) and self._doing == "reaching":
+        if isinstance(reply, DeviceGone):
+            self._lose_device(reply.message, lost=self._step == "running")
+        elif isinstance(reply, SessionReady) and self._step == "reaching":
             self.health.reached()
             self._next_step()
-        elif isinstance(said, ReferenceTimes) and self._doing == "checking":
-            self._checked(said)
-        elif isinstance(said, SessionRan) and self._doing == "running":
-            self._done(said)
-        elif isinstance(said, Broken):
-            self._broke(said)
+        elif isinstance(reply, ReferenceTimes) and self._step == "checking":
+            self._checked(reply)
+        elif isinstance(reply, SessionRan) and self._step == "running":
+            self._finish(reply)
+        elif isinstance(reply, Broken):
+            self._handle_failure(reply)
         else:
-            self._over(_crash(f"The child sent {said.kind!r} while it was {self._doing}."))
+            self._fail(_crash(f"The child sent {reply.kind!r} while it was {self._step}."))
 
     def ended(self) -> None:
         """Blame the running candidate for the child's death, unless it was killed."""
         assert self._session is not None, "only a session ends"
-        failure = self._session.failure_of_end(self._doing)
-        if self._doing == "running" and failure.reason is not FailureReason.DEVICE_LOST:
-            self._over(failure)
+        failure = self._session.failure_of_end(self._step)
+        if self._step == "running" and failure.reason is not FailureReason.DEVICE_LOST:
+            self._fail(failure)
         else:
-            self._away(failure.message, lost=self._doing == "running")
+            self._lose_device(failure.message, lost=self._step == "running")
 
     def close(self) -> None:
         """End the session. The loop's thread must have ended."""
@@ -178,72 +180,72 @@ class SessionHolder:
         except ForkFailed as error:
             if not self._zygote.alive:
                 raise
-            self._away(f"no child could be forked: {error}", lost=False)
+            self._lose_device(f"no child could be forked: {error}", lost=False)
             return
         self._task = task
-        self._do("reaching", self._access.reach_s)
+        self._enter_step("reaching", self._access.reach_s)
         self._loop.listen(self)
 
     def _next_step(self) -> None:
         """Check the device if that is due, else run the candidate."""
         attempt, session = self._attempt, self._session
-        if session is None or (attempt is None and not self._checks_alone):
-            self._rest()
+        if session is None or (attempt is None and not self._is_lone_check):
+            self._become_idle()
         elif attempt is None or self.health.check_due(time.monotonic()):
-            self._do("checking", _CHECK_S)
+            self._enter_step("checking", _CHECK_S)
             session.send(ReferenceRequest(depth="check"), [self._references.descriptor])
         else:
             session.candidates += 1
             # A hanging kernel must time out before the device ends the session, which would count as a lost device.
-            limit_s = min(attempt.limit_s + self._access.run_allowance_s, session.left_s(time.monotonic()))
-            self._do("running", limit_s)
+            limit_s = min(attempt.limit_s + self._access.run_allowance_s, session.remaining_s(time.monotonic()))
+            self._enter_step("running", limit_s)
             attempt.start(session)
 
-    def _checked(self, said: ReferenceTimes) -> None:
+    def _checked(self, reply: ReferenceTimes) -> None:
         now_s = time.monotonic()
-        if self.health.checked(said.times, now_s):
+        if self.health.checked(reply.times, now_s):
             self._owner.device_in_order()
-        if self._checks_alone:
+        if self._is_lone_check:
             self._end()
             return
         if self.health.may_try(now_s):
             self._next_step()
             return
         attempt, self._attempt = self._attempt, None
-        self._rest()
+        self._become_idle()
         if attempt is not None:
             self._owner.device_away(attempt, self.health.reason, ran=False)
 
-    def _done(self, said: SessionRan) -> None:
+    def _finish(self, reply: SessionRan) -> None:
         self.health.measured()
         attempt, self._attempt = self._attempt, None
-        self._rest()
+        self._become_idle()
         if attempt is not None:
-            self._owner.ran(attempt, said)
+            self._owner.ran(attempt, reply)
 
-    def _broke(self, said: Broken) -> None:
+    def _handle_failure(self, reply: Broken) -> None:
         """Handle a failed kernel or check. The session stays open only after a wrong result."""
-        if self._doing == "checking":
-            self._away(f"its reference kernels do not run: {said.message}", lost=False)
+        if self._step == "checking":
+            self._lose_device(f"its reference kernels do not run: {reply.message}", lost=False)
             return
-        failure = TrialFailure(reason=said.reason, message=said.message[:4000])
-        if said.reason is not FailureReason.WRONG_RESULT:
-            self._over(failure)
+        failure = TrialFailure(reason=reply.reason, message=reply.message[:4000])
+        if reply.reason is not FailureReason.WRONG_RESULT:
+            self._fail(failure)
             return
         self.health.measured()
         attempt, self._attempt = self._attempt, None
-        self._rest()
+        self._become_idle()
         if attempt is not None:
             self._owner.ran(attempt, failure)
 
-    def _over(self, failure: TrialFailure) -> None:
+    def _fail(self, failure: TrialFailure) -> None:
         """Fail the candidate and end the session."""
         attempt, self._attempt = self._attempt, None
         self._end()
         if attempt is not None:
             self._owner.ran(attempt, failure)
 
-    def _away(self, message: str, *, lost: bool) -> None:
+    def _lose_device(self, message: str, *, lost: bool) -> None:
         attempt, self._attempt = self._attempt, None
         self._end()
         now_s = time.monotonic()
@@ -254,13 +256,13 @@ class SessionHolder:
         if attempt is not None:
             self._owner.device_away(attempt, message, ran=lost)
 
-    def _do(self, doing: str, limit_s: float) -> None:
-        self._doing = doing
-        self._since_s = time.monotonic()
-        self.deadline_s = self._since_s + limit_s
+    def _enter_step(self, doing: str, limit_s: float) -> None:
+        self._step = doing
+        self._step_began_s = time.monotonic()
+        self.deadline_s = self._step_began_s + limit_s
 
-    def _rest(self) -> None:
-        self._doing = "idle"
+    def _become_idle(self) -> None:
+        self._step = "idle"
         self.deadline_s = None
 
     def _end(self) -> None:
@@ -268,9 +270,9 @@ class SessionHolder:
             self._loop.forget(self)
             self._session.close()
         self._session = None
-        self._rest()
-        if self._checks_alone:
-            self._checks_alone = False
+        self._become_idle()
+        if self._is_lone_check:
+            self._is_lone_check = False
             self._owner.check_ended()
 
 

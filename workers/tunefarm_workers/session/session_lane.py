@@ -91,7 +91,7 @@ class SessionLane:
 
     def close_task(self, exploration_id: str) -> None:
         """End an exploration's host. Its attempts must have ended."""
-        self.holder.drop_idle(exploration_id)
+        self.holder.end_idle_of(exploration_id)
         self.tasks.close(exploration_id)
 
     def submit(self, dispatch: Dispatch) -> None:
@@ -106,7 +106,7 @@ class SessionLane:
         """End the attempts of these dispatches."""
         for dispatch in [dispatch for dispatch in self._queue if dispatch.dispatch_id in dispatch_ids]:
             self._queue.remove(dispatch)
-            self._fail_unbegun(dispatch, FailureReason.CANCELED, "It was canceled.")
+            self._fail_queued(dispatch, FailureReason.CANCELED, "It was canceled.")
         for attempt in list(self._attempts):
             if attempt.dispatch.dispatch_id in dispatch_ids:
                 attempt.fail(FailureReason.CANCELED, "It was canceled.")
@@ -138,9 +138,9 @@ class SessionLane:
         """Queue the attempts of ``task`` again, and end the session with its inputs."""
         again = self._attempts_of(task)
         for attempt in again:
-            self._let_go(attempt)
+            self._remove(attempt)
         self._queue.extendleft(attempt.dispatch for attempt in reversed(again))
-        self.holder.drop_idle(task.order.exploration_id)
+        self.holder.end_idle_of(task.order.exploration_id)
 
     def resume(self, task: OpenTask, fresh: OpenTask) -> None:
         """Do nothing: ``suspend`` queued the attempts again."""
@@ -157,13 +157,13 @@ class SessionLane:
         else:
             self._park(attempt)
 
-    def ran(self, attempt: SessionAttempt, said: SessionRan | TrialFailure) -> None:
+    def ran(self, attempt: SessionAttempt, reply: SessionRan | TrialFailure) -> None:
         """Free the device and pass the session's result to the attempt."""
         self.device_arbiter.release(attempt)
-        if isinstance(said, TrialFailure):
-            attempt.fail_with(said)
+        if isinstance(reply, TrialFailure):
+            attempt.fail_with(reply)
         else:
-            attempt.ran(said)
+            attempt.ran(reply)
 
     def device_away(self, attempt: SessionAttempt, message: str, *, ran: bool) -> None:
         """Fail the candidate that ran on the lost device; park one that had not started."""
@@ -183,13 +183,13 @@ class SessionLane:
             self.device_arbiter.release(self._lone_check)
         self._lone_check = None
 
-    def look_at_device(self) -> None:
+    def check_device(self) -> None:
         """Check the device before it measures the next candidate."""
-        self.holder.health.look_now()
+        self.holder.health.request_check()
 
     def finished(self, attempt: SessionAttempt, measurement: Measurement) -> None:
         """Deliver an attempt's result."""
-        self._let_go(attempt)
+        self._remove(attempt)
         if isinstance(measurement.result, Timing):
             attempt.task.improve(measurement.result.latency_s)
         self._suspects.append(measurement)
@@ -202,7 +202,7 @@ class SessionLane:
         self.holder.close()
         self.tasks.close_all()
 
-    def _let_go(self, attempt: SessionAttempt) -> None:
+    def _remove(self, attempt: SessionAttempt) -> None:
         """Remove an attempt from the lane."""
         self.loop.forget(attempt)
         self.holder.abandon(attempt)  # before the release, which starts the next candidate in the same session
@@ -264,14 +264,14 @@ class SessionLane:
     def _begin(self, dispatch: Dispatch) -> None:
         task = self.tasks[dispatch.candidate.exploration_id]
         if task.referee.doubt is not None:
-            self._fail_unbegun(dispatch, FailureReason.CANCELED, UNVERIFIABLE)
+            self._fail_queued(dispatch, FailureReason.CANCELED, UNVERIFIABLE)
             return
         try:
             build = self._compiler.candidate(task.order, dispatch.candidate.trace.text)
         except ForkFailed as error:
             if not self._zygote.alive:
                 raise
-            self._fail_unbegun(dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
+            self._fail_queued(dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
             return
         attempt = SessionAttempt(self, task, dispatch, build)
         self._attempts.append(attempt)
@@ -279,10 +279,10 @@ class SessionLane:
 
     def _fail_all(self, reason: FailureReason, message: str) -> None:
         while self._queue:
-            self._fail_unbegun(self._queue.popleft(), reason, message)
+            self._fail_queued(self._queue.popleft(), reason, message)
         for attempt in list(self._attempts):
             attempt.fail(reason, message)
 
-    def _fail_unbegun(self, dispatch: Dispatch, reason: FailureReason, message: str) -> None:
+    def _fail_queued(self, dispatch: Dispatch, reason: FailureReason, message: str) -> None:
         failure = TrialFailure(reason=reason, message=message[:4000])
         self._deliver(Measurement.answering(dispatch, Failed(failure=failure)))

@@ -55,8 +55,8 @@ class LaneHost(OrderKeeper):
         self._blobs = blobs
         self._explorations = OpenExplorations(farm, blobs, self._held.in_use)
         self._delivered: dict[str, str] = {}
-        self._asked_by: dict[str, str] = {}
-        self._told_suspects: frozenset[str] = frozenset()
+        self._requesters: dict[str, str] = {}
+        self._reported_suspects: frozenset[str] = frozenset()
         self._device_trouble = ""
         self._broken_off: set[str] = set()
         self._orders = ThreadPoolExecutor(max_workers=1, thread_name_prefix="orders")
@@ -84,7 +84,7 @@ class LaneHost(OrderKeeper):
         if order.incumbent_s is not None:
             self._farm.set_incumbent(held.exploration_id, order.incumbent_s)
         if self._held.begin(held):
-            self._asked_by[held.exploration_id] = held.farm_id
+            self._requesters[held.exploration_id] = held.farm_id
             self._farm.submit(order.dispatch)
 
     def compare(self, order: CompareMessage) -> None:
@@ -114,7 +114,7 @@ class LaneHost(OrderKeeper):
             self._give_back(held)
             return
         self._remember(held)
-        _tell(held.job_id, measurement)
+        _log_result(held.job_id, measurement)
         self._held.end(held, Measured(lane_id=self._lane_id, measurement=measurement))
 
     def look_for_trouble(self) -> str:
@@ -131,7 +131,7 @@ class LaneHost(OrderKeeper):
         except Exception as error:  # noqa: BLE001 - the farm cannot continue; its owner decides
             self._fail(error)
             return ""
-        fresh, self._told_suspects = suspects - self._told_suspects, suspects
+        fresh, self._reported_suspects = suspects - self._reported_suspects, suspects
         by_farm: dict[str, list[str]] = defaultdict(list)
         for ident in fresh:
             if ident in self._delivered:
@@ -167,7 +167,7 @@ class LaneHost(OrderKeeper):
         except BlobsUnavailable as away:
             self._suffer(away, held)
         except BadInput as problem:
-            self._tell_unverifiable(held.farm_id, held.exploration_id, problem)
+            self._report_unverifiable(held.farm_id, held.exploration_id, problem)
             self._answer_failed(held, FailureReason.CANCELED, "Its function cannot be measured.")
         except Exception as error:  # noqa: BLE001 - the farm cannot continue; its owner decides
             self._fail(error)
@@ -182,25 +182,25 @@ class LaneHost(OrderKeeper):
                 self._held.end(held, None)
             elif self._open(held, task_digest) and self._held.begin(held):
                 answer = action()
-                if self._gives_back or held.ident in self._broken_off:
+                if self._must_give_back or held.ident in self._broken_off:
                     self._broken_off.discard(held.ident)
                     self._give_back(held)
                 else:
                     self._held.end(held, answer)
         except BadInput as problem:
             self._held.end(held, None)
-            self._tell_unverifiable(held.farm_id, held.exploration_id, problem)
+            self._report_unverifiable(held.farm_id, held.exploration_id, problem)
         except BlobsUnavailable as away:
             self._suffer(away, held)
         except Exception as error:  # noqa: BLE001 - the farm cannot continue; its owner decides
             self._fail(error)
 
     def _compared(self, order: CompareMessage) -> Compared:
-        result = self._farm.compare(order.order, lambda: self._goes_on(order.order_id))
+        result = self._farm.compare(order.order, lambda: self._is_wanted(order.order_id))
         return Compared(lane_id=self._lane_id, order_id=order.order_id, comparison=result)
 
     def _exported(self, order: ExportMessage) -> ExportEnded:
-        result = self._farm.export(order.order, lambda: self._goes_on(order.order_id))
+        result = self._farm.export(order.order, lambda: self._is_wanted(order.order_id))
         if isinstance(result, Failed):
             return ExportEnded(lane_id=self._lane_id, order_id=order.order_id, failure=result.failure)
         return ExportEnded(
@@ -215,15 +215,15 @@ class LaneHost(OrderKeeper):
             foreign_load=result.foreign_load,
         )
 
-    def _goes_on(self, ident: str) -> bool:
-        if self._gives_back:
+    def _is_wanted(self, ident: str) -> bool:
+        if self._must_give_back:
             self._broken_off.add(ident)
             return False
         held = self._held.get(ident)
         return held is not None and not self._held.is_canceled(held) and self.crash is None
 
     @property
-    def _gives_back(self) -> bool:
+    def _must_give_back(self) -> bool:
         """Whether to return comparisons and exports: no record may rest on a quarantined device."""
         return self._giving_back or bool(self._device_trouble)
 
@@ -244,21 +244,21 @@ class LaneHost(OrderKeeper):
 
     def _remember(self, held: AcceptedOrder) -> None:
         self._delivered[held.ident] = held.farm_id
-        for remembered in (self._delivered, self._asked_by):
+        for remembered in (self._delivered, self._requesters):
             while len(remembered) > _REMEMBERED:
                 remembered.pop(next(iter(remembered)))
 
     def _refuse(self, exploration_id: str, problem: BadInput) -> None:
         concerned = [held for held in self._held.all() if held.exploration_id == exploration_id]
-        asked_by = {held.farm_id for held in concerned} | {self._asked_by.get(exploration_id, "")}
-        for farm_id in asked_by - {""}:
-            self._tell_unverifiable(farm_id, exploration_id, problem)
+        requesters = {held.farm_id for held in concerned} | {self._requesters.get(exploration_id, "")}
+        for farm_id in requesters - {""}:
+            self._report_unverifiable(farm_id, exploration_id, problem)
         running = {held.ident for held in self._held.begun() if held.dispatch is not None}
         if unwanted := running & {held.ident for held in concerned}:
             self._farm.cancel(unwanted)
         self._explorations.forget(exploration_id)
 
-    def _tell_unverifiable(self, farm_id: str, exploration_id: str, problem: BadInput) -> None:
+    def _report_unverifiable(self, farm_id: str, exploration_id: str, problem: BadInput) -> None:
         reply = UnverifiableReply(
             lane_id=self._lane_id,
             exploration_id=exploration_id,
@@ -285,7 +285,7 @@ class LaneHost(OrderKeeper):
             self._held.end(held, Measured(lane_id=self._lane_id, measurement=measurement))
 
 
-def _tell(job_id: str, measurement: Measurement) -> None:
+def _log_result(job_id: str, measurement: Measurement) -> None:
     ids = {"exploration_id": measurement.exploration_id, "candidate": measurement.candidate_number}
     result = measurement.result
     if isinstance(result, Failed) and not _is_canceled(measurement):

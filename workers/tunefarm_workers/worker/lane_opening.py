@@ -49,10 +49,10 @@ def opener_of(settings: WorkerSettings) -> tuple[LaneOpener, tuple[str, ...]]:
         module = import_module(_COMPILE_LANE)
         return module.open_lane, module.PRELOAD
     maker, preload = maker_of(settings)
-    return lambda context: _measuring(maker, context), preload
+    return lambda context: _open_measuring(maker, context), preload
 
 
-def _measuring(maker: FarmMaker, context: LaneContext) -> HostedLane:
+def _open_measuring(maker: FarmMaker, context: LaneContext) -> HostedLane:
     """A lane that measures on the device of its farm."""
     farm = maker(context.settings, context.zygote, context.scratch, context.blobs)
     context.parts.callback(farm.close)

@@ -42,7 +42,7 @@ class LaneLife:
         self._is_stopping = False
         self._has_ended = False
 
-    def hear(self, answer: LaneAnswer) -> None:
+    def receive(self, answer: LaneAnswer) -> None:
         """Record a registrar's answer. A refusal also revokes an earlier admission."""
         if answer.instance and answer.instance != self.facts.instance:
             return
@@ -54,7 +54,7 @@ class LaneLife:
         self._request = answer.request
         self.admitted.set()
 
-    def suffer(self, trouble: str) -> None:
+    def set_trouble(self, trouble: str) -> None:
         """Record why the device cannot be used now; empty if it can."""
         self._trouble = trouble
 

@@ -57,18 +57,18 @@ class WorkerSettings(BaseSettings):
         usable = os.sched_getaffinity(0)
         if not self.worker_cores:
             return tuple(sorted(usable))
-        wanted = _parsed(self.worker_cores)
+        wanted = _parse(self.worker_cores)
         if not wanted or not wanted <= usable:
             problem = f"{self.worker_cores!r} names processors that this process may not use."
-            raise BadInput("--cores", problem, f"Choose from {_text(sorted(usable))}.")
+            raise BadInput("--cores", problem, f"Choose from {_ranges(sorted(usable))}.")
         return tuple(sorted(wanted))
 
     def name(self) -> str:
         """The lane's name."""
-        return self.worker_name or f"{host_name() or 'host'}/{_text(self.cores())}"
+        return self.worker_name or f"{host_name() or 'host'}/{_ranges(self.cores())}"
 
 
-def _parsed(text: str) -> set[int]:
+def _parse(text: str) -> set[int]:
     found: set[int] = set()
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
@@ -78,7 +78,7 @@ def _parsed(text: str) -> set[int]:
     return found
 
 
-def _text(cores: "list[int] | tuple[int, ...]") -> str:
+def _ranges(cores: "list[int] | tuple[int, ...]") -> str:
     """Ranges, such as ``0-3,8``."""
     parts: list[str] = []
     begin = previous = -2

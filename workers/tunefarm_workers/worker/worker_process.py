@@ -96,23 +96,23 @@ class WorkerProcess:
             self._host = host = lane.host
             self._life = life = LaneLife(_facts(self._settings, lane, lane_id, name, cores, remark))
             self._intake = CeleryIntake(broker, lane.queue, host.takers(), name)
-            voice = LaneVoice(
+            heartbeat = LaneVoice(
                 broker,
                 host,
                 life.facts.instance,
                 lambda: life.describe(host.in_flight),
-                life.hear,
+                life.receive,
                 lambda: self._beat(host, life),
             )
             sender.start()
             host.start(self._end)
-            voice.start()
+            heartbeat.start()
             try:
-                if self._await_admission(life, voice):
+                if self._await_admission(life, heartbeat):
                     self._say(f"lane {name} is ready: room for {host.room}, {lane.serves}")
                     self._intake.run()
             finally:
-                self._wind_up(host, life, voice, sender)
+                self._shut_down(host, life, heartbeat, sender)
         return ENDED if host.crash is None else CRASHED
 
     @property
@@ -129,43 +129,43 @@ class WorkerProcess:
             raise ForkFailed("server_lost", f"TVM does not load: {zygote.failure}")
         return open_lane(LaneContext(self._settings, zygote, self._scratch, self._blobs, send, lane_id, parts))
 
-    def _await_admission(self, life: LaneLife, voice: LaneVoice) -> bool:
+    def _await_admission(self, life: LaneLife, heartbeat: LaneVoice) -> bool:
         """Wait until a registrar admits the lane; False if stopped meanwhile. Raises LaneRefused."""
-        told = ""
+        reported = ""
         self._say("waiting for a tuner to admit this lane")
         while not life.admitted.wait(_ADMISSION_POLL_S):
             if self._stopping.is_set():
                 return False
-            if life.refusal and life.refusal != told:
-                told = life.refusal
-                log.error("the farm refuses this lane", reason=told)
-                voice.hurry()
+            if life.refusal and life.refusal != reported:
+                reported = life.refusal
+                log.error("the farm refuses this lane", reason=reported)
+                heartbeat.hurry()
                 if not self._keep_trying:
-                    raise LaneRefused(told)
-                self._say(f"refused: {told}; trying again")
-        voice.hurry()
+                    raise LaneRefused(reported)
+                self._say(f"refused: {reported}; trying again")
+        heartbeat.hurry()
         return not self._stopping.is_set()
 
     def _beat(self, host: OrderHost, life: LaneLife) -> None:
         """Check the device, and start or stop accepting work."""
         if host.crash is None:
-            life.suffer(host.look_for_trouble())
+            life.set_trouble(host.look_for_trouble())
         wanted = life.takes_work
         host.take_work(wanted)
         if self._intake is not None:
             self._intake.set_open(wanted)
 
-    def _wind_up(self, host: OrderHost, life: LaneLife, voice: LaneVoice, sender: ReplySender) -> None:
+    def _shut_down(self, host: OrderHost, life: LaneLife, heartbeat: LaneVoice, sender: ReplySender) -> None:
         if host.crash is not None:
             life.fail(f"the lane crashed: {host.crash}")
         life.stop()
         host.take_work(False)
-        voice.hurry()
+        heartbeat.hurry()
         if sys.exc_info()[0] is None and host.crash is None:
             host.settle(0.0 if self._second_signal.is_set() else self._settings.worker_grace_s)
         life.end()
         host.close()
-        voice.close()
+        heartbeat.close()
         sender.close(3.0)
 
     def _end(self) -> None:

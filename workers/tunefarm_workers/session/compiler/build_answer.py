@@ -13,30 +13,30 @@ Receive = Callable[[], bytes]
 
 def built_library(receive: Receive) -> tuple[LibraryShape, bytes]:
     """A candidate's library. Raises ``ChildFailed`` with the reason if there is none."""
-    said = _said(receive)
-    if not isinstance(said, LibraryBuilt):
-        raise _nonsense()
-    return said.shape, receive()
+    reply = _first_reply(receive)
+    if not isinstance(reply, LibraryBuilt):
+        raise _invalid()
+    return reply.shape, receive()
 
 
 def built_references(receive: Receive) -> tuple[ReferencesBuilt, bytes]:
     """The reference kernels. Raises ``ChildFailed``."""
-    said = _said(receive)
-    if not isinstance(said, ReferencesBuilt):
-        raise _nonsense()
-    return said, receive()
+    reply = _first_reply(receive)
+    if not isinstance(reply, ReferencesBuilt):
+        raise _invalid()
+    return reply, receive()
 
 
-def _said(receive: Receive) -> LibraryBuilt | ReferencesBuilt:
+def _first_reply(receive: Receive) -> LibraryBuilt | ReferencesBuilt:
     try:
-        said = from_builder.validate_json(receive())
+        reply = from_builder.validate_json(receive())
     except ValueError as error:
-        raise _nonsense() from error
-    if isinstance(said, Broken):
-        raise ChildFailed(TrialFailure(reason=said.reason, message=said.message[:4000]))
-    return said
+        raise _invalid() from error
+    if isinstance(reply, Broken):
+        raise ChildFailed(TrialFailure(reason=reply.reason, message=reply.message[:4000]))
+    return reply
 
 
-def _nonsense() -> ChildFailed:
+def _invalid() -> ChildFailed:
     message = "The child that compiles sent an invalid message."
     return ChildFailed(TrialFailure(reason=FailureReason.CRASH, message=message))

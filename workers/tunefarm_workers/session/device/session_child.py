@@ -56,11 +56,11 @@ def serve_session(channel: Channel, payload: bytes, bench_of: BenchOf) -> None:
     except Exception as error:  # noqa: BLE001 - after any error the device cannot be used
         _send(channel, DeviceGone(message=f"{type(error).__name__}: {error}"[:3000]))
         return
-    station = _Station(channel, bench, inputs, order)
+    server = _SessionServer(channel, bench, inputs, order)
     _send(channel, SessionReady())
     while True:
         message, descriptors = channel.receive_with_descriptors()
-        answer = station.answer(message, descriptors)
+        answer = server.answer(message, descriptors)
         _send(channel, answer)
 
 
@@ -68,7 +68,7 @@ def _send(channel: Channel, answer: Answer) -> None:
     channel.send(answer.model_dump_json().encode())
 
 
-class _Station:
+class _SessionServer:
     """Answers the requests of a session."""
 
     def __init__(self, channel: Channel, bench: Bench, inputs: PlacedInputs | None, order: SessionOrder) -> None:
@@ -155,12 +155,12 @@ class _Station:
                 tensors = [self._bench.empty(tensor) for tensor in arguments[name]]
                 self._references.append(DeviceTimer(self._bench, module, name, tensors))
         samples = _REFERENCE_SAMPLES[request.depth]
-        compute_s, bandwidth_s, launch_s = (_least(timer, samples) for timer in self._references)
+        compute_s, bandwidth_s, launch_s = (_fastest(timer, samples) for timer in self._references)
         times = ReferenceKernelTimes(compute_s=compute_s, bandwidth_s=bandwidth_s, launch_s=launch_s)
         return ReferenceTimes(times=times)
 
 
-def _least(timer: DeviceTimer, samples: int) -> float:
+def _fastest(timer: DeviceTimer, samples: int) -> float:
     estimate_s = timer.seconds_per_call(1)
     calls = min(max(1, math.ceil(_REFERENCE_SAMPLE_S / estimate_s)), _MAX_REFERENCE_CALLS)
     return min(timer.seconds_per_call(calls) for _ in range(samples))

@@ -9,11 +9,11 @@ from tunefarm_schemas.farm.broker import Broker
 from tunefarm_workers.broker.broker_client import BROKER_ERRORS
 from tunefarm_workers.compile.compile_messages import compilers_key
 
-SIGN_LIVES_S: Final = 10
+EXPIRES_S: Final = 10
 """After this long without a heartbeat, no lane of the pool accepts work."""
 
 
-class PoolSign:
+class PoolHeartbeat:
     """Set by the lanes of a pool, read by its requesters. For one thread."""
 
     def __init__(self, client: redis.Redis, broker: Broker, pool: str) -> None:
@@ -23,8 +23,8 @@ class PoolSign:
     def show(self, lane_id: str) -> None:
         """Set the heartbeat. Broker errors are ignored: requesters cannot read it then either."""
         with suppress(*BROKER_ERRORS):
-            self._client.set(self._key, lane_id, ex=SIGN_LIVES_S)
+            self._client.set(self._key, lane_id, ex=EXPIRES_S)
 
-    def is_shown(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether a lane of the pool accepts work. Raises BROKER_ERRORS."""
         return self._client.get(self._key) is not None
