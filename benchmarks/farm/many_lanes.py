@@ -46,7 +46,7 @@ from tunefarm_workers.broker.celery_intake import CeleryIntake, Taker
 from tunefarm_workers.broker.lane_heartbeat import BEAT_S, LaneVoice
 from tunefarm_workers.broker.reply_sender import ReplySender
 from tunefarm_workers.worker.lane_host import LaneHost
-from tunefarm_workers.worker.lane_state import LaneFacts, LaneLife
+from tunefarm_workers.worker.lane_state import LaneFacts, LaneStatus
 from tunefarm_workers.worker.settings import WorkerSettings
 
 _LOOK_S: Final = 1.0
@@ -78,7 +78,7 @@ class SimulatedLane:
 
     farm: RecordedFarm
     host: LaneHost
-    life: LaneLife
+    life: LaneStatus
     voice: LaneVoice
 
 
@@ -228,7 +228,7 @@ class ManyLanes:
                 self._free.put(self._lanes[index])
 
         host = LaneHost(farm, self._blobs, send, name, None)
-        life = LaneLife(_facts(farm, name))
+        life = LaneStatus(_facts(farm, name))
 
         def beat() -> None:
             life.set_trouble(host.look_for_trouble())

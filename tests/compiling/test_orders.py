@@ -36,8 +36,8 @@ class Asked:
     def hear(self, reply: CompileReply, now_s: float) -> list[Ended]:
         return self.orders.receive(reply, now_s)
 
-    def look(self, now_s: float, *, queue_is_empty: bool = True, has_lane: bool = True) -> list[Ended]:
-        return self.orders.poll(now_s, queue_is_empty=queue_is_empty, has_lane=has_lane)
+    def look(self, now_s: float, *, queue_is_empty: bool = True, somebody_compiles: bool = True) -> list[Ended]:
+        return self.orders.poll(now_s, queue_is_empty=queue_is_empty, has_lane=somebody_compiles)
 
     @property
     def waits_to_be_sent(self) -> bool:
@@ -101,16 +101,16 @@ def test_what_nobody_took_waits_for_as_long_as_the_queue_holds_anything(asked: A
 
 def test_what_nobody_is_there_for_is_given_up_after_a_minute(asked: Asked) -> None:
     for now_s in range(10, 70, 5):
-        assert asked.look(float(now_s), queue_is_empty=False, has_lane=False) == []
-    failure = failure_of(asked.look(70.5, queue_is_empty=False, has_lane=False))
+        assert asked.look(float(now_s), queue_is_empty=False, somebody_compiles=False) == []
+    failure = failure_of(asked.look(70.5, queue_is_empty=False, somebody_compiles=False))
     assert failure.reason is FailureReason.DEVICE_LOST
     assert "no compile lane of the pool pool is alive" in failure.message
 
 
 def test_a_lane_that_comes_in_time_ends_the_wait(asked: Asked) -> None:
-    asked.look(10.0, queue_is_empty=False, has_lane=False)
+    asked.look(10.0, queue_is_empty=False, somebody_compiles=False)
     asked.look(60.0, queue_is_empty=False)
-    assert asked.look(100.0, queue_is_empty=False, has_lane=False) == []
+    assert asked.look(100.0, queue_is_empty=False, somebody_compiles=False) == []
 
 
 def test_an_answer_counts_once_and_not_after_it_was_given_up(asked: Asked) -> None:

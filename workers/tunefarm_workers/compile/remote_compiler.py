@@ -246,13 +246,12 @@ class RemoteCompiler:
     def _answer(self, order: CompileOrder, outcome: CompileSucceeded | CompileFailed | TrialFailure) -> None:
         if isinstance(outcome, CompileSucceeded):
             # A library may exceed the channel's buffer: a thread of its own waits for the reader.
-            threading.Thread(target=self._deliver, args=(order, outcome), name="library", daemon=True).start()
+            threading.Thread(
+                target=lambda: order.build.answer(self._messages(order, outcome)), name="library", daemon=True
+            ).start()
             return
         failure = outcome.failure if isinstance(outcome, CompileFailed) else outcome
         order.build.answer([_broken(failure)])
-
-    def _deliver(self, order: CompileOrder, compiled: CompileSucceeded) -> None:
-        order.build.answer(self._messages(order, compiled))
 
     def _messages(self, order: CompileOrder, compiled: CompileSucceeded) -> Sequence[bytes]:
         """The messages of a build: the description and the library, or the failure."""

@@ -41,8 +41,8 @@ class Stage(Enum):
     OVER = "over"
 
 
-class AttemptOwner(Protocol):
-    """The lane of an attempt."""
+class MeasuringLane(Protocol):
+    """The part of a lane that attempts and comparisons share."""
 
     @property
     def device_arbiter(self) -> DeviceArbiter:
@@ -50,11 +50,18 @@ class AttemptOwner(Protocol):
 
     @property
     def tasks(self) -> OpenTasks:
-        """Replaces dead hosts and confirms references, and then calls ``Attempt.judge`` again."""
+        """Replaces dead hosts and confirms references, and then has waiting outputs judged."""
 
     @property
     def thread_watch(self) -> ThreadWatch:
         """Checks the placement and priority of timed threads."""
+
+    def check_device(self) -> None:
+        """Check the device as soon as it is free."""
+
+
+class AttemptOwner(MeasuringLane, Protocol):
+    """The lane of an attempt."""
 
     def disturbed(self, attempt: "Attempt", fault: str) -> None:
         """Measure again or give up: another process interfered with the attempt's threads, as ``fault`` describes."""
@@ -64,9 +71,6 @@ class AttemptOwner(Protocol):
 
     def is_loaded(self) -> bool:
         """Whether other work slows this host down."""
-
-    def check_device(self) -> None:
-        """Check the device as soon as it is free."""
 
 
 class Attempt:
@@ -150,7 +154,7 @@ class Attempt:
         self._result(Failed(failure=failure_of_death(death, self.stage.value, self.child.output())))
 
     def go(self) -> None:
-        """Run the timed calls: the device is exclusive now."""
+        """Run the timed calls: the attempt owns the device now."""
         now_s = time.monotonic()
         self._stages = self._stages.model_copy(update={"wait_s": now_s - self._entered_stage_s})
         self._enter(Stage.RUNNING)

@@ -21,22 +21,17 @@ from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import OutputLayout
 from tunefarm_workers.correctness.output_samples import OutputSamples
 from tunefarm_workers.correctness.output_transfer import OutputIntake
+from tunefarm_workers.lane.attempt import MeasuringLane
 from tunefarm_workers.lane.open_task import OpenTask
-from tunefarm_workers.lane.open_tasks import OpenTasks
-from tunefarm_workers.threads.thread_watch import CoresOfThreads, ThreadWatch
-from tunefarm_workers.timing.device_arbiter import DeviceArbiter
+from tunefarm_workers.threads.thread_watch import CoresOfThreads
 from tunefarm_workers.timing.rounds import PATIENCE, contenders, suffice, timing_of
 
 _MAX_KILLS = 2
 """How often a killed child is replaced before its current schedule fails."""
 
 
-class ComparisonOwner(Protocol):
+class ComparisonOwner(MeasuringLane, Protocol):
     """The lane of a comparison."""
-
-    @property
-    def device_arbiter(self) -> DeviceArbiter:
-        """Grants exclusive use of the device."""
 
     def listen(self, conversation: ChildConversation) -> None:
         """Listen to the comparison's child."""
@@ -44,19 +39,8 @@ class ComparisonOwner(Protocol):
     def forget(self, conversation: ChildConversation) -> None:
         """Stop listening to it."""
 
-    @property
-    def thread_watch(self) -> ThreadWatch:
-        """Checks the placement and priority of timed threads."""
-
-    @property
-    def tasks(self) -> OpenTasks:
-        """Replaces dead hosts and confirms references, and then calls ``conclude`` again."""
-
     def restore_threads(self, task: OpenTask) -> None:
         """Restore the placement and priority of the processes that children are forked from."""
-
-    def check_device(self) -> None:
-        """Check the device as soon as it is free."""
 
 
 class _ComparisonRun:
@@ -213,7 +197,7 @@ class RunningComparison:
         self._fail_entrant(failure_of_death(death, doing, self.child.output()))
 
     def go(self) -> None:
-        """Time one round: the device is exclusive now."""
+        """Time one round: the comparison owns the device now."""
         run = self._run
         run.last_message_s = time.monotonic()
         run.threads = self._owner.thread_watch.look(run.child.pid)

@@ -79,7 +79,7 @@ class OpenTasks:
             ForkFailed: the zygote is dead, or each new host was killed while it started.
         """
         if order.exploration_id not in self._tasks:
-            self._tasks[order.exploration_id] = self._opened(order, "normal")
+            self._tasks[order.exploration_id] = self._start(order, "normal")
 
     def close(self, exploration_id: str) -> None:
         """End an exploration's host. Its attempts and comparisons must have ended."""
@@ -105,7 +105,7 @@ class OpenTasks:
         return task if task.referee.knows(sets) else None
 
     def confirm(self, task: OpenTask) -> None:
-        """Confirm the reference of ``task`` before it fails a candidate, then judge what waits."""
+        """Confirm the reference of ``task`` before it fails a candidate, then judge the waiting outputs."""
         try:
             task.confirm(self._settings.child_limits(), self._listener, self._owner.judge)
         except ForkFailed:
@@ -136,7 +136,7 @@ class OpenTasks:
                 self.replace_host(task)
 
     def _is_open(self, task: OpenTask) -> bool:
-        """Whether the task is open and was not replaced."""
+        """Whether the task was not replaced; a replaced one may still report progress."""
         return self._tasks.get(task.order.exploration_id) is task
 
     def _on_progress(self, task: OpenTask) -> None:
@@ -149,7 +149,7 @@ class OpenTasks:
         if referee.host_is_lost:
             self.replace_host(task)
             return
-        if isinstance(referee, Referee) and not referee.is_done:  # with a new child, where the old one was replaced
+        if isinstance(referee, Referee) and not referee.is_done:  # its child may have been replaced
             self._listener.listen(referee)
         if referee.doubt is Doubt.NOT_FINITE and task.distribution == "normal":
             self._reopen(task, "positive")  # such as for a square root
@@ -165,13 +165,13 @@ class OpenTasks:
         self._owner.suspend(task)
         self._end(task)
         try:
-            fresh = self._opened(task.order, distribution)
+            fresh = self._start(task.order, distribution)
         except BadInput as problem:
             exploration_id = task.order.exploration_id
             self._refuse(task, UnverifiableFunction(exploration_id, problem.field, problem.problem, problem.fix))
             return
         fresh.hosts_lost = task.hosts_lost
-        if distribution == task.distribution:  # other inputs may take other time, and then no latency is known
+        if distribution == task.distribution:  # on other inputs the latency may differ
             fresh.incumbent_s = task.incumbent_s
         self._tasks[task.order.exploration_id] = fresh
         self._owner.resume(task, fresh)
@@ -180,7 +180,7 @@ class OpenTasks:
         self._owner.fail(task, FailureReason.CANCELED, UNVERIFIABLE)
         self._owner.refuse(task, error)
 
-    def _opened(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
+    def _start(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
         """Start a host and referee and listen to the referee. A host killed while it starts is replaced."""
         limits, here = self._settings.child_limits(), self._for_host(order)
         deadlines = Deadlines(

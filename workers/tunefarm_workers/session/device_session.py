@@ -146,15 +146,15 @@ class DeviceSession:
             self.child.channel.close()
             threading.Thread(target=self._end_later, name="device-session", daemon=True).start()
             return
-        self._end(_GONE_S)
+        self._end()
 
     def _end_later(self) -> None:
         self.child.exit(self._access.linger_s)
-        self._end(_GONE_S)
+        self._end()
 
-    def _end(self, gone_s: float) -> None:
+    def _end(self) -> None:
         self.child.kill()
-        self.child.exit(gone_s)
+        self.child.exit(_GONE_S)
         self.child.close()
 
     def _answer(self, timeout_s: float, doing: str, on_wait: OnWait) -> Answer:

@@ -122,7 +122,7 @@ class SessionAttempt:
             self._result(Failed(failure=self._build.failure_of_end()))
 
     def go(self) -> None:
-        """Run: the device is exclusive now."""
+        """Run: the attempt owns the device now."""
         self._stages = self._stages.model_copy(update={"wait_s": time.monotonic() - self._entered_stage_s})
         self._owner.run(self)
 

@@ -1,8 +1,8 @@
 """Schedules timed side by side in one session with the device, on the caller's thread."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.device import PROTOCOLS
@@ -71,7 +71,7 @@ class SessionComparison:
 
     def _one_session(self, alive: dict[int, Library], judge: Judge) -> None:
         """Run the whole comparison in one session. Returns early, with one more result, if a library ends it."""
-        with self._opened() as session:
+        with closing(self._session_of(self._task)) as session:
             for index, library in alive.items():
                 failure = self._enter(session, library, judge)
                 if failure is not None:
@@ -80,14 +80,6 @@ class SessionComparison:
             samples = self._rounds(session, len(alive))
         for place, index in enumerate(alive):
             self._results[index] = timing_of([samples_of[place] for samples_of in samples])
-
-    @contextmanager
-    def _opened(self) -> Iterator[DeviceSession]:
-        session = self._session_of(self._task)
-        try:
-            yield session
-        finally:
-            session.close()
 
     def _enter(self, session: DeviceSession, library: Library, judge: Judge) -> TrialFailure | None:
         """Load and check a library; returns why it failed. Raises ``DeviceLost``, or ``ChildFailed`` if canceled."""

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import TypeVar
 
 from tunefarm_sandbox.confinement.confinement import Confinement
@@ -114,10 +114,10 @@ class SessionFarm(LaneFarm[SessionLane]):
         """
         try:
             task = self._task_with_reference(order.exploration_id, INPUT_SETS, on_wait)
-            strays = [self._out_of_bounds(task, trace, on_wait) for trace in order.traces]
-            inside = [trace for trace, stray in zip(order.traces, strays, strict=True) if stray is None]
-            compiled = iter(self._compiled(task, inside, on_wait))
-            libraries = [next(compiled) if stray is None else stray for stray in strays]
+            refusals = [self._out_of_bounds(task, trace, on_wait) for trace in order.traces]
+            allowed = [trace for trace, refusal in zip(order.traces, refusals, strict=True) if refusal is None]
+            compiled = iter(self._compiled(task, allowed, on_wait))
+            libraries = [next(compiled) if refusal is None else refusal for refusal in refusals]
             comparison = SessionComparison(task, order, lambda of: self._session(of, on_wait), on_wait)
             found = self._exclusively(
                 lambda: comparison.run(libraries, lambda outputs: self._judged(task, outputs)), on_wait
@@ -155,20 +155,14 @@ class SessionFarm(LaneFarm[SessionLane]):
 
     def _calibrate(self) -> tuple[ReferenceKernelTimes, SharedMemory]:
         """Compile the reference kernels and time them on the device; returns the times and their library."""
-        build = self._compiler.references(self._access.reference_target, max(self._access.num_cores, 1))
-        try:
+        with closing(self._compiler.references(self._access.reference_target, max(self._access.num_cores, 1))) as build:
             built, library = build.wait_for_references(lambda: True)
-        finally:
-            build.close()
         self.code_generator = built.code_generator
         references = in_memory(checked_library(library, self._access.reference_target))
-        session = DeviceSession(self._zygote, self._access, None)
-        try:
+        with closing(DeviceSession(self._zygote, self._access, None)) as session:
             session.wait_until_ready(lambda: True)
             request = ReferenceRequest(depth="calibrate")
             answer = session.ask(request, [references.descriptor], _CALIBRATE_S, lambda: True)
-        finally:
-            session.close()
         if not isinstance(answer, ReferenceTimes):
             message = getattr(answer, "message", f"its child sent {answer.kind!r}")
             raise DeviceLost(f"the reference kernels do not run: {message}")
@@ -261,8 +255,7 @@ class SessionFarm(LaneFarm[SessionLane]):
             thorough=True,
             cold_cache=PROTOCOLS[task.order.protocol_id].cold_cache,
         )
-        session = self._session(task, on_wait)
-        try:
+        with closing(self._session(task, on_wait)) as session:
             outputs = OutputIntake([task.layout] * SLOTS)
             with in_memory(library[1]) as held:
                 limit_s = task.deadlines.run_s(None, INPUT_SETS - 1) + self._access.run_allowance_s
@@ -272,15 +265,13 @@ class SessionFarm(LaneFarm[SessionLane]):
             error = self._lane.loop.ask(lambda: self._lane.tasks[task.order.exploration_id].judge(outputs, INPUT_SETS))
             if error is None:
                 raise ChildFailed(_failure_of(None))
-        finally:
-            session.close()
         if error > 1.0:
             raise ChildFailed(task.wrong_result(error).failure)
-        believed = self._plausible(task, answer.result)
-        if isinstance(believed, Failed):
-            raise ChildFailed(believed.failure)
-        assert isinstance(believed, Timing), "a thorough run is never stopped early"
-        return believed.latency_s
+        plausible = self._plausible(task, answer.result)
+        if isinstance(plausible, Failed):
+            raise ChildFailed(plausible.failure)
+        assert isinstance(plausible, Timing), "a thorough run is never stopped early"
+        return plausible.latency_s
 
     def _plausible(self, task: OpenTask, result: Result) -> Result:
         """``result``, or a failure if no kernel of the function can be as fast."""

@@ -216,12 +216,12 @@ class SessionHolder:
         if attempt is not None:
             self._owner.device_away(attempt, self.health.reason, ran=False)
 
-    def _finish(self, reply: SessionRan) -> None:
+    def _finish(self, result: SessionRan | TrialFailure) -> None:
         self.health.measured()
         attempt, self._attempt = self._attempt, None
         self._become_idle()
         if attempt is not None:
-            self._owner.ran(attempt, reply)
+            self._owner.ran(attempt, result)
 
     def _handle_failure(self, reply: Broken) -> None:
         """Handle a failed kernel or check. The session stays open only after a wrong result."""
@@ -229,14 +229,10 @@ class SessionHolder:
             self._lose_device(f"its reference kernels do not run: {reply.message}", lost=False)
             return
         failure = TrialFailure(reason=reply.reason, message=reply.message[:4000])
-        if reply.reason is not FailureReason.WRONG_RESULT:
+        if reply.reason is FailureReason.WRONG_RESULT:
+            self._finish(failure)
+        else:
             self._fail(failure)
-            return
-        self.health.measured()
-        attempt, self._attempt = self._attempt, None
-        self._become_idle()
-        if attempt is not None:
-            self._owner.ran(attempt, failure)
 
     def _fail(self, failure: TrialFailure) -> None:
         """Fail the candidate and end the session."""

@@ -29,7 +29,7 @@ class LaneFacts:
     started_at: str = field(default_factory=utc_now)
 
 
-class LaneLife:
+class LaneStatus:
     """The lane's state, which its heartbeats show and which decides whether it accepts work. Thread-safe."""
 
     def __init__(self, facts: LaneFacts) -> None:

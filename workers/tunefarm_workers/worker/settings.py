@@ -2,6 +2,7 @@
 
 import os
 import re
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -81,12 +82,7 @@ def _parse(text: str) -> set[int]:
 def _ranges(cores: "list[int] | tuple[int, ...]") -> str:
     """Ranges, such as ``0-3,8``."""
     parts: list[str] = []
-    begin = previous = -2
-    for core in (*cores, -2):
-        if core == previous + 1 and core >= 0:
-            previous = core
-            continue
-        if begin >= 0:
-            parts.append(str(begin) if begin == previous else f"{begin}-{previous}")
-        begin = previous = core
+    for _, group in groupby(enumerate(cores), lambda pair: pair[1] - pair[0]):
+        run = [core for _, core in group]
+        parts.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
     return ",".join(parts)

@@ -27,7 +27,7 @@ from tunefarm_workers.broker.reply_sender import ReplySender
 from tunefarm_workers.device.host_name import host_name
 from tunefarm_workers.worker.instance_lock import InstanceLock
 from tunefarm_workers.worker.lane_opening import LaneContext, opener_of
-from tunefarm_workers.worker.lane_state import LaneFacts, LaneLife
+from tunefarm_workers.worker.lane_state import LaneFacts, LaneStatus
 from tunefarm_workers.worker.settings import WorkerSettings
 
 ENDED: Final = 0
@@ -66,7 +66,7 @@ class WorkerProcess:
         self._stopping = threading.Event()
         self._second_signal = threading.Event()
         self._intake: CeleryIntake | None = None
-        self._life: LaneLife | None = None
+        self._status: LaneStatus | None = None
         self._host: OrderHost | None = None
 
     def run(self) -> int:
@@ -94,32 +94,32 @@ class WorkerProcess:
             sender = ReplySender(broker)
             lane = self._lane(parts, sender.send, lane_id)
             self._host = host = lane.host
-            self._life = life = LaneLife(_facts(self._settings, lane, lane_id, name, cores, remark))
+            self._status = status = LaneStatus(_facts(self._settings, lane, lane_id, name, cores, remark))
             self._intake = CeleryIntake(broker, lane.queue, host.takers(), name)
             heartbeat = LaneVoice(
                 broker,
                 host,
-                life.facts.instance,
-                lambda: life.describe(host.in_flight),
-                life.receive,
-                lambda: self._beat(host, life),
+                status.facts.instance,
+                lambda: status.describe(host.in_flight),
+                status.receive,
+                lambda: self._beat(host, status),
             )
             sender.start()
             host.start(self._end)
             heartbeat.start()
             try:
-                if self._await_admission(life, heartbeat):
+                if self._await_admission(status, heartbeat):
                     self._say(f"lane {name} is ready: room for {host.room}, {lane.serves}")
                     self._intake.run()
             finally:
-                self._shut_down(host, life, heartbeat, sender)
+                self._shut_down(host, status, heartbeat, sender)
         return ENDED if host.crash is None else CRASHED
 
     @property
     def is_well(self) -> bool:
         """Whether the lane was admitted and its farm is alive."""
-        life, host = self._life, self._host
-        return life is not None and host is not None and life.admitted.is_set() and host.crash is None
+        status, host = self._status, self._host
+        return status is not None and host is not None and status.admitted.is_set() and host.crash is None
 
     def _lane(self, parts: ExitStack, send: Send, lane_id: str) -> HostedLane:
         open_lane, preload = opener_of(self._settings)
@@ -129,15 +129,15 @@ class WorkerProcess:
             raise ForkFailed("server_lost", f"TVM does not load: {zygote.failure}")
         return open_lane(LaneContext(self._settings, zygote, self._scratch, self._blobs, send, lane_id, parts))
 
-    def _await_admission(self, life: LaneLife, heartbeat: LaneVoice) -> bool:
+    def _await_admission(self, status: LaneStatus, heartbeat: LaneVoice) -> bool:
         """Wait until a registrar admits the lane; False if stopped meanwhile. Raises LaneRefused."""
         reported = ""
         self._say("waiting for a tuner to admit this lane")
-        while not life.admitted.wait(_ADMISSION_POLL_S):
+        while not status.admitted.wait(_ADMISSION_POLL_S):
             if self._stopping.is_set():
                 return False
-            if life.refusal and life.refusal != reported:
-                reported = life.refusal
+            if status.refusal and status.refusal != reported:
+                reported = status.refusal
                 log.error("the farm refuses this lane", reason=reported)
                 heartbeat.hurry()
                 if not self._keep_trying:
@@ -146,32 +146,32 @@ class WorkerProcess:
         heartbeat.hurry()
         return not self._stopping.is_set()
 
-    def _beat(self, host: OrderHost, life: LaneLife) -> None:
+    def _beat(self, host: OrderHost, status: LaneStatus) -> None:
         """Check the device, and start or stop accepting work."""
         if host.crash is None:
-            life.set_trouble(host.look_for_trouble())
-        wanted = life.takes_work
+            status.set_trouble(host.look_for_trouble())
+        wanted = status.takes_work
         host.take_work(wanted)
         if self._intake is not None:
             self._intake.set_open(wanted)
 
-    def _shut_down(self, host: OrderHost, life: LaneLife, heartbeat: LaneVoice, sender: ReplySender) -> None:
+    def _shut_down(self, host: OrderHost, status: LaneStatus, heartbeat: LaneVoice, sender: ReplySender) -> None:
         if host.crash is not None:
-            life.fail(f"the lane crashed: {host.crash}")
-        life.stop()
+            status.fail(f"the lane crashed: {host.crash}")
+        status.stop()
         host.take_work(False)
         heartbeat.hurry()
         if sys.exc_info()[0] is None and host.crash is None:
             host.settle(0.0 if self._second_signal.is_set() else self._settings.worker_grace_s)
-        life.end()
+        status.end()
         host.close()
         heartbeat.close()
         sender.close(3.0)
 
     def _end(self) -> None:
         self._stopping.set()
-        if self._life is not None:
-            self._life.stop()
+        if self._status is not None:
+            self._status.stop()
         if self._intake is not None:
             self._intake.stop()
 
