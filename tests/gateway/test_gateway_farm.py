@@ -175,8 +175,8 @@ def test_an_address_of_a_tunnel_has_to_be_allowed(board: Board) -> None:
 def wait_until_running(running: RunningFarm) -> None:
     holder = running.farm._lane.holder  # type: ignore[attr-defined]
     deadline_s = time.monotonic() + 90
-    while holder._doing != "running":
-        assert time.monotonic() < deadline_s, holder._doing
+    while holder._step != "running":
+        assert time.monotonic() < deadline_s, holder._step
         time.sleep(0.01)
     time.sleep(0.05)
 

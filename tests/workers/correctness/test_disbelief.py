@@ -53,8 +53,8 @@ def test_a_schedule_that_lies_beside_others_is_left_out(running: RunningFarm, lo
 
 def test_a_fresh_process_that_lies_is_not_believed(running: RunningFarm, looks: list[bool]) -> None:
     task = running.farm._lane.tasks[running.open(workloads.matmul(64))]
-    doubt = running.farm._doubt_of(task, 3e-9)
+    doubt = running.farm._implausible(task, 3e-9)
     assert doubt is not None
     assert doubt.reason is FailureReason.WRONG_RESULT
     assert looks == [True]
-    assert running.farm._doubt_of(task, 1e-5) is None
+    assert running.farm._implausible(task, 1e-5) is None
