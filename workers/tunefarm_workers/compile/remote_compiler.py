@@ -234,7 +234,7 @@ class RemoteCompiler:
                 continue
             for entry, reply in arrived:
                 if reply is None:
-                    log.warning("a reply cannot be parsed", worker=self._worker)
+                    log.warning("a reply is not understood", worker=self._worker)
                 else:
                     for ended in self._orders.receive(reply, time.monotonic()):
                         self._answer(*ended)
