@@ -46,9 +46,9 @@ class HolderOwner(Protocol):
 class SessionHolder:
     """A conversation with the session's child, on the lane's thread. There is at most one session at a time.
 
-    A candidate's way: open a session with the inputs of its task, unless there is one ("reaching"); time the reference
-    kernels if a check is due ("checking"); run the candidate ("running"). The session then stays open ("idle"). Any
-    failure but wrong results closes it, because the child's memory or the device may be damaged.
+    To run a candidate, it opens a session with the inputs of its task unless one is open ("reaching"), times the
+    reference kernels if a check is due ("checking"), and runs the candidate ("running"). The session then stays open
+    ("idle"). Any failure but a wrong result closes it, because the child or the device may be damaged.
     """
 
     def __init__(
@@ -252,8 +252,8 @@ class SessionHolder:
         if attempt is not None:
             self._owner.device_away(attempt, message, ran=lost)
 
-    def _enter_step(self, doing: str, limit_s: float) -> None:
-        self._step = doing
+    def _enter_step(self, step: str, limit_s: float) -> None:
+        self._step = step
         self._step_began_s = time.monotonic()
         self.deadline_s = self._step_began_s + limit_s
 
