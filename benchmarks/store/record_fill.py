@@ -40,7 +40,7 @@ class RecordFill:
         done = first = self._prepare()
         while done < self._made.chunks:
             with self._database.writing() as connection:
-                self._database.let_take_long(connection)
+                self._database.lift_time_limits(connection)
                 self._put(connection, self._made.chunk(done))
                 done += 1
                 connection.execute(text("UPDATE store_scale_progress SET chunks = :done"), {"done": done})
@@ -77,7 +77,7 @@ class RecordFill:
     def _prepare(self) -> int:
         """Make the workloads and the note of progress, and return the chunks that are there."""
         with self._database.writing() as connection:
-            self._database.let_take_long(connection)
+            self._database.lift_time_limits(connection)
             connection.execute(text(_PROGRESS))
             done = connection.execute(text("SELECT chunks FROM store_scale_progress")).scalar()
             if done is not None:

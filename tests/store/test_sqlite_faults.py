@@ -100,7 +100,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(url: str, tmp_path
 
 def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StoreUnavailable, match="Cannot make"):
+    with pytest.raises(StoreUnavailable, match="Cannot create"):
         Store.open(f"sqlite:///{tmp_path}/file/tunefarm.db", tmp_path / "blobs")
     with pytest.raises(StoreUnavailable, match="blob store"):
         Store.open(f"sqlite:///{tmp_path}/tunefarm.db", tmp_path / "file" / "blobs")

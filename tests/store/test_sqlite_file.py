@@ -48,7 +48,7 @@ def written(url: str, tmp_path: Path) -> Path:
 
 def test_an_empty_file_is_a_lost_store_and_not_a_new_one(url: str, tmp_path: Path):
     (tmp_path / "tunefarm.db").touch(0o600)
-    refused(url, tmp_path, "is empty: what was stored in it is lost")
+    refused(url, tmp_path, "is empty: its content is lost")
 
 
 @pytest.mark.parametrize("size", [1, 15, 16, 50, 100, 4096, 4097])
@@ -97,7 +97,7 @@ def test_a_link_in_the_place_of_the_log_is_not_followed(url: str, tmp_path: Path
     target = tmp_path / "precious"
     target.write_text("notes")
     written.with_name(written.name + suffix).symlink_to(target)
-    refused(url, tmp_path, "not a file of SQLite's")
+    refused(url, tmp_path, "not a SQLite file")
 
 
 def test_the_log_of_another_database_gives_no_traceback(url: str, tmp_path: Path, written: Path):
@@ -137,7 +137,7 @@ def test_a_store_that_may_not_be_read_or_written_is_refused():
         Store.open(url, folder / "blobs").close()
         assert "Permission denied" in as_nobody(folder, url)
         (folder / "tunefarm.db").chmod(0o644)
-        assert "may not be written" in as_nobody(folder, url)
+        assert "no permission to write" in as_nobody(folder, url)
         assert mode(folder / "tunefarm.db") == 0o644, "of another user: left as it is"
 
 

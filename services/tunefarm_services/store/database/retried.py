@@ -1,4 +1,4 @@
-"""Doing a transaction again that lost against another one."""
+"""Retries of transactions that the database rolled back."""
 
 import functools
 import random
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 def retried(method: Callable[P, T]) -> Callable[P, T]:
-    """Repeat ``method``, whose one transaction the database undid because of another's, a few times.
+    """Repeat ``method`` a few times if the database rolls its transaction back because of another one.
 
-    The pauses grow and are random, so that two who met do not meet again.
+    The pauses grow and are random, so that two conflicting transactions do not collide again.
     """
 
     @functools.wraps(method)
