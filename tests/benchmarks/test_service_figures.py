@@ -44,7 +44,7 @@ def test_constant_descriptors_have_no_slope():
 def test_a_process_that_was_started_again_is_told():
     samples = [ProcessSample(10.0 * n, 1 + n // 30, "tuner", 10**8, 20, 4) for n in range(60)]
     (figures,) = role_figures(samples, interval_s=10.0)
-    assert (figures.starts, figures.verdict) == (2, "was started again")
+    assert (figures.starts, figures.verdict) == (2, "was restarted")
 
 
 def test_quantiles_are_by_route_and_leave_out_the_beginning(tmp_path: Path):

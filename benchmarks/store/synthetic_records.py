@@ -1,4 +1,4 @@
-"""Tuning records that nobody measured, as a farm would have them after years: for filling a store."""
+"""Synthetic tuning records, distributed as on a farm after years, to fill a store."""
 
 import itertools
 import random
@@ -48,8 +48,8 @@ _TRACES_OF_AN_OPERATOR: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class MadeWorkload:
-    """A row for the table of workloads; its module is not stored."""
+class SyntheticWorkload:
+    """A row of the table of workloads; its module is not stored."""
 
     workload_id: str
     name: str
@@ -57,10 +57,10 @@ class MadeWorkload:
     floating_point_operations: float
 
 
-class MadeRecords:
-    """The same records for the same ``records`` and ``seed``, chunk by chunk, in any order.
+class SyntheticRecords:
+    """The same records for the same ``records`` and ``seed``, in chunks of any order.
 
-    Workloads and device classes are as popular as words are (Zipf's law), in queries as in records.
+    The popularity of workloads and device classes follows Zipf's law, in queries as in records.
     """
 
     def __init__(self, records: int, seed: int) -> None:
@@ -78,11 +78,11 @@ class MadeRecords:
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return -(-self.records // CHUNK_RECORDS)
 
     def chunk(self, number: int) -> Iterator[Row]:
-        """The records of one chunk in the order of ``RECORD_COLUMNS``."""
+        """The records of one chunk, in the order of ``RECORD_COLUMNS``."""
         chance = random.Random(f"{self._seed} {number}")
         count = min(CHUNK_RECORDS, self.records - number * CHUNK_RECORDS)
         workloads = chance.choices(self.workloads, cum_weights=self._workload_weights, k=count)
@@ -105,13 +105,13 @@ class MadeRecords:
                 f"2026-{chance.randint(1, 12):02}-{chance.randint(1, 28):02}T03:04:05.000006+00:00",
             )
 
-    def asked(self, count: int) -> list[RecordKey]:
-        """Keys to ask for, as popular as those of the records."""
+    def queries(self, count: int) -> list[RecordKey]:
+        """Keys to query, as popular as those of the records."""
         chance = random.Random(f"{self._seed} asked")
         workloads = chance.choices(self.workloads, cum_weights=self._workload_weights, k=count)
         return list(self._keys(chance, workloads))
 
-    def _keys(self, chance: random.Random, workloads: Sequence[MadeWorkload]) -> Iterator[RecordKey]:
+    def _keys(self, chance: random.Random, workloads: Sequence[SyntheticWorkload]) -> Iterator[RecordKey]:
         classes = chance.choices(self._device_classes, cum_weights=self._class_weights, k=len(workloads))
         for workload, device_class_id in zip(workloads, classes, strict=True):
             yield RecordKey.model_construct(
@@ -133,10 +133,10 @@ class MadeRecords:
         return f"{start}{decisions},[{loops + 9},{chance.randrange(4)}]{end}"
 
 
-def _workload(number: int) -> MadeWorkload:
+def _workload(number: int) -> SyntheticWorkload:
     name = tuple(_OPERATORS)[number // _SHAPES_OF_A_FAMILY % len(_OPERATORS)]
     extent = 16 * (1 + number % _SHAPES_OF_A_FAMILY)
-    return MadeWorkload(
+    return SyntheticWorkload(
         workload_id=digest(f"workload {number}"),
         name=name,
         family=digest(f"family {number // _SHAPES_OF_A_FAMILY}"),
