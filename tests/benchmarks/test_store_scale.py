@@ -1,4 +1,4 @@
-"""What fills a store for measuring leaves exactly what storing one record after another would."""
+"""The fast fill stores exactly what storing the records one by one would."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/scale.db"
 
 
-def test_the_best_of_each_key_is_the_fastest_verified_of_all(url: str, tmp_path: Path):
+def test_fill_stores_fastest_verified_record_of_each_key(url: str, tmp_path: Path):
     store = Store.open(url, tmp_path / "blobs")
     made = SyntheticRecords(RECORDS, seed=0)
     fill = RecordFill(url, made)
@@ -36,13 +36,13 @@ def test_the_best_of_each_key_is_the_fastest_verified_of_all(url: str, tmp_path:
     store.close()
 
 
-def test_traces_are_as_long_as_real_ones():
+def test_synthetic_traces_are_as_long_as_real_ones():
     lengths = [len(str(row[8])) for row in SyntheticRecords(RECORDS, seed=0).chunk(0)]
     assert min(lengths) > 1_500
     assert max(lengths) < 8_000
 
 
-def test_a_fill_goes_on_where_it_was_stopped(url: str, tmp_path: Path):
+def test_stopped_fill_can_be_resumed(url: str, tmp_path: Path):
     Store.open(url, tmp_path / "blobs").close()
     made = SyntheticRecords(RECORDS, seed=0)
     first = RecordFill(url, made)
@@ -54,7 +54,7 @@ def test_a_fill_goes_on_where_it_was_stopped(url: str, tmp_path: Path):
     assert RECORDS < CHUNK_RECORDS
 
 
-def test_the_command_tells_quantiles_and_sizes(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_store_scale_command_prints_quantiles_and_sizes(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     result = tmp_path / "result.json"
     assert main(["--database", url, "--records", str(RECORDS), "--queries", "20", "--json", str(result)]) == 0
     told = StoreScale.model_validate_json(result.read_text())
