@@ -42,7 +42,7 @@ WORKLOADS: Final = (
 100 ms, which a process calls only a few times."""
 
 TOLERANCE: Final = 0.05
-WIDEST_INTERVAL: Final = 0.10
+MAX_INTERVAL_WIDTH: Final = 0.10
 SAMPLE_S: Final = 0.01
 SAMPLES: Final = 9
 TUNING_TIMEOUT_S: Final = 3600.0
@@ -113,7 +113,7 @@ def verdict_on(
     fresh_s = statistics.median(latencies_s)
     ratio = fresh_s / task["best_latency_s"]
     within = interval_s is not None and interval_s[0] <= fresh_s <= interval_s[1]
-    narrow = interval_s is not None and interval_s[1] / interval_s[0] - 1 <= WIDEST_INTERVAL
+    narrow = interval_s is not None and interval_s[1] / interval_s[0] - 1 <= MAX_INTERVAL_WIDTH
     return Trust(
         workload=workload,
         trials=task["trials"],

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks.child_process import CommandFailed
@@ -83,17 +84,14 @@ def run_plan(plan: Plan, results: RawResults) -> int:
         print(f"[{number + 1}/{len(pairs)}] {workload}, seed {seed}", flush=True)
         name = pairing_name(workload, seed, plan.trials, plan.cores)
         try:
-            pairing = results.once(name, Pairing, _maker(plan, order, number, results, name))
+            make = partial(make_pairing, plan, order, number, results, name.removesuffix("pairing"))
+            pairing = results.once(name, Pairing, make)
         except CommandFailed as error:
             failed += 1
             print(f"  failed: {error}", file=sys.stderr, flush=True)
             continue
         _print_pairing(pairing)
     return failed
-
-
-def _maker(plan: Plan, order: TunerOrder, number: int, results: RawResults, name: str) -> Callable[[], Pairing]:
-    return lambda: make_pairing(plan, order, number, results, name.removesuffix("pairing"))
 
 
 def make_pairing(plan: Plan, order: TunerOrder, number: int, results: RawResults, folder: str) -> Pairing:

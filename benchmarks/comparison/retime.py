@@ -22,10 +22,10 @@ from tunefarm_workers.threads.spread_kernels import smt_detection
 from tunefarm_workers.threads.thread_placement import place_threads
 
 PAGE_BYTES, ALIGNMENT_BYTES = 4096, 64
-PLACES = 7
+OFFSETS = 7
 """Offsets of tensors in their pages. Some kernels take a third longer where their tensors' addresses collide in the
 caches, and within one process the addresses never change."""
-LARGEST_RELATIVE_ERROR = 1e-3
+MAX_RELATIVE_ERROR = 1e-3
 """Relative to the largest value of an output. Float32 sums in another order differ by much less."""
 
 
@@ -70,7 +70,7 @@ def outputs_of(library: Any, module: IRModule) -> list[Any]:
 def agree(outputs: list[Any], reference: list[Any]) -> bool:
     """Whether two sets of arguments are equal up to rounding."""
     return all(
-        bool(numpy.max(numpy.abs(output - expected)) <= LARGEST_RELATIVE_ERROR * numpy.max(numpy.abs(expected)))
+        bool(numpy.max(numpy.abs(output - expected)) <= MAX_RELATIVE_ERROR * numpy.max(numpy.abs(expected)))
         for output, expected in zip(outputs, reference, strict=True)
     )
 
@@ -108,7 +108,7 @@ def retime(order: RetimeOrder) -> RetimeAnswer:
     libraries = [build_schedule(module, schedule.trace, target) for schedule in order.schedules]
     reference = outputs_of(build_schedule(module, None, target), module)
     agreements = [agree(outputs_of(library, module), reference) for library in libraries]
-    placed = [make_arguments(module, number) for number in range(PLACES)]
+    placed = [make_arguments(module, number) for number in range(OFFSETS)]
     samples = time_in_turn(libraries, placed, order.rounds, order.sample_s, sharing)
     return RetimeAnswer(
         schedules=tuple(

@@ -193,9 +193,8 @@ def main() -> None:
     try:
         runs = []
         for number in range(options.rounds):
-            ways = (bench.local, bench.celery) if number % 2 == 0 else (bench.celery, bench.local)
-            for way in ways:
-                runs.append(way())
+            for tune in (bench.local, bench.celery) if number % 2 == 0 else (bench.celery, bench.local):
+                runs.append(tune())
                 print(runs[-1].model_dump_json(), flush=True)
     finally:
         zygote.close()

@@ -33,7 +33,7 @@ from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
 from tunefarm_services.tuner.search.search_session import SearchSession
 
 ROOT: Final = Path(__file__).parents[2]
-LANES_A_PROCESS: Final = 32
+LANES_PER_PROCESS: Final = 32
 ADMISSION_S: Final = 120.0
 IDLE_S: Final = 3.0
 MAX_WARM_UP_S: Final = 15.0
@@ -224,7 +224,7 @@ def _lanes(amount: int, url: str, home: Path, room: int, stretch: float) -> Iter
     del environment["TUNEFARM_BLOB_URL"]
     command = [sys.executable, "-m", "benchmarks.farm.many_lanes", "--room", str(room), "--stretch", str(stretch)]
     processes = []
-    share = max(LANES_A_PROCESS, -(-amount // 8))
+    share = max(LANES_PER_PROCESS, -(-amount // 8))
     try:
         for first in range(0, amount, share):
             own = ["--first", str(first), "--lanes", str(min(share, amount - first))]

@@ -56,7 +56,7 @@ def plot(points: Sequence[ScalingPoint], path: Path) -> None:
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 3.6), layout="constrained")
     left.plot(devices, [point.ideal_per_s for point in shown], "--", color="#888888", label="ideal")
     left.plot(devices, [point.candidates_per_s for point in shown], "o-", color="#1f6f8b", label="measured")
-    left.set(xscale="log", yscale="log", xlabel="devices", ylabel="candidates a second")
+    left.set(xscale="log", yscale="log", xlabel="devices", ylabel="candidates/s")
     left.legend()
     right.axhline(GOAL, color="#888888", linestyle="--", linewidth=1)
     right.plot(devices, [point.efficiency for point in shown], "o-", color="#1f6f8b", label="devices busy")

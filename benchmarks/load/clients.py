@@ -48,7 +48,7 @@ class Client(FastHttpUser):
         self._headers = {"Authorization": f"Bearer {tokens[self._number % len(tokens)]}"}
         self._job_id = FILLING["job_ids"][self._number % len(FILLING["job_ids"])]
         self._etag = ""
-        self._places = itertools.count(self._number)
+        self._indices = itertools.count(self._number)
 
     @task(30)
     def poll_job(self) -> None:
@@ -123,7 +123,7 @@ class Client(FastHttpUser):
         job_id = self._submitted(body, headers, "POST jobs")
         if job_id is not None:
             self._job_id = job_id
-            if next(self._places) % 4 == 0 and self._submitted(body, headers, "POST jobs (repeated)") != job_id:
+            if next(self._indices) % 4 == 0 and self._submitted(body, headers, "POST jobs (repeated)") != job_id:
                 events.request.fire(
                     request_type="POST",
                     name="POST jobs (repeated)",
@@ -146,5 +146,5 @@ class Client(FastHttpUser):
 
     def _one(self, kind: str) -> Any:
         """The next object of a kind; each client begins at a different one."""
-        things = FILLING[kind]
-        return things[next(self._places) * 7 % len(things)]
+        objects = FILLING[kind]
+        return objects[next(self._indices) * 7 % len(objects)]

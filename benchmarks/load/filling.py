@@ -16,7 +16,7 @@ from tunefarm_services.store import Store
 _QUERY_KEYS: Final = 500
 _TRIALS: Final = 256
 _JOBS_WITH_TRIALS: Final = 20
-_RECORDS_KNOWN: Final = 200
+_RECORD_IDS: Final = 200
 
 
 class Filling(Frozen):
@@ -44,7 +44,7 @@ def filled(settings: Settings, *, records: int, jobs: int, clients: int) -> Fill
         ids = [making.put(number, _TRIALS if number < _JOBS_WITH_TRIALS else 0) for number in range(jobs)]
         fill.update_statistics()
         keys = made.queries(_QUERY_KEYS)
-        known = store.records.page(TENANT, limit=_RECORDS_KNOWN)
+        known = store.records.page(TENANT, limit=_RECORD_IDS)
         return Filling(
             tokens=tuple(_token(store, number) for number in range(clients)),
             job_ids=tuple(job_id for job_id, _ in ids),
@@ -75,7 +75,7 @@ def _token(store: Store, number: int) -> str:
 
 
 def _put_targets(store: Store, made: SyntheticRecords) -> None:
-    """Rows for the targets that the made records name."""
+    """Rows for the targets that the synthetic records name."""
     for number, target_id in enumerate(made.targets):
         target = Target(canonical=f"target {number}", kind="llvm", num_cores=2)
         assert target.target_id == target_id

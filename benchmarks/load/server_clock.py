@@ -38,7 +38,7 @@ class ServerClock:
 
     @classmethod
     def read(cls, service: ServiceProcess, clients: psutil.Process) -> Self:
-        """Now."""
+        """Read the current values."""
         api = [process.cpu_times() for process in service.api_processes]
         children_s = sum(own.children_user + own.children_system for own in api)
         for child in (child for process in service.api_processes for child in process.children(recursive=True)):

@@ -10,7 +10,7 @@ from scipy import stats
 from tunefarm_schemas.frozen import Frozen
 
 CONFIDENCE: Final = 0.95
-_FEWEST_SAMPLES: Final = 8
+_MIN_SAMPLES: Final = 8
 
 
 class Slope(Frozen):
@@ -35,7 +35,7 @@ def slope_of(times_s: Sequence[float], values: Sequence[float]) -> Slope | None:
     autocorrelation of the residuals at lag one (a first-order process; Santer et al., 2000, JGR 105, eq. 6).
     """
     count = len(values)
-    if count < _FEWEST_SAMPLES:
+    if count < _MIN_SAMPLES:
         return None
     times, found = np.asarray(times_s, dtype=float), np.asarray(values, dtype=float)
     fit = stats.linregress(times, found)

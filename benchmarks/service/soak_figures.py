@@ -43,7 +43,7 @@ class RoleFigures(Frozen):
 
 
 class SoakFigures(Frozen):
-    """A is_clean soak."""
+    """The figures of a whole soak."""
 
     minutes: float
     database: str
@@ -78,7 +78,7 @@ def table(figures: SoakFigures) -> str:
         f"{figures.jobs_succeeded} jobs tuned, {figures.jobs_failed} failed, {figures.processes_left} processes left."
     )
     rows = [_row(role) for role in figures.roles]
-    columns = "| process | MB at first | MB at last | MB an hour (95%) | descriptors | an hour (95%) | verdict |"
+    columns = "| process | first MB | last MB | MB/hour (95%) | descriptors | per hour (95%) | verdict |"
     return "\n".join((head, "", columns, "|---|---|---|---|---|---|---|", *rows))
 
 

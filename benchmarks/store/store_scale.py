@@ -82,8 +82,8 @@ def _fill(fill: RecordFill, made: SyntheticRecords) -> float | None:
         chunks_now += 1
         rate = chunks_now * CHUNK_RECORDS / (time.perf_counter() - started_s)
         left_s = (made.chunks - chunks) * CHUNK_RECORDS / rate
-        there = min(chunks * CHUNK_RECORDS, made.records)
-        line = f"\r{there:,} of {made.records:,} records, {rate:,.0f} a second, {left_s / 60:.1f} min left   "
+        stored = min(chunks * CHUNK_RECORDS, made.records)
+        line = f"\r{stored:,} of {made.records:,} records, {rate:,.0f} records/s, {left_s / 60:.1f} min left   "
         print(line, end="", file=sys.stderr, flush=True)
 
     fill.run(show)

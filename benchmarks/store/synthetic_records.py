@@ -34,8 +34,8 @@ RECORD_COLUMNS: Final = (
 )
 Row = tuple[str | float | None, ...]
 
-_RECORDS_FOR_A_WORKLOAD: Final = 200
-_SHAPES_OF_A_FAMILY: Final = 50
+_RECORDS_PER_WORKLOAD: Final = 200
+_SHAPES_PER_FAMILY: Final = 50
 _DEVICE_CLASSES: Final = 24
 _TARGETS: Final = 4
 _CODE_GENERATORS: Final = ("tvm-0.27.0.post1+llvm-22.1", "tvm-0.26.0+llvm-21.1")
@@ -44,7 +44,7 @@ _STATUSES: Final = ("verified", "claimed", "retracted")
 _STATUS_WEIGHTS: Final = (97, 2, 1)
 _ZIPF_EXPONENT: Final = 1.1
 _OPERATORS: Final = {"matmul": 3, "conv2d_nhwc": 7, "batch_matmul": 4, "dense_bias_relu": 3}
-_TRACES_OF_AN_OPERATOR: Final = 8
+_TRACES_PER_OPERATOR: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class SyntheticRecords:
     def __init__(self, records: int, seed: int) -> None:
         self.records = records
         self._seed = seed
-        count = max(records // _RECORDS_FOR_A_WORKLOAD, 10)
+        count = max(records // _RECORDS_PER_WORKLOAD, 10)
         self.workloads = [_workload(number) for number in range(count)]
         self._device_classes = [digest(f"device class {number}") for number in range(_DEVICE_CLASSES)]
         # All records of a fast class come before those of a slow one, wherever they are sorted by latency.
@@ -134,12 +134,12 @@ class SyntheticRecords:
 
 
 def _workload(number: int) -> SyntheticWorkload:
-    name = tuple(_OPERATORS)[number // _SHAPES_OF_A_FAMILY % len(_OPERATORS)]
-    extent = 16 * (1 + number % _SHAPES_OF_A_FAMILY)
+    name = tuple(_OPERATORS)[number // _SHAPES_PER_FAMILY % len(_OPERATORS)]
+    extent = 16 * (1 + number % _SHAPES_PER_FAMILY)
     return SyntheticWorkload(
         workload_id=digest(f"workload {number}"),
         name=name,
-        family=digest(f"family {number // _SHAPES_OF_A_FAMILY}"),
+        family=digest(f"family {number // _SHAPES_PER_FAMILY}"),
         floating_point_operations=2.0 * extent**3,
     )
 
@@ -151,7 +151,7 @@ def _zipf(count: int) -> list[float]:
 def _templates(name: str, loops: int) -> list[tuple[str, int, str]]:
     """Traces in the form of TVM's multi-level tiling with cache write, parallel, vectorise and unroll: 2 to 4 KB."""
     made = []
-    for variant in range(_TRACES_OF_AN_OPERATOR):
+    for variant in range(_TRACES_PER_OPERATOR):
         instructions: list[object] = [
             ["GetSBlock", [], [name, "main"], ["b0"]],
             ["GetSBlock", [], ["root", "main"], ["b9"]],

@@ -36,28 +36,28 @@ class GarbageCollector(Repository):
         """
         before_s = time.time() - older_than_s
         blobs = [blob for blob in self._blobs.stored() if older_than_s <= 0 or blob.stored_s < before_s]
-        gone = remove_unreferenced(self._database, self._blobs, blobs)
-        freed_bytes = sum(blob.size_bytes for blob in gone)
-        return GarbageReport(removed=len(gone), freed_bytes=freed_bytes, kept=len(blobs) - len(gone))
+        removed = remove_unreferenced(self._database, self._blobs, blobs)
+        freed_bytes = sum(blob.size_bytes for blob in removed)
+        return GarbageReport(removed=len(removed), freed_bytes=freed_bytes, kept=len(blobs) - len(removed))
 
 
 def remove_unreferenced(database: Database, blobs: BlobStore, found: Iterable[StoredBlob]) -> list[StoredBlob]:
     """Remove those of ``found`` that no row references, a few at a time: a removal blocks all other writers."""
-    waiting, gone = iter(found), list[StoredBlob]()
-    while some := list(islice(waiting, _AT_ONCE)):
-        gone += _remove_few(database, blobs, some)
-    return gone
+    remaining, removed = iter(found), list[StoredBlob]()
+    while batch := list(islice(remaining, _AT_ONCE)):
+        removed += _remove_batch(database, blobs, batch)
+    return removed
 
 
 @retried
-def _remove_few(database: Database, blobs: BlobStore, found: Sequence[StoredBlob]) -> list[StoredBlob]:
+def _remove_batch(database: Database, blobs: BlobStore, found: Sequence[StoredBlob]) -> list[StoredBlob]:
     with database.writing() as connection:
         database.lock_blobs(connection, exclusive=True)
         referenced = referenced_among(connection, [blob.blob_digest for blob in found])
-        gone = [blob for blob in found if blob.blob_digest not in referenced]
-        for blob in gone:
+        removed = [blob for blob in found if blob.blob_digest not in referenced]
+        for blob in removed:
             blobs.remove(blob.blob_digest)
-        return gone
+        return removed
 
 
 def referenced_among(connection: Connection, digests: Sequence[str]) -> set[str]:

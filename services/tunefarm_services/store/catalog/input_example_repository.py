@@ -12,10 +12,10 @@ from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.tables import ArtifactTable, JobTable
 
 # Few jobs have examples, so their specs are searched for the word instead of being indexed.
-_MARK: Final = '"example_digest":"'
+_EXAMPLE_KEY: Final = '"example_digest":"'
 _HOLDERS: Final = union_all(
-    select(JobTable.spec).where(JobTable.spec.contains(_MARK)),
-    select(ArtifactTable.manifest).where(ArtifactTable.manifest.contains(_MARK)),
+    select(JobTable.spec).where(JobTable.spec.contains(_EXAMPLE_KEY)),
+    select(ArtifactTable.manifest).where(ArtifactTable.manifest.contains(_EXAMPLE_KEY)),
 )
 
 
@@ -35,7 +35,7 @@ def named_examples(specs: Sequence[InputSpec]) -> list[str]:
     return list(dict.fromkeys(spec.example_digest for spec in specs if spec.example_digest is not None))
 
 
-def require_given(specs: Sequence[InputSpec], examples: Sequence[InputExample]) -> None:
+def require_examples(specs: Sequence[InputSpec], examples: Sequence[InputExample]) -> None:
     """Raise NotFound unless every example is supplied: a digest alone must not grant access to a blob."""
     given = {example.example_digest for example in examples}
     for wanted in named_examples(specs):

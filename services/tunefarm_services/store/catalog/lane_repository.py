@@ -15,7 +15,7 @@ from tunefarm_services.store.tables import LaneTable
 _ALL: Final = select(LaneTable.document).where(LaneTable.tenant == OPERATOR_TENANT).order_by(LaneTable.lane_id)
 _OF_CLASS: Final = _ALL.where(LaneTable.device_class_id == bindparam("device_class_id"))
 _BY_ID: Final = _ALL.where(LaneTable.lane_id == bindparam("lane_id"))
-_ASKED: Final = select(LaneTable.lane_id, LaneTable.request).where(
+_REQUESTED: Final = select(LaneTable.lane_id, LaneTable.request).where(
     LaneTable.tenant == OPERATOR_TENANT, LaneTable.request != LaneRequest.NONE.value
 )
 # Lanes that signed off are not lost.
@@ -75,7 +75,7 @@ class LaneRepository(Repository):
     def requests(self) -> dict[str, LaneRequest]:
         """The pending requests by lane id."""
         with self._database.reading() as connection:
-            return {row.lane_id: LaneRequest(row.request) for row in connection.execute(_ASKED)}
+            return {row.lane_id: LaneRequest(row.request) for row in connection.execute(_REQUESTED)}
 
     @retried
     def mark_lost(self, silent_s: float) -> list[Lane]:

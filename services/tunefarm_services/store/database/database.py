@@ -182,9 +182,9 @@ class Database:
 
     def _postgresql_engine(self) -> Engine:
         # Parameters of the URL take precedence: an administrator may need other values.
-        said = self.url.query
+        given = self.url.query
         session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
-        ours: dict[str, object] = {**_KEEPALIVE, "options": session, "application_name": "tunefarm"}
+        defaults: dict[str, object] = {**_KEEPALIVE, "options": session, "application_name": "tunefarm"}
         return create_engine(
             self.url,
             pool_pre_ping=True,
@@ -192,7 +192,7 @@ class Database:
             max_overflow=_POOL_OVERFLOW,
             pool_timeout=self._busy_timeout_s,
             pool_recycle=_POOL_RECYCLE_S,
-            connect_args={name: value for name, value in ours.items() if name not in said},
+            connect_args={name: value for name, value in defaults.items() if name not in given},
         )
 
 

@@ -9,7 +9,7 @@ from tunefarm_services.store.database.database import Database
 
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 """A row whose columns are read by name."""
-PAST_ALL_DIGITS: Final = "g"
+AFTER_HEX_DIGITS: Final = "g"
 """Sorts after every continuation of an id prefix: ids of jobs and records are hexadecimal."""
 
 

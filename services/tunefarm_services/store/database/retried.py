@@ -22,7 +22,7 @@ def retried(method: Callable[P, T]) -> Callable[P, T]:
     """
 
     @functools.wraps(method)
-    def repeating(*args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         for attempt in range(_ATTEMPTS - 1):
             try:
                 return method(*args, **kwargs)
@@ -30,4 +30,4 @@ def retried(method: Callable[P, T]) -> Callable[P, T]:
                 time.sleep(random.uniform(0.5, 1.5) * _FIRST_PAUSE_S * 2**attempt)
         return method(*args, **kwargs)
 
-    return repeating
+    return wrapper

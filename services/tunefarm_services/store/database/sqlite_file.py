@@ -103,7 +103,7 @@ def _require_ours(path: Path, busy_timeout_s: float) -> None:
     """Inspect the database without writing: a normal open would rewrite the header of another program's database."""
     wal = path.with_name(path.name + "-wal")
     # Without a log there is nothing to recover, and an immutable open creates no files beside the database. With a log,
-    # SQLite must read it too, and uses the shared-memory file.
+    # SQLite must read it too, and writes only the shared-memory file.
     mode = "mode=ro" if wal.exists() else "mode=ro&immutable=1"
     try:
         with contextlib.closing(

@@ -44,8 +44,8 @@ def delete_rows(connection: Connection, tenant: str, job_id: str, now_s: float) 
 def _delete_unused_workload(connection: Connection, tenant: str, workload_id: str) -> bool:
     """Remove a workload that nothing references, with its explorations without trials; return whether it is gone."""
     for table in (TaskTable, RecordTable, ArtifactTable):
-        stands = exists().where(table.tenant == tenant, table.workload_id == workload_id)
-        if connection.execute(select(stands)).scalar_one():
+        is_referenced = exists().where(table.tenant == tenant, table.workload_id == workload_id)
+        if connection.execute(select(is_referenced)).scalar_one():
             return False
     untried = delete(ExplorationTable).where(
         ExplorationTable.tenant == tenant,

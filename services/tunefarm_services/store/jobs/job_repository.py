@@ -14,8 +14,8 @@ from tunefarm_schemas.tuning.input_spec import InputExample
 from tunefarm_schemas.tuning.job import Job, JobKind, JobOutcome, JobSpec, JobState
 from tunefarm_services.store.blob_store import StoredBlob
 from tunefarm_services.store.catalog.garbage import remove_unreferenced
-from tunefarm_services.store.catalog.input_example_repository import require_given
-from tunefarm_services.store.database.repository import PAST_ALL_DIGITS, AnyRow, Repository
+from tunefarm_services.store.catalog.input_example_repository import require_examples
+from tunefarm_services.store.database.repository import AFTER_HEX_DIGITS, AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.jobs.event_repository import append_event
 from tunefarm_services.store.jobs.fence import require_fence
@@ -62,7 +62,7 @@ class JobRepository(Repository):
         With the idempotency ``key`` of a claimed request, repeating the request returns the same job. Raises NotFound
         for a task whose workload or target is not stored, a missing example, and a key that is not claimed.
         """
-        require_given(spec.input_specs, examples)
+        require_examples(spec.input_specs, examples)
         job = Job(
             job_id=_new_job_id(),
             tenant=tenant,
@@ -120,7 +120,7 @@ class JobRepository(Repository):
         if created_after is not None:
             query = query.where(JobTable.job_id > _id_of_time(created_after))
         if id_prefix is not None:
-            query = query.where(JobTable.job_id.between(id_prefix, f"{id_prefix}{PAST_ALL_DIGITS}"))
+            query = query.where(JobTable.job_id.between(id_prefix, f"{id_prefix}{AFTER_HEX_DIGITS}"))
         return self._jobs(_with_labels(query, labels or {}))
 
     def count(self, tenant: str, state: JobState | None = None) -> int:
@@ -310,4 +310,4 @@ def _id_of_time(text: str) -> str:
     if moment is None or moment.tzinfo is None:
         problem = f"{text[:50]!r} is not a time."
         raise BadInput("created_after", problem, "Write RFC 3339, such as 2027-01-02T03:04:05Z.")
-    return f"{max(int(moment.timestamp() * 1000), 0):011x}{PAST_ALL_DIGITS}"
+    return f"{max(int(moment.timestamp() * 1000), 0):011x}{AFTER_HEX_DIGITS}"

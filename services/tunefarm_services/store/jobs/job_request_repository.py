@@ -14,7 +14,7 @@ from tunefarm_services.store.store_error import JobFinished, NoSearch, NotFound
 from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.store.tables import JobTable
 
-_STANDING: Final = (
+_STATE_AND_REQUEST: Final = (
     select(JobTable.state, JobTable.request, JobTable.kind, IS_FREE.label("is_free"))
     .where(JobTable.tenant == bindparam("tenant"), JobTable.job_id == bindparam("job_id"))
     .with_for_update()
@@ -26,7 +26,7 @@ _REQUEST: Final = select(JobTable.request).where(
     JobTable.tenant == bindparam("tenant"), JobTable.job_id == bindparam("job_id")
 )
 # A finishing job already runs.
-_STAND_WITH_FINISH: Final = frozenset({JobRequest.FINISH, JobRequest.RESUME})
+_IMPLIED_BY_FINISH: Final = frozenset({JobRequest.FINISH, JobRequest.RESUME})
 
 
 class JobRequestRepository(Repository):
@@ -65,7 +65,7 @@ class JobRequestRepository(Repository):
     def _request(self, tenant: str, job_id: str, wanted: JobRequest) -> Job:
         with self._database.writing() as connection:
             values = {"tenant": tenant, "job_id": job_id, "now_s": self._database.now_s(connection)}
-            row = connection.execute(_STANDING, values).one_or_none()
+            row = connection.execute(_STATE_AND_REQUEST, values).one_or_none()
             if row is None:
                 raise NotFound("job", job_id)
             state, pending = JobState(row.state), row.request
@@ -73,7 +73,7 @@ class JobRequestRepository(Repository):
                 return _require_done(job_of(connection, tenant, job_id), wanted)
             if wanted is JobRequest.FINISH and row.kind != "tune":
                 raise NoSearch(job_id)
-            if pending == JobRequest.FINISH.value and wanted in _STAND_WITH_FINISH:
+            if pending == JobRequest.FINISH.value and wanted in _IMPLIED_BY_FINISH:
                 pass
             elif row.is_free:
                 wanted = JobRequest.CANCEL if pending == JobRequest.CANCEL.value else wanted

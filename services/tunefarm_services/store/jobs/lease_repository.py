@@ -24,7 +24,7 @@ _FREE: Final = (
 )
 _FREE_AND_NAMED: Final = _FREE.where(JobTable.job_id == bindparam("job_id"))
 _FREE_AND_NEXT: Final = _FREE.where(JobTable.state != JobState.PAUSED.value)
-_TAKE: Final = (
+_LEASE: Final = (
     update(JobTable)
     .where(JobTable.tenant == bindparam("of_tenant"), JobTable.job_id == bindparam("of_job"))
     .values(fence=JobTable.fence + 1, owner=bindparam("new_owner"), lease_expires_at=bindparam("until_s"))
@@ -37,7 +37,7 @@ _HELD: Final = update(JobTable).where(
     JobTable.owner == bindparam("held_owner"),
 )
 _OWNERS: Final = select(JobTable.tenant, JobTable.owner).distinct().where(IS_OPEN, JobTable.owner.is_not(None))
-_DISOWN: Final = (
+_RELEASE_ALL: Final = (
     update(JobTable)
     .where(IS_OPEN, JobTable.tenant == bindparam("of_tenant"), JobTable.owner == bindparam("gone_owner"))
     .values(lease_expires_at=None, owner=None)
@@ -99,13 +99,13 @@ class LeaseRepository(Repository):
         gone = [{"of_tenant": row.tenant, "gone_owner": row.owner} for row in owners if is_gone(str(row.owner))]
         if gone:
             with self._database.writing() as connection:
-                connection.execute(_DISOWN, gone)
+                connection.execute(_RELEASE_ALL, gone)
 
 
 def take(connection: Connection, tenant: str, job_id: str, owner: str, until_s: float) -> Lease:
     """Lease a free job to ``owner`` with the next fence, within the caller's transaction."""
     taken = {"of_tenant": tenant, "of_job": job_id, "new_owner": owner, "until_s": until_s}
-    fence = connection.execute(_TAKE, taken).scalar_one()
+    fence = connection.execute(_LEASE, taken).scalar_one()
     return Lease(tenant, job_id, owner, fence, until_s)
 
 

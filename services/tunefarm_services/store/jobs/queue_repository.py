@@ -15,7 +15,7 @@ from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.jobs.lease_repository import take
 from tunefarm_services.store.tables import JobTable, TenantShareTable
 
-_WORKED_ON: Final = (
+_RUNNING_JOBS: Final = (
     select(JobTable.tenant, func.count().label("jobs"))
     .where(IS_OPEN, JobTable.owner.is_not(None), JobTable.lease_expires_at > bindparam("now_s"))
     .group_by(JobTable.tenant)
@@ -23,7 +23,7 @@ _WORKED_ON: Final = (
 )
 _NEXT: Final = (
     select(JobTable.tenant, JobTable.job_id)
-    .outerjoin(_WORKED_ON, _WORKED_ON.c.tenant == JobTable.tenant)
+    .outerjoin(_RUNNING_JOBS, _RUNNING_JOBS.c.tenant == JobTable.tenant)
     .outerjoin(TenantShareTable, TenantShareTable.tenant == JobTable.tenant)
     .where(
         IS_OPEN,
@@ -33,7 +33,7 @@ _NEXT: Final = (
     )
     .order_by(
         JobTable.priority.desc(),
-        func.coalesce(_WORKED_ON.c.jobs, 0),
+        func.coalesce(_RUNNING_JOBS.c.jobs, 0),
         func.coalesce(TenantShareTable.level, 0.0),
         JobTable.job_id,
     )

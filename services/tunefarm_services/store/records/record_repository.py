@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Select, bindparam, insert, literal_column, se
 
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus, TuningRecord
 from tunefarm_services.store.catalog.workload_repository import require_workload
-from tunefarm_services.store.database.repository import PAST_ALL_DIGITS, AnyRow, Repository
+from tunefarm_services.store.database.repository import AFTER_HEX_DIGITS, AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.jobs.event_repository import append_event
 from tunefarm_services.store.jobs.fence import require_fence
@@ -89,7 +89,7 @@ class RecordRepository(Repository):
         )
         values = given | {"tenant": tenant, "after": after, "row_limit": limit}
         if id_prefix is not None:
-            values |= {"first_id": id_prefix, "last_id": f"{id_prefix}{PAST_ALL_DIGITS}"}
+            values |= {"first_id": id_prefix, "last_id": f"{id_prefix}{AFTER_HEX_DIGITS}"}
         with self._database.reading() as connection:
             return [record_in(row) for row in connection.execute(query, values)]
 

@@ -20,7 +20,7 @@ class DeviceClassTable(Table):
 
 
 class DeviceTable(Table):
-    """One row for each device, with the class of its first measurement."""
+    """One row for each device, with the class that it had when first stored."""
 
     __tablename__ = "devices"
     __table_args__ = (

@@ -22,7 +22,7 @@ from tunefarm_services.store.store_error import NotFound, StoreUnavailable
 from tunefarm_services.store.tables import ServerSecretTable, TokenTable
 
 _TEXT: Final = re.compile(r"tfk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
-_NOTED_EVERY: Final = timedelta(minutes=1)
+_LAST_USE_INTERVAL: Final = timedelta(minutes=1)
 _HASHING_KEY: Final = "token hashing key"
 _NO_HASH: Final = bytes(32)
 
@@ -126,7 +126,7 @@ class TokenRepository(Repository):
     def _with_last_use(self, found: dict[str, Token]) -> dict[str, Token]:
         """The tokens with their time of use, which is stored if the last one is a minute old."""
         now = datetime.now(UTC)
-        late = {text: token for text, token in found.items() if _was_used_before(token, now - _NOTED_EVERY)}
+        late = {text: token for text, token in found.items() if _last_use_before(token, now - _LAST_USE_INTERVAL)}
         if not late:
             return found
         used_at = now.isoformat()
@@ -136,7 +136,7 @@ class TokenRepository(Repository):
         return found | {text: token.model_copy(update={"last_used_at": used_at}) for text, token in late.items()}
 
 
-def _was_used_before(token: Token, moment: datetime) -> bool:
+def _last_use_before(token: Token, moment: datetime) -> bool:
     return token.last_used_at is None or datetime.fromisoformat(token.last_used_at) <= moment
 
 

@@ -118,9 +118,9 @@ class MeasurementRepository(Repository):
             fresh: list[Measurement] = []
             for exploration_id in dict.fromkeys(measurement.exploration_id for measurement in measurements):
                 require_exploration(connection, lease, exploration_id)
-                of_it = [each for each in measurements if each.exploration_id == exploration_id]
-                for begin in range(0, len(of_it), _AT_ONCE):
-                    fresh += _commit(connection, lease, exploration_id, of_it[begin : begin + _AT_ONCE])
+                of_exploration = [each for each in measurements if each.exploration_id == exploration_id]
+                for begin in range(0, len(of_exploration), _AT_ONCE):
+                    fresh += _commit(connection, lease, exploration_id, of_exploration[begin : begin + _AT_ONCE])
             return fresh
 
 

@@ -30,7 +30,7 @@ _TRACE: Final = select(TrialTable.trace).where(
     TrialTable.exploration_id == bindparam("exploration_id"),
     TrialTable.candidate_number == bindparam("candidate_number"),
 )
-_SEND_AGAIN: Final = (
+_MARK_DISPATCHED: Final = (
     update(TrialTable)
     .where(
         TrialTable.tenant == bindparam("of_tenant"),
@@ -174,7 +174,7 @@ def _insert_dispatches(connection: Connection, lease: Lease, dispatches: Sequenc
         if dispatch.attempt > 1 and dispatch.purpose is Purpose.SEARCH
     ]
     if again:
-        connection.execute(_SEND_AGAIN, again)
+        connection.execute(_MARK_DISPATCHED, again)
 
 
 def _candidate_values(tenant: str, candidate: Candidate) -> dict[str, object]:

@@ -50,7 +50,7 @@ _HOLDER: Final = (
     )
     .exists()
 )
-_LOCK_RESTING: Final = (
+_LOCK_UNHELD: Final = (
     select(ExplorationTable.exploration_id)
     .where(
         ExplorationTable.tenant == bindparam("tenant"),
@@ -144,8 +144,8 @@ class Retention(Repository):
     def _delete_trials_of(self, tenant: str, exploration_id: str, before: str) -> tuple[int, int]:
         key = {"of_tenant": tenant, "of_exploration": exploration_id}
         with self._database.writing() as connection:
-            resting = {"tenant": tenant, "exploration_id": exploration_id}
-            if connection.execute(_LOCK_RESTING, resting).first() is None:
+            exploration = {"tenant": tenant, "exploration_id": exploration_id}
+            if connection.execute(_LOCK_UNHELD, exploration).first() is None:
                 return 0, 0
             newest = connection.execute(_NEWEST, key).scalar()
             if newest is None or newest >= before:
@@ -159,10 +159,10 @@ class Retention(Repository):
     def _delete_events(self, before: str) -> int:
         removed = 0
         while True:
-            some = self._delete_some_events(before)
-            if not some:
+            batch = self._delete_some_events(before)
+            if not batch:
                 return removed
-            removed += some
+            removed += batch
 
     @retried
     def _delete_some_events(self, before: str) -> int:
@@ -203,8 +203,8 @@ class Retention(Repository):
             return 0
         with self._database.writing() as connection:
             before_s = self._database.now_s(connection) - days * _DAY_S
-            gone = delete(LaneTable).where(LaneTable.heard_s < before_s, LaneTable.state.in_(_GONE))
-            return connection.execute(gone).rowcount
+            statement = delete(LaneTable).where(LaneTable.heard_s < before_s, LaneTable.state.in_(_GONE))
+            return connection.execute(statement).rowcount
 
 
 def _ago(seconds: float) -> str:
@@ -214,7 +214,7 @@ def _ago(seconds: float) -> str:
 def _delete_trials(connection: Connection, key: dict[str, str], numbers: Sequence[int]) -> int:
     measurements = 0
     for table in (MeasurementTable, DispatchTable, TrialTable):
-        some = delete(table).where(_of_exploration(table), table.candidate_number.in_(numbers))
-        removed = connection.execute(some, key).rowcount
+        statement = delete(table).where(_of_exploration(table), table.candidate_number.in_(numbers))
+        removed = connection.execute(statement, key).rowcount
         measurements += removed if table is MeasurementTable else 0
     return measurements
