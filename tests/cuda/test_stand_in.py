@@ -75,7 +75,12 @@ def test_schedules_are_compared_and_exported(farm_of: FarmOf) -> None:
     running = farm_of()
     module = workloads.matmul()
     opened = running.open(module)
-    traces = (workloads.tiled(module, parallel=False), misdeed("abort"), None, workloads.rounded_too_early(module))
+    traces = (
+        workloads.tiled(module, parallel=False),
+        misdeed("abort"),
+        None,
+        workloads.rounded_too_early(module),
+    )
     results = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=traces, seconds_each=0.05)).results
     assert isinstance(results[0], Timing)
     assert isinstance(results[2], Timing)

@@ -1,7 +1,7 @@
-"""A process of the same user that reaches for the shared memory of every process below another one.
+"""A process of the same user that overwrites the shared memory of every process below another one.
 
-Run as a program: ``python reaching_process.py PID PATTERN`` fills each writable piece of memory without a path that it
-finds with the four bytes whose hexadecimal form is PATTERN, until it is killed. It is not confined, and so
+Run as a program: ``python reaching_process.py PID PATTERN`` fills each writable mapping without a path that it
+finds with the four bytes whose hexadecimal form is PATTERN, until it is killed. It is not confined, and therefore
 stronger than a candidate.
 """
 
