@@ -1,4 +1,4 @@
-"""Failing kernels, installed inside a fork server: a trace that names an attack compiles to a kernel that runs it.
+"""Failing kernels, installed inside a fork server: a trace that names an attack compiles to a kernel."""
 
 from typing import Any
 
