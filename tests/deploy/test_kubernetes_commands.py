@@ -10,7 +10,7 @@ import pytest
 from pydantic_settings import BaseSettings
 from typer.main import get_command
 
-from tests.api.people import somebody
+from tests.api.people import caller_of
 from tests.deploy.source import Document, kubernetes_objects, operations, pod_specs
 from tunefarm.cli.command_line import application
 from tunefarm_services.api.application.app import create_app
@@ -145,7 +145,7 @@ def test_what_a_container_opens_is_where_its_process_listens(name: str) -> None:
 def test_a_probe_asks_what_the_process_answers(name: str, tmp_path: Path) -> None:
     asked = {(probe["port"], probe["path"]) for probe in probes_of(CONTAINERS[name])}
     store = Store.open(f"sqlite:///{tmp_path}/tunefarm.db", tmp_path / "blobs")
-    api = somebody(create_app(store, ApiSettings(home=tmp_path)))
+    api = caller_of(create_app(store, ApiSettings(home=tmp_path)))
     with MetricsServer("127.0.0.1:0", Metrics("tuner")) as metrics:
         for port, path in asked:
             if port == "https":
