@@ -203,7 +203,7 @@ def test_oversized_body_is_rejected_early(caller, service):
     assert caller.get("/v1/jobs").status_code == 200
 
 
-def test_declared_gigabyte_is_rejected_before_it_is_sent(caller, service):
+def test_declared_gigabyte_is_rejected_before_sending(caller, service):
     with socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection:
         authorization = caller.headers["Authorization"]
         head = (

@@ -109,7 +109,7 @@ def test_misspelt_nested_field_gets_a_suggestion(alice, body, field, meant):
     assert problem["fix"].startswith(f"Did you mean {meant}?")
 
 
-def test_value_of_a_wrong_type_is_rejected_with_the_right_one(alice, document):
+def test_wrong_type_is_rejected_with_expected_type(alice, document):
     tried = 0
     for method, path, schema in json_bodies(document):
         for name in schema["properties"].keys() - PASSED_ON:
@@ -200,7 +200,7 @@ def test_misspelt_path_gets_a_suggestion(alice, document):
     assert "/openapi.json" in assert_plain(alice.get("/nowhere/at/all"), 404, "not-found", "path")["fix"]
 
 
-def test_unknown_id_is_reported_with_the_path_of_the_list(alice):
+def test_unknown_id_is_reported_with_its_list(alice):
     for noun in ("artifact", "device", "job", "record", "target", "upload", "worker", "workload", "token"):
         problem = assert_plain(alice.get(f"/v1/{noun}s/none"), 404, "not-found", f"{noun}_id")
         assert f"GET /v1/{noun}s" in problem["fix"]

@@ -63,7 +63,7 @@ def test_record_is_listed_queried_shown_and_built(tunefarm: Run, tmp_path: Path)
     assert built.code == 0, built.err
 
 
-def test_best_record_is_exact_only_for_its_protocol_and_device_class(tunefarm: Run) -> None:
+def test_exact_match_requires_protocol_and_device_class(tunefarm: Run) -> None:
     own = json.loads(tunefarm("records", "list", "--json").out)[0]["key"]["device_class_id"]
     for options, kind in (
         (("--device-class", own[:12], "--protocol", "cpu-hot-cache/1"), "exact"),

@@ -52,7 +52,7 @@ def test_filter_readmits_candidate_once_after_lost_device() -> None:
     assert not known.admit(lost)
 
 
-def test_filter_rejects_canceled_candidate_that_was_measured() -> None:
+def test_filter_rejects_canceled_then_measured_candidate() -> None:
     known = filter_of({"first": "a", "second": "a"})
     known.note_tried("7", [Trace(text="first"), Trace(text="second")])
     known.note_failure(scheduled("first"), failed(FailureReason.CANCELED))
