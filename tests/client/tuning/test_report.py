@@ -191,9 +191,9 @@ def test_page_fits_narrow_and_wide_screens(tmp_path: Path) -> None:
         text=True,
         timeout=HANG_S,
     )
-    told = sorted(tuple(map(int, each)) for each in re.findall(r"(\d+) (\d+) (\d+); ", ended.stdout))
-    assert len(told) == len(WIDTHS), ended.stderr[-2000:]
-    for width, (page_width, right, shown) in zip(WIDTHS, told, strict=True):
+    measured = sorted(tuple(map(int, each)) for each in re.findall(r"(\d+) (\d+) (\d+); ", ended.stdout))
+    assert len(measured) == len(WIDTHS), ended.stderr[-2000:]
+    for width, (page_width, right, shown) in zip(WIDTHS, measured, strict=True):
         assert page_width <= width
         assert right <= width
         assert shown == 5
