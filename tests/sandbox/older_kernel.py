@@ -20,7 +20,7 @@ _true_abi = abilities._landlock_abi
 def needs(version: int) -> pytest.MarkDecorator:
     """Skip on an older Landlock, for attacks that only this version or newer denies; ``Abilities`` reports them."""
     offered = min(_true_abi(), int(os.environ.get(LIMIT, version)))
-    return pytest.mark.skipif(offered < version, reason=f"Landlock {offered} leaves it open, and it is told")
+    return pytest.mark.skipif(offered < version, reason=f"Landlock {offered} leaves it open, and this is reported")
 
 
 def arm() -> None:

@@ -34,9 +34,9 @@ def home() -> Iterator[Path]:
 
 def attempt(server: ForkServer, what: str, argument: str = "", **options: object) -> str:
     child = fork(server, "attempt", f"{what} {argument}".encode(), **options)
-    told = child.channel.receive(LONG_S).decode()
+    outcome = child.channel.receive(LONG_S).decode()
     assert ended(child).kind == "exited"
-    return told
+    return outcome
 
 
 def test_this_machine_supports_full_confinement() -> None:
@@ -143,14 +143,14 @@ def test_opaque_or_new_system_calls_do_not_exist(server: ForkServer, call: str) 
 
 @OF_ROOT
 def test_child_of_root_stays_nobody(server: ForkServer) -> None:
-    assert fork(server, "tell_user").channel.receive(LONG_S) == b"(65534, 65534, 65534) [] 1"
+    assert fork(server, "report_user").channel.receive(LONG_S) == b"(65534, 65534, 65534) [] 1"
     assert attempt(server, "become_root").startswith("PermissionError")
 
 
 @OF_ROOT
 def test_child_can_run_as_another_user(server: ForkServer) -> None:
     given = Confinement(user_id=54321)
-    assert fork(server, "tell_user", confinement=given).channel.receive(LONG_S).startswith(b"(54321, 54321, 54321)")
+    assert fork(server, "report_user", confinement=given).channel.receive(LONG_S).startswith(b"(54321, 54321, 54321)")
 
 
 def test_missing_confinement_is_refused_only_if_required() -> None:

@@ -35,12 +35,12 @@ def test_large_payload_arrives_whole(server: ForkServer) -> None:
 
 
 def test_children_inherit_preloaded_modules(server: ForkServer) -> None:
-    assert fork(server, "tell_preloaded").channel.receive(LONG_S) == b"preloaded"
+    assert fork(server, "report_preloaded").channel.receive(LONG_S) == b"preloaded"
 
 
 def test_fork_waits_for_preloading() -> None:
     with ForkServer.start(["xml.dom.minidom", "asyncio", "children:prepare"], environment=ENVIRONMENT) as starting:
-        assert fork(starting, "tell_preloaded").channel.receive(LONG_S) == b"preloaded"
+        assert fork(starting, "report_preloaded").channel.receive(LONG_S) == b"preloaded"
         assert starting.ready(0)
 
 
@@ -79,7 +79,7 @@ def test_child_has_only_given_descriptors(server: ForkServer) -> None:
     child = fork(server, "write_to_descriptors", b"through", descriptors=[write])
     assert os.read(read, 100) == b"through"
     assert ended(child).code == 0
-    open_in_child = answer(server, "tell_open_descriptors", descriptors=[write]).split()
+    open_in_child = answer(server, "report_open_descriptors", descriptors=[write]).split()
     assert len(open_in_child) == 5, "standard input, output and error, the channel, and the one handed over"
     os.close(read)
     os.close(write)
@@ -105,14 +105,14 @@ def test_exit_of_child_can_be_selected(server: ForkServer) -> None:
 def test_secrets_in_environment_do_not_reach_children(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNEFARM_API_TOKEN", "a-secret")
     with ForkServer.start([], environment={**ENVIRONMENT, "ADDED": "here"}) as started:
-        seen = answer(started, "tell_environment").decode()
+        seen = answer(started, "report_environment").decode()
     assert "a-secret" not in seen
     assert "'ADDED': 'here'" in seen
 
 
 def test_limits_are_applied(server: ForkServer) -> None:
     limits = Limits(cpu_s=1.5, file_size_bytes=4096, open_files=33)
-    assert fork(server, "tell_limits", limits=limits).channel.receive(LONG_S) == b"[2, 4096, 33, 0]"
+    assert fork(server, "report_limits", limits=limits).channel.receive(LONG_S) == b"[2, 4096, 33, 0]"
 
 
 def test_child_can_import_other_modules(server: ForkServer) -> None:

@@ -28,7 +28,7 @@ def host(server: ForkServer, folder: Path) -> Iterator[Child]:
 
 
 def test_nested_children_inherit_state_of_host(host: Child) -> None:
-    assert answer(ForkServer.within(host), "tell_preloaded") == b"the parsed module"
+    assert answer(ForkServer.within(host), "report_preloaded") == b"the parsed module"
 
 
 def test_nested_children_are_more_confined_than_host(host: Child) -> None:

@@ -164,7 +164,7 @@ def test_number_of_threads_is_limited(server: ForkServer) -> None:
 
 def test_children_are_undumpable_and_first_to_be_killed(server: ForkServer, host: Child) -> None:
     for each in (server, ForkServer.within(host)):
-        with each.fork("attacks:tell_dumpable", limits=ROOMY, confinement=Confinement.strict()) as child:
+        with each.fork("attacks:report_dumpable", limits=ROOMY, confinement=Confinement.strict()) as child:
             assert child.channel.receive(LONG_S) == b"0"
             assert Path(f"/proc/{child.pid}/oom_score_adj").read_text().strip() == "1000"
     assert server._process is not None

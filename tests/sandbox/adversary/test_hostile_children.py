@@ -53,10 +53,10 @@ def test_output_of_aborted_child_is_kept(server: ForkServer) -> None:
     assert "Check failed: (extent > 0) is false" in child.output()
 
 
-@pytest.mark.parametrize("how", ["eat_memory", "eat_shared_memory"])
+@pytest.mark.parametrize("how", ["exhaust_memory", "exhaust_shared_memory"])
 def test_child_memory_is_limited(server: ForkServer, how: str) -> None:
     megabytes = int(answer(server, how, limits=Limits(memory_bytes=200 << 20)))
-    allowance = 72 * (os.cpu_count() or 1) if how == "eat_shared_memory" else 0
+    allowance = 72 * (os.cpu_count() or 1) if how == "exhaust_shared_memory" else 0
     assert 100 < megabytes <= 200 + allowance
 
 
