@@ -16,8 +16,8 @@ def descendants(root: int) -> list[int]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError, ValueError, IndexError):
-                told = Path(f"/proc/{name}/stat").read_text(encoding="ascii")
-                parents[int(name)] = int(told.rpartition(")")[2].split()[1])
+                status = Path(f"/proc/{name}/stat").read_text(encoding="ascii")
+                parents[int(name)] = int(status.rpartition(")")[2].split()[1])
     found = [root]
     for pid in found:
         found.extend(child for child, parent in parents.items() if parent == pid)

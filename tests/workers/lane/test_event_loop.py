@@ -26,7 +26,7 @@ class Listener:
         self.heard_s.append(time.monotonic())
 
     def ended(self) -> None:
-        pytest.fail("nobody closed the channel")
+        pytest.fail("the channel was closed")
 
 
 def test_held_up_loop_reads_messages_before_ticking() -> None:

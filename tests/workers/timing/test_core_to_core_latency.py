@@ -111,9 +111,9 @@ def test_cores_move_only_in_guests_with_several_caches(monkeypatch: pytest.Monke
     monkeypatch.setattr(cpu_identity, "_first_processor", of_host("AuthenticAMD", "fpu hypervisor"))
     assert may_be_moved_apart(2, 8, tmp_path)
     assert not may_be_moved_apart(2, 7, tmp_path), "another cache, and the guest knows it"
-    assert not may_be_moved_apart(5, 2, tmp_path), "nothing is completed of this core's caches"
+    assert not may_be_moved_apart(5, 2, tmp_path), "the caches of this core are unknown"
     monkeypatch.setattr(cpu_identity, "_first_processor", of_host("AuthenticAMD", "fpu"))
-    assert not may_be_moved_apart(2, 8, tmp_path), "nobody moves cores on bare metal"
+    assert not may_be_moved_apart(2, 8, tmp_path), "bare metal has no virtual cores that move"
     monkeypatch.setattr(cpu_identity, "_first_processor", of_host("GenuineIntel", "fpu hypervisor"))
     assert not may_be_moved_apart(2, 8, tmp_path), "all cores share one cache, wherever they are"
 
@@ -123,4 +123,4 @@ def test_two_threads_take_longer_to_meet_than_one() -> None:
     completed = subprocess.run([sys.executable, "-c", APART], capture_output=True, text=True, timeout=60, check=True)
     middle, least = map(float, completed.stdout.split())
     assert middle > 1.2
-    assert least < 1000, "the least, for whoever else wants a core holds up one of the two"
+    assert least < 1000, "the minimum, because other load delays one of the two"

@@ -162,7 +162,7 @@ def test_slow_kernel_keeps_bystanders_stopped_longer(bystander: Child) -> None:
     assert becomes(lambda: not is_stopped(bystander), LONG_S)
     device.claim(following, turn_s=60.0)
     device.release(slow)
-    assert not following.went, "the bystanders compute again: it waits for a stillness of its own"
+    assert not following.went, "the bystanders compute again: it waits for its own exclusive window"
     device.tick(time.monotonic(), others_build=False)
     assert following.went
     assert becomes(lambda: is_stopped(bystander), LONG_S)
@@ -248,7 +248,7 @@ def test_no_claimant_starts_near_the_end_of_a_window() -> None:
     assert not second.went
     assert not device.is_taken
     device.tick(time.monotonic(), others_build=False)
-    assert second.went, "in a stillness of its own"
+    assert second.went, "in its own exclusive window"
 
 
 def test_neighbour_is_stopped_until_it_is_timed(bystander: Child) -> None:
@@ -258,7 +258,7 @@ def test_neighbour_is_stopped_until_it_is_timed(bystander: Child) -> None:
     device.claim(first)
     device.tick(time.monotonic(), others_build=False)
     with neighbours.of(bystander):
-        assert becomes(lambda: is_stopped(bystander), LONG_S), "it came while somebody was timed"
+        assert becomes(lambda: is_stopped(bystander), LONG_S), "it came while another was timed"
         device.release(first)
         assert becomes(lambda: not is_stopped(bystander), LONG_S)
         neighbours.leave(bystander)
