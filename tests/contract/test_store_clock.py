@@ -10,7 +10,7 @@ from tunefarm_services.store import Store
 
 def test_lease_follows_the_server_clock(store: Store, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if database_url.startswith("sqlite"):
-        pytest.skip("there is one host, whose clock everybody reads")
+        pytest.skip("SQLite is used on one host with one clock")
     put_job(store)
     assert store.leases.acquire(TENANT, None, "first", 60) is not None
     now_s = time.time()

@@ -44,9 +44,9 @@ def test_tuner_stopped_beyond_its_lease_writes_nothing(tmp_path: Path) -> None:
             os.kill(sleeper.pid, signal.SIGCONT)
         awake = killer.look()
         assert_kept(asleep, awake)
-        heir = owner_of(farm, killer, job_id)
+        successor = owner_of(farm, killer, job_id)
         eventually(lambda: "the lease is lost" in sleeper.said(), 20.0, "noticing")
-        assert owner_of(farm, killer, job_id) in {heir, None}
+        assert owner_of(farm, killer, job_id) in {successor, None}
         killer.wait_until_all_ended()
         assert_kept(awake, killer.look())
         job = farm.store.jobs.get(LOCAL_TENANT, job_id)

@@ -125,6 +125,7 @@ def test_farm_waits_for_full_database(tmp_path: Path) -> None:
         lives = lives_of(farm)
         filler = fill(disk)
         holder = eventually_holding(farm)
+        before = killer.look()
         with client_of(farm) as client:
             answer = client.post(
                 "/v1/jobs", json=requested_jobs[1].body, headers={"Idempotency-Key": requested_jobs[1].name}
